@@ -1,4 +1,4 @@
-//! `auto`: the CPU, and devices beside it where they pay.
+//! `auto`: chooses between the CPU and devices for each copy.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ pub(crate) static BACKEND: Auto = Auto;
 #[derive(Debug)]
 pub(crate) struct Auto;
 
-/// The member that every machine has.
+/// Returns the backend `cpu`, which works on every machine.
 fn cpu() -> &'static dyn Backend {
     &dma_cpu::BACKEND
 }
 
-/// The values of `device` for those that are found, and for none.
+/// The values of the option `device` for all devices that are found (`ANY`), and for no device (`NONE`).
 const ANY: &str = "any";
 const NONE: &str = "none";
-/// Separates the names of devices.
+/// Separates the names of devices in the option `device`.
 const AND: char = '|';
 
-/// Backends whose devices `auto` takes only by name. Looking for I/OAT channels sets up SPDK's environment in
-/// the process. An RDMA card and a GPU pin all memory, and their copies within the host cross the bus twice.
-/// A GPU's context takes a part of its memory.
+/// Backends whose devices `auto` uses only if they are named. A search for I/OAT channels sets up SPDK's
+/// environment in the process. With an RDMA card or a GPU, all memory is pinned, and copies within the host
+/// cross the bus twice. A GPU's context occupies a part of its memory.
 const BY_NAME: [&str; 3] = ["ioat", "rdma", "cuda"];
 
-/// Opens the first usable hardware device of each backend. Models are left out.
+/// Opens the first usable hardware device of each backend. Simulated devices are not used.
 fn any_devices() -> Vec<Arc<dyn DmaEngine>> {
     let hardware = backends().into_iter().filter(|backend| {
         backend.is_hardware() && backend.delegates_to().is_none() && !BY_NAME.contains(&backend.name())
@@ -41,7 +41,11 @@ fn any_devices() -> Vec<Arc<dyn DmaEngine>> {
     let opened = |backend: &dyn Backend| {
         let found = backend.discover().into_iter().filter(usable);
         found.map(|found| crate::registry::open_name(&found.name)).find_map(|opened| {
-            opened.inspect_err(|error| tracing::warn!(%error, "auto does without a device")).ok()
+            opened
+                .inspect_err(
+                    |error| tracing::warn!(%error, "auto cannot open a device, and continues without it"),
+                )
+                .ok()
         })
     };
     let devices = hardware.filter(|backend| backend.name() != cpu().name()).filter_map(opened);
@@ -49,12 +53,13 @@ fn any_devices() -> Vec<Arc<dyn DmaEngine>> {
 }
 
 impl Auto {
-    /// Returns the names of the devices, if `name` has others than [`ANY`] and [`NONE`]. In them, `;` stands
-    /// for a comma.
+    /// Returns the names of the devices in `name`; no names for [`ANY`] and [`NONE`]. In the option, `;`
+    /// stands for each comma of a device's name.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if a device is not a name, is named twice, or is `auto` or the CPU, wrapped or not.
+    /// `InvalidArgument` if a device is not a valid name, is named twice, or is `auto` or the CPU, even with
+    /// a wrapper.
     pub(crate) fn devices_of(&self, name: &EngineName) -> Result<Vec<EngineName>> {
         let Some(text) = name.option("device").filter(|text| ![ANY, NONE].contains(text)) else {
             return Ok(Vec::new());
@@ -74,15 +79,18 @@ impl Auto {
             });
             match named {
                 Ok((device, false)) if devices.contains(&device) => {
-                    return Err(refused(ErrorKind::InvalidArgument, &format!("`{device}` is there twice"))
+                    return Err(refused(ErrorKind::InvalidArgument, &format!("`{device}` is named twice"))
                         .with_hint("name each device once"));
                 }
                 Ok((device, false)) => devices.push(device),
                 Ok((_, true)) => {
-                    return Err(refused(ErrorKind::InvalidArgument, "that is no device for `auto`")
-                        .with_hint(
-                            "name one, such as auto:device=doca:03:00.0; the CPU always belongs to `auto`",
-                        ));
+                    return Err(refused(
+                        ErrorKind::InvalidArgument,
+                        "`auto` and the CPU cannot be devices of `auto`",
+                    )
+                    .with_hint(
+                        "name a device, such as auto:device=doca:03:00.0; `auto` always uses the CPU too",
+                    ));
                 }
                 Err(e) => return Err(refused(e.kind(), e.message()).with_hint(e.hint().to_owned())),
             }
@@ -92,7 +100,8 @@ impl Auto {
 }
 
 impl Auto {
-    /// Adds the right notation to the error of `name`, if it has options that may be meant for its device.
+    /// If `name` has options that may be meant for its device, adds a hint with the correct notation to the
+    /// error.
     fn hint_for_device(&self, name: &EngineName, error: Error) -> Error {
         let own = |key: &str| self.options().iter().any(|info| info.key == key);
         let meant: String = name
@@ -115,7 +124,7 @@ impl Backend for Auto {
     }
 
     fn about(&self) -> &'static str {
-        "the CPU, and devices for the copies that are cheaper there"
+        "the CPU, and devices for the copies that they make at lower cost"
     }
 
     fn delegates_to(&self) -> Option<&'static str> {
@@ -137,13 +146,13 @@ impl Backend for Auto {
                     "device",
                     "ENGINE|any|none",
                     "any",
-                    "engines beside the CPU, separated by `|`; write `;` instead of each comma in a name",
+                    "engines in addition to the CPU, separated by `|`; write `;` instead of each comma in a name",
                 ),
                 OptionInfo::new(
                     "prefer",
                     "measured|device",
                     "measured",
-                    "choice between the CPU and a device",
+                    "how to choose between the CPU and a device",
                 ),
             ]
         }

@@ -1,4 +1,4 @@
-//! [`doctor`]: obstacles between the user and each backend, with remedies.
+//! [`doctor`]: checks whether each backend can be used on this machine, and names remedies.
 
 use dma_core::{Backend, EngineName, Finding, Result};
 
@@ -8,20 +8,20 @@ use crate::registry::{backend, backends};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Diagnosis {
-    /// Its name.
+    /// The backend's name.
     pub name: &'static str,
-    /// It drives a device, not the CPU.
+    /// True if the backend drives a device, not the CPU.
     pub is_hardware: bool,
-    /// It can be opened now. For hardware, this means a real device: a model does not count.
+    /// True if an engine can be opened now. For a hardware backend, a simulated device does not count.
     pub is_usable: bool,
-    /// Its name can be opened, even if it opens a model.
+    /// True if an engine can be opened by the backend's name, even if it is a simulated device.
     pub opens: bool,
-    /// The checks.
+    /// The results of the checks.
     pub findings: Vec<Finding>,
 }
 
-/// Checks the named backends, or all if none is named: their requirements on this machine, and whether their
-/// devices open.
+/// Checks the named backends, or all backends if `names` is empty. The checks are the backends' requirements
+/// on this machine, and whether their devices can be opened.
 ///
 /// ```
 /// let cpu = &dma::doctor(&["cpu"])?[0];
@@ -31,7 +31,7 @@ pub struct Diagnosis {
 ///
 /// # Errors
 ///
-/// `InvalidArgument` for a name that no backend has, with the closest one.
+/// `InvalidArgument` for a name that no backend has, with the closest name as a hint.
 pub fn doctor<S: AsRef<str>>(names: &[S]) -> Result<Vec<Diagnosis>> {
     let mut wanted = Vec::new();
     for name in names {
@@ -60,7 +60,7 @@ fn examine(backend: &dyn Backend) -> Diagnosis {
     }
     if findings.is_empty() {
         let what = format!("opens as `{}`", EngineName::of(backend));
-        findings.push(Finding::bad(what, "it lists no device", "ask the maker of this backend"));
+        findings.push(Finding::bad(what, "the backend lists no device", "ask the author of this backend"));
     }
     Diagnosis { name: backend.name(), is_hardware: backend.is_hardware(), is_usable, opens, findings }
 }

@@ -1,6 +1,6 @@
 //! One API for hardware memory copies.
 //!
-//! Write a copy once, against [`DmaEngine`], and run it on any engine: chosen by name, by [`open`].
+//! A program written against [`DmaEngine`] runs on any engine. [`open`] opens an engine by name.
 //!
 //! ```
 //! use dma::prelude::*;
@@ -12,7 +12,7 @@
 //! src.fill(7);
 //! let dst = engine.allocate(1 << 20)?;
 //!
-//! // The buffers move into the operation and come back when the device is done with them.
+//! // The buffers move into the operation. The wait returns them when the device has completed it.
 //! let (src, dst) = queue.copy(src, dst)?.wait()?;
 //! assert_eq!(src[..], dst[..]);
 //! # Ok::<(), dma::Error>(())
@@ -20,19 +20,19 @@
 //!
 //! | name | engine |
 //! |---|---|
-//! | `auto` | the CPU and the devices found, as [`layers::auto::AutoEngine`]: the cheapest for each copy |
-//! | `cpu` | [`cpu::CpuEngine`]: copies on all CPUs with their fastest instructions; the default |
-//! | `sim` | [`sim::SimEngine`]: a simulated device, deterministic, with the faults of real ones |
+//! | `auto` | [`layers::auto::AutoEngine`]: chooses between the CPU and the devices found, for each copy |
+//! | `cpu` | [`cpu::CpuEngine`]: copies with the CPU's fastest instructions, on all cores; the default |
+//! | `sim` | [`sim::SimEngine`]: a deterministic simulated device, with the faults of real devices |
 //! | `doca:03:00.0` | `doca::DocaEngine`: an NVIDIA BlueField through its SDK, which is loaded at run time |
 //! | `ioat:00:04.0` | `ioat::IoatEngine`: Intel I/OAT through SPDK, which is loaded at run time |
 //! | `dsa:wq0.0` | `dsa::DsaEngine`: Intel DSA through the work queues of the kernel |
 //! | `rdma:mlx5_0` | `rdma::RdmaEngine`: an RDMA NIC through libibverbs, which is loaded at run time |
 //! | `cuda:0` | `cuda::CudaEngine`: an NVIDIA GPU through its driver, which is loaded at run time |
 //!
-//! [`discover`] lists the engines of this machine, [`doctor`] the obstacles to the others. [`backends`] lists
-//! the names and their options; a program adds names of its own with [`register`]. The documentation of
-//! `dma-core` describes the contract and the safe API, all of which is re-exported here; those of `dma-sim`,
-//! `dma-doca`, `dma-ioat`, `dma-dsa`, `dma-rdma` and `dma-cuda` the engines.
+//! [`discover`] lists the engines of this machine. [`doctor`] lists the reasons why the other engines cannot
+//! be used. [`backends`] lists the names and their options, and [`register`] adds a program's own backend.
+//! The documentation of `dma-core` describes the contract and the safe API, which this crate re-exports. The
+//! crates `dma-sim`, `dma-doca`, `dma-ioat`, `dma-dsa`, `dma-rdma` and `dma-cuda` describe their engines.
 //!
 //! # Features
 //!
@@ -43,21 +43,21 @@
 //! | `dsa` | yes | the backend `dsa`: `dma::dsa` |
 //! | `rdma` | yes | the backend `rdma`: `dma::rdma` |
 //! | `cuda` | yes | the backend `cuda`: `dma::cuda` |
-//! | `metrics` | no | [`layers::meter`]: counts of `meter+NAME` for the recorder of the crate `metrics` |
-//! | `files` | no | `dma::files`: files read into registered memory and written from it, by io_uring |
-//! | `serde` | no | options and engine names read and written by serde; descriptions and counters written |
-//! | `schemars` | no | the schema of the former, for configuration files |
-//! | `arrow` | no | `arrow_buffer::Buffer` from [`Buffer`], without a copy |
-//! | `compio`, `tokio-uring` | no | [`Buffer`] and [`BufferMut`] in files and sockets of these runtimes |
-//! | `vm-memory` | no | `HostMemory::from_guest_region`: memory of a virtual machine |
-//! | `conformance` | no | `dma::conformance` and `dma::conformance_tests!`: tests for a backend of your own |
+//! | `metrics` | no | [`layers::meter`] passes counters of `meter+NAME` to the recorder of `metrics` |
+//! | `files` | no | `dma::files`: reads files into registered memory and writes them from it, by io_uring |
+//! | `serde` | no | serde reads and writes options and engine names, and writes descriptions and counters |
+//! | `schemars` | no | JSON schemas of options and engine names, for configuration files |
+//! | `arrow` | no | conversion of [`Buffer`] to `arrow_buffer::Buffer`, without a copy |
+//! | `compio`, `tokio-uring` | no | I/O of these runtimes with [`Buffer`] and [`BufferMut`] |
+//! | `vm-memory` | no | `HostMemory::from_guest_region`: registers memory of a virtual machine |
+//! | `conformance` | no | `dma::conformance` and `dma::conformance_tests!`: tests for your own backend |
 //!
-//! With `serde`, a configuration file has sizes and durations as people write them (`"64K"`, `"50us"`).
-//! Keys that are left out have their defaults, and an unknown key is refused with the closest valid one. The
-//! example `17_configured_server` reads one.
+//! With `serde`, sizes and durations in configuration files have units (`"64K"`, `"50us"`). Keys that are
+//! left out have their default values. An unknown key is refused, and the error names the closest valid key.
+//! The example `17_configured_server` reads a configuration file.
 //!
-//! Engines need nothing to be installed before they are opened. Without default features there are `cpu` and
-//! `sim`.
+//! Building this crate needs no vendor SDK, because vendors' libraries are loaded when an engine is opened.
+//! Without default features, only `auto`, `cpu` and `sim` are available.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod auto;
@@ -86,7 +86,7 @@ pub use dma_sim as sim;
 pub use doctor::{Diagnosis, doctor};
 pub use registry::{backends, discover, open, open_name, parse_untrusted, register};
 
-/// The code of the guide, which is compiled and run as tests of the documentation.
+/// The code of the guide, which is compiled and run as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide.md")]
 struct Guide;

@@ -7,7 +7,8 @@ use dma_core::{Backend, Discovered, DmaEngine, EngineName, Error, ErrorKind, Res
 use crate::auto;
 use crate::wrappers::{Wrapped, is_wrapper};
 
-/// Makes [`BUILT_IN`] and [`LEFT_OUT`] of a list of backends. One in brackets is of the feature of that name.
+/// Makes [`BUILT_IN`] and [`LEFT_OUT`] from a list of backends. An optional backend has its feature in
+/// brackets.
 macro_rules! registry {
     ($($always:path),*; $([$feature:literal] $optional:path),*) => {
         /// The backends that this build has, in the order in which they are listed.
@@ -16,7 +17,7 @@ macro_rules! registry {
             $(#[cfg(feature = $feature)] &$optional,)*
         ];
 
-        /// The features of backends that this build leaves out.
+        /// The features of the backends that this build does not have.
         static LEFT_OUT: &[&str] = &[$(#[cfg(not(feature = $feature))] $feature,)*];
     };
 }
@@ -35,15 +36,15 @@ registry! {
 /// The backends that the program added.
 static ADDED: RwLock<Vec<&'static dyn Backend>> = RwLock::new(Vec::new());
 
-/// All backends: those that this build has, then those that the program added.
+/// Returns all backends: first the backends of this build, then the backends that the program added.
 #[must_use]
 pub fn backends() -> Vec<&'static dyn Backend> {
     let added = ADDED.read().unwrap_or_else(PoisonError::into_inner);
     BUILT_IN.iter().chain(&*added).copied().collect()
 }
 
-/// Adds a backend: from now on [`open`], [`discover`] and [`doctor`](crate::doctor) know its name, in all
-/// threads.
+/// Adds a backend. After this call, [`open`], [`discover`] and [`doctor`](crate::doctor) know its name, in
+/// all threads.
 ///
 /// ```
 /// # fn add(backend: &'static dyn dma::Backend) -> dma::Result<()> {
@@ -65,14 +66,14 @@ pub fn register(backend: &'static dyn Backend) -> Result<()> {
     };
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(is_word) {
-        return Err(invalid(format!("`{name}` is no name"))
-            .with_hint("give a lowercase letter, then lowercase letters, digits, - and _"));
+        return Err(invalid(format!("`{name}` is not a valid name"))
+            .with_hint("begin with a lowercase letter, followed by lowercase letters, digits, - and _"));
     }
     backend
         .options()
         .iter()
         .try_fold(EngineName::of(backend), |name, info| name.with_option(info.key, ""))
-        .map_err(|e| invalid(e.message().to_owned()).with_hint("see to the keys of its options"))?;
+        .map_err(|e| invalid(e.message().to_owned()).with_hint("correct the keys of the backend's options"))?;
     let mut added = ADDED.write().unwrap_or_else(PoisonError::into_inner);
     if BUILT_IN.iter().chain(&*added).any(|known| known.name() == name) {
         return Err(invalid("another backend has this name".to_owned()).with_hint("choose another name"));
@@ -81,11 +82,11 @@ pub fn register(backend: &'static dyn Backend) -> Result<()> {
     Ok(())
 }
 
-/// The backend of that name.
+/// Returns the backend with this name.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` if there is none, with the closest name that there is.
+/// `InvalidArgument` if no backend has the name, with the closest valid name as a hint.
 pub(crate) fn backend(name: &str) -> Result<&'static dyn Backend> {
     let all = backends();
     if let Some(found) = all.iter().find(|backend| backend.name() == name) {
@@ -99,16 +100,16 @@ pub(crate) fn backend(name: &str) -> Result<&'static dyn Backend> {
     }
     let error = Error::new(ErrorKind::InvalidArgument, format!("unknown engine `{name}`"));
     if is_wrapper(name) {
-        return Err(error.with_hint(format!("name the engine within, such as {name}+cpu")));
+        return Err(error.with_hint(format!("name an engine after the wrapper, such as {name}+cpu")));
     }
     if let Some(feature) = LEFT_OUT.iter().find(|feature| **feature == name) {
         return Err(error.with_hint(format!("build `dma` with its feature `{feature}`")));
     }
-    // `CPU`, `cpu,threads=2`, `doca/03:00.0`: the word that it begins with.
+    // Find the word at the beginning, for names such as `CPU`, `cpu,threads=2` and `doca/03:00.0`.
     let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || "-_".contains(c))).unwrap_or(name.len());
     let word = name[..end].to_ascii_lowercase();
     let colon = if end < name.len() {
-        "; a device or options follow behind a colon, such as doca:03:00.0 or cpu:threads=2"
+        "; write a colon before the device or the options, such as doca:03:00.0 or cpu:threads=2"
     } else {
         ""
     };
@@ -122,28 +123,29 @@ pub(crate) fn backend(name: &str) -> Result<&'static dyn Backend> {
 ///
 /// | name | engine | options |
 /// |---|---|---|
-/// | `auto` | the CPU and the devices found: the cheapest for each copy | as `auto:device=doca:03:00.0` |
+/// | `auto` | chooses between the CPU and the devices found, for each copy | as `auto:device=doca:03:00.0` |
 /// | `cpu` | the CPU | [`CpuOptions`](crate::cpu::CpuOptions::INFO), as `cpu:threads=2` |
 /// | `sim` | a simulated device | [`SimOptions`](crate::sim::SimOptions), as `sim:seed=7,faults=fail@5` |
-/// | `doca` | the first BlueField with DMA, or the given one | `DocaOptions`, as `doca:03:00.0,depth=64` |
-/// | `ioat` | I/OAT channels, one for each queue, or the given one | `IoatOptions`, as `ioat:mem=512` |
-/// | `dsa` | the first usable DSA work queue, or the given one | `DsaOptions`, as `dsa:wq0.0,depth=64` |
-/// | `rdma` | the first active RDMA device, or the given one | `RdmaOptions`, as `rdma:mlx5_0,port=1` |
-/// | `cuda` | the first CUDA device, or the given one | `CudaOptions`, as `cuda:0,depth=64` |
+/// | `doca` | the first BlueField with DMA, or the named device | `DocaOptions`, as `doca:03:00.0,depth=64` |
+/// | `ioat` | I/OAT channels, one for each queue, or the named channel | `IoatOptions`, as `ioat:mem=512` |
+/// | `dsa` | the first usable DSA work queue, or the named one | `DsaOptions`, as `dsa:wq0.0,depth=64` |
+/// | `rdma` | the first active RDMA device, or the named device | `RdmaOptions`, as `rdma:mlx5_0,port=1` |
+/// | `cuda` | the first CUDA device, or the named device | `CudaOptions`, as `cuda:0,depth=64` |
 ///
-/// [`backends`] lists all names, with their options; [`register`] adds one. [`EngineName`] has the grammar.
+/// [`backends`] lists all backends, with their options. [`register`] adds a backend. [`EngineName`] describes
+/// the notation.
 ///
-/// A wrapper and `+` before a name open another engine with the wrapper around it:
+/// With a wrapper and `+` before a name, this opens the named engine inside the wrapper:
 ///
 /// | wrapper | engine | options |
 /// |---|---|---|
-/// | `verify` | [`VerifyEngine`]: the bytes of copies are checked | [`VerifyOptions::INFO`] |
-/// | `meter` | [`MeterEngine`]: counts and histograms of latencies and sizes | [`MeterOptions::INFO`] |
-/// | `record` | [`RecordEngine`]: a trace of all operations in a file | [`RecordOptions::INFO`] |
+/// | `verify` | [`VerifyEngine`]: checks the bytes of copies | [`VerifyOptions::INFO`] |
+/// | `meter` | [`MeterEngine`]: counts, and histograms of latencies and sizes | [`MeterOptions::INFO`] |
+/// | `record` | [`RecordEngine`]: writes a trace of all operations to a file | [`RecordOptions::INFO`] |
 ///
-/// The options of both are one list: `verify+cpu:threads=2,sample=100`. The outermost wrapper that has an
-/// option takes it, and all others are the engine's. Wrappers nest, as in `meter+verify+cpu`; each appears at
-/// most once.
+/// The options of the wrapper and of the engine are one list: `verify+cpu:threads=2,sample=100`. An option
+/// belongs to the outermost wrapper that has it, and otherwise to the engine. Wrappers can be nested, as in
+/// `meter+verify+cpu`, but each wrapper can be used only once.
 ///
 /// [`MeterEngine`]: crate::layers::meter::MeterEngine
 /// [`MeterOptions::INFO`]: crate::layers::meter::MeterOptions::INFO
@@ -152,22 +154,22 @@ pub(crate) fn backend(name: &str) -> Result<&'static dyn Backend> {
 /// [`VerifyEngine`]: crate::layers::verify::VerifyEngine
 /// [`VerifyOptions::INFO`]: crate::layers::verify::VerifyOptions::INFO
 ///
-/// A name is trusted as a command line is: the option `lib` of `doca`, `ioat`, `rdma` and `cuda` names a
-/// directory whose libraries are loaded, which runs their code in this process; `dev` and `sysfs` of `dsa`
-/// name directories whose files are opened for writing, and so does `file` of `record`; `listen` of `rdma`
-/// names an address at which this process answers, and `export` of `doca` a network that reaches exported
-/// memory. For names from elsewhere there is [`parse_untrusted`].
+/// A name is trusted like a command line. The option `lib` of `doca`, `ioat`, `rdma` and `cuda` names a
+/// directory whose libraries are loaded, so their code runs in this process. The options `dev` and `sysfs` of
+/// `dsa` name directories whose files are opened for writing, and `file` of `record` names a file to write.
+/// The option `listen` of `rdma` names an address at which this process listens, and `export` of `doca` names
+/// a network that can reach exported memory. Use [`parse_untrusted`] for names from untrusted input.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` or `OutOfRange` for a name, option or value that does not exist, with a hint of valid
-/// ones; errors of opening the engine: `MissingSdk` if the vendor's libraries cannot be used, `NotFound` if
-/// there is no such device.
+/// `InvalidArgument` or `OutOfRange` for a name, option or value that does not exist, with the valid ones in
+/// the hint; `MissingSdk` if the vendor's libraries cannot be used; `NotFound` if the device does not exist;
+/// other errors of opening the engine.
 pub fn open(name: &str) -> Result<Arc<dyn DmaEngine>> {
     open_name(&name.parse()?)
 }
 
-/// Opens the engine of a parsed name, such as one that [`discover`] found.
+/// Opens the engine of a parsed name, such as a name from [`discover`].
 ///
 /// # Errors
 ///
@@ -180,10 +182,10 @@ pub fn open_name(name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
     opened.map_err(|e| e.with_operation(format!("open engine `{name}`")))
 }
 
-/// Reads an engine name that comes from untrusted input: as [`EngineName`] does, but no option can have
-/// effects beyond the engine's device.
+/// Parses an engine name that comes from untrusted input. Unlike [`EngineName`], this refuses options that
+/// have effects beyond the engine's device.
 ///
-/// Such a name still chooses the device, and how much memory and how many threads the engine takes.
+/// Such a name can still choose the device, the amount of memory and the number of threads.
 ///
 /// ```
 /// use dma::ErrorKind;
@@ -199,16 +201,16 @@ pub fn open_name(name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
 /// # Errors
 ///
 /// The errors of [`EngineName::from_str`](std::str::FromStr::from_str); `InvalidArgument` for an unknown
-/// backend. `PermissionDenied` for these options: those that load code, such as `lib` of `doca` and `ioat`;
-/// those that name files to write, such as `dev` and `sysfs` of `dsa`; those that make this process or its
-/// memory reachable over a network, such as `listen` of `rdma` and `export` of `doca`.
+/// backend. `PermissionDenied` for options that load code, such as `lib` of `doca` and `ioat`; options that
+/// name files to write, such as `dev` and `sysfs` of `dsa`; and options that make this process or its memory
+/// reachable over a network, such as `listen` of `rdma` and `export` of `doca`.
 pub fn parse_untrusted(name: &str) -> Result<EngineName> {
     let parsed: EngineName = name.parse()?;
     refuse_untrusted(&parsed).map_err(|e| e.with_operation(format!("open engine `{name}`")))?;
     Ok(parsed)
 }
 
-/// Refuses a name with an option that needs trust. Also refuses a name that contains such a name.
+/// Refuses a name with an option that needs trust, and a name that contains such a name.
 fn refuse_untrusted(name: &EngineName) -> Result<()> {
     if let Some(wrapped) = Wrapped::of(name)? {
         wrapped.refuse_untrusted()?;
@@ -219,15 +221,16 @@ fn refuse_untrusted(name: &EngineName) -> Result<()> {
     if backend.name() != auto::BACKEND.name() {
         return Ok(());
     }
-    // It has no device in turn: `auto` within `auto` is refused.
+    // The recursion ends, because `auto` cannot be a device of `auto`.
     auto::BACKEND.devices_of(name)?.iter().try_for_each(refuse_untrusted)
 }
 
-/// Lists every engine with its devices, and the reason and remedy for each that cannot be used.
+/// Lists every backend with its devices. A device that cannot be used has the reason and a remedy in its
+/// entry.
 ///
-/// Opens each engine for a moment, which may take some milliseconds, and loads the vendors' libraries if they
-/// are installed. On a machine with I/OAT, that sets up SPDK's environment for this process, with the default
-/// options. A missing SDK or device is an answer, not an error.
+/// Opens each engine briefly, which may take some milliseconds, and loads the vendors' libraries if they are
+/// installed. On a machine with I/OAT, this sets up SPDK's environment for this process, with the default
+/// options. A missing SDK or device is not an error: its entry has the reason.
 #[must_use]
 pub fn discover() -> Vec<Discovered> {
     let own = backends().into_iter().filter(|backend| backend.delegates_to().is_none());
@@ -248,13 +251,16 @@ mod tests {
     #[test]
     fn every_engine_that_is_discovered_opens_by_its_name() {
         let found = discover();
-        assert!(found.iter().any(|d| d.name.backend() == "cpu" && d.info.is_ok()), "the CPU is always there");
+        assert!(
+            found.iter().any(|d| d.name.backend() == "cpu" && d.info.is_ok()),
+            "the CPU engine is always available"
+        );
         for Discovered { name, info, .. } in found {
             match (open_name(&name), info) {
                 (Ok(engine), Ok(info)) => assert_eq!(engine.info().backend, info.backend),
                 (Err(e), Err(why)) => {
                     assert_eq!(e.kind(), why.kind());
-                    assert!(!e.hint().is_empty(), "it says what to do: {e}");
+                    assert!(!e.hint().is_empty(), "the error has a hint: {e}");
                 }
                 (opened, info) => panic!("{name}: discovered {info:?}, opened {opened:?}"),
             }
@@ -280,16 +286,19 @@ mod tests {
         for name in ["cpo", "CPU", "Cpu:threads=2", "cpu,threads=2", "cpu;threads=2", "cpu=2", "cpu "] {
             assert!(says(name).contains("did you mean `cpu`?"), "{}", says(name));
         }
-        assert!(says("cpu,threads=2").contains("behind a colon"));
+        assert!(says("cpu,threads=2").contains("write a colon before"));
         assert!(says("sim:seed").contains("key=value"));
         assert!(says("auto:x=1").contains("device, prefer"));
         assert!(says("auto:device=sim,prefer=best").contains("measured, device"));
         for nested in ["auto", "auto:device=sim", "cpu", "cpu:threads=2"] {
-            assert!(says(&format!("auto:device={nested}")).contains("that is no device for `auto`"));
+            assert!(
+                says(&format!("auto:device={nested}"))
+                    .contains("`auto` and the CPU cannot be devices of `auto`")
+            );
         }
         assert!(says("auto:device=").contains("device="));
-        assert!(says("auto:device=sim|sim").contains("`sim` is there twice"));
-        assert!(says("auto:device=sim|cpu").contains("that is no device for `auto`"));
+        assert!(says("auto:device=sim|sim").contains("`sim` is named twice"));
+        assert!(says("auto:device=sim|cpu").contains("`auto` and the CPU cannot be devices of `auto`"));
         assert!(says("auto:device=smi").contains("did you mean `sim`?"));
         assert!(says("auto:device=sim:seed=1;color=red").contains("profile"));
         assert!(says("auto:device=sim:seed=1,depth=4").contains("auto:device=sim:seed=1;depth=4"));
@@ -399,7 +408,7 @@ mod tests {
 
     #[cfg(all(feature = "doca", feature = "ioat"))]
     proptest::proptest! {
-        /// No spelling of an option passes a directory to the backend.
+        /// No variant of an option's key can pass a directory to the backend.
         #[test]
         fn no_untrusted_name_sets_a_directory(
             backend in "doca|ioat",

@@ -1,4 +1,4 @@
-//! Engines around other engines, by name: `verify+NAME`, `meter+NAME`, `record+NAME`.
+//! Wrapper engines in engine names: `verify+NAME`, `meter+NAME`, `record+NAME`.
 
 use std::sync::Arc;
 
@@ -9,13 +9,14 @@ use dma_layers::verify::{VerifyEngine, VerifyOptions};
 
 use crate::registry::open_name;
 
-/// Separates a wrapper from the name of the engine within.
+/// Separates a wrapper from the name of the inner engine.
 const AROUND: char = '+';
 
-/// Opens the engine with the wrapper's options around another one, which has the second name.
+/// Opens a wrapper around an inner engine. The arguments are the wrapper's name with its options, the name of
+/// the inner engine, and the inner engine.
 type Open = fn(&EngineName, &EngineName, Arc<dyn DmaEngine>) -> Result<Arc<dyn DmaEngine>>;
 
-/// A kind of engine that is opened around another one.
+/// A type of engine that wraps an inner engine.
 struct Wrapper {
     name: &'static str,
     options: &'static [OptionInfo],
@@ -47,26 +48,27 @@ fn open_record(
     Ok(Arc::new(RecordEngine::new(inner, &options)?))
 }
 
-/// Returns whether `name` is that of a wrapper, without an engine within.
+/// Returns whether `name` is the name of a wrapper, without an inner engine.
 pub(crate) fn is_wrapper(name: &str) -> bool {
     WRAPPERS.iter().any(|wrapper| wrapper.name == name)
 }
 
-/// The name of a wrapped engine, in parts.
+/// The parts of the name of a wrapped engine.
 pub(crate) struct Wrapped {
     wrapper: &'static Wrapper,
-    /// The wrapper, with its options.
+    /// The wrapper's name, with its options.
     own: EngineName,
-    /// The engine within: device and all other options.
+    /// The name of the inner engine, with its device and all other options.
     pub(crate) inner: EngineName,
 }
 
 impl Wrapped {
-    /// Takes the outermost wrapper off a name; `None` if it has none.
+    /// Splits the outermost wrapper from a name. Returns `None` if the name has no wrapper.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for an unknown wrapper, or one that is named twice.
+    /// `InvalidArgument` for an unknown wrapper, a wrapper without an engine, or a wrapper that is used
+    /// twice.
     pub(crate) fn of(name: &EngineName) -> Result<Option<Self>> {
         let Some((outer, within)) = name.backend().split_once(AROUND) else { return Ok(None) };
         let invalid = |message| Error::new(ErrorKind::InvalidArgument, message);
@@ -76,15 +78,16 @@ impl Wrapped {
             let error = invalid(format!("unknown wrapper `{outer}`"));
             return Err(match closest_name(&outer.to_ascii_lowercase(), &names) {
                 Some(close) => error.with_hint(format!("did you mean `{close}{AROUND}`? There are: {known}")),
-                None => error.with_hint(format!("there are: {known}, as {}{AROUND}cpu", names[0])),
+                None => error
+                    .with_hint(format!("there are: {known}; write, for example, {}{AROUND}cpu", names[0])),
             });
         };
         if within.is_empty() {
-            return Err(invalid(format!("`{outer}{AROUND}` wraps no engine"))
-                .with_hint(format!("name an engine behind the {AROUND}, such as {outer}{AROUND}cpu")));
+            return Err(invalid(format!("the engine after `{outer}{AROUND}` is missing"))
+                .with_hint(format!("name an engine after the {AROUND}, such as {outer}{AROUND}cpu")));
         }
         if within.split(AROUND).any(|other| other == outer) {
-            return Err(invalid(format!("`{outer}` is around itself")).with_hint("give it once"));
+            return Err(invalid(format!("the wrapper `{outer}` is used twice")).with_hint("use it once"));
         }
         let (mut own, mut inner) = (EngineName::new(outer)?, EngineName::new(within)?);
         if let Some(device) = name.device() {
@@ -97,7 +100,7 @@ impl Wrapped {
         Ok(Some(Self { wrapper, own, inner }))
     }
 
-    /// Opens the engine within, and the wrapper around it.
+    /// Opens the inner engine, and the wrapper around it.
     ///
     /// # Errors
     ///
@@ -111,7 +114,7 @@ impl Wrapped {
     ///
     /// # Errors
     ///
-    /// `PermissionDenied`, naming the option.
+    /// `PermissionDenied`, with the option in the message.
     pub(crate) fn refuse_untrusted(&self) -> Result<()> {
         let names_file =
             |key: &str| self.wrapper.options.iter().any(|info| info.needs_trust && info.key == key);
@@ -170,14 +173,14 @@ mod tests {
         for (name, expected) in [
             ("verify", "verify+cpu"),
             ("verify:sample=2", "verify+cpu"),
-            ("verify+", "name an engine behind the +, such as verify+cpu"),
-            ("verify+:sample=2", "name an engine behind the +, such as verify+cpu"),
-            ("meter+verify+", "name an engine behind the +, such as verify+cpu"),
+            ("verify+", "name an engine after the +, such as verify+cpu"),
+            ("verify+:sample=2", "name an engine after the +, such as verify+cpu"),
+            ("meter+verify+", "name an engine after the +, such as verify+cpu"),
             ("verify+gpu", "there are: auto, cpu"),
             ("+cpu", "there are: verify, meter, record"),
             ("verify2+cpu", "did you mean `verify+`?"),
-            ("verify+verify+cpu", "`verify` is around itself"),
-            ("verify+meter+verify+cpu", "`verify` is around itself"),
+            ("verify+verify+cpu", "the wrapper `verify` is used twice"),
+            ("verify+meter+verify+cpu", "the wrapper `verify` is used twice"),
             ("metre+cpu", "did you mean `meter+`?"),
             ("meter+cpu:label=", "label="),
             ("verify+cpo", "did you mean `cpu`?"),
@@ -190,8 +193,8 @@ mod tests {
                 "auto:device=sim:faults=fail@5,seed=7,prefer=device",
                 "write `;` for each comma in the device's name: auto:device=sim:faults=fail@5;seed=7",
             ),
-            ("auto:device=verify+cpu", "that is no device for `auto`"),
-            ("auto:device=meter+verify+auto", "that is no device for `auto`"),
+            ("auto:device=verify+cpu", "`auto` and the CPU cannot be devices of `auto`"),
+            ("auto:device=meter+verify+auto", "`auto` and the CPU cannot be devices of `auto`"),
         ] {
             let error = open(name).expect_err(name);
             assert!(matches!(error.kind(), ErrorKind::InvalidArgument | ErrorKind::OutOfRange), "{error}");

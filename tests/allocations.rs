@@ -1,5 +1,5 @@
-//! After warm-up no operation allocates: copies, fills, lists, batches, split, fenced and awaited ones, on
-//! both kinds of queue.
+//! After warm-up, no operation allocates, on both queue types: copies, fills, lists and batches, and split,
+//! fenced and awaited operations.
 
 mod counting;
 
@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Waker};
 
 use dma::prelude::*;
 
-/// Asserts that at some point `work` runs 200 rounds without an allocation. Lists grow before, depending on
-/// thread timing. Code that allocates per operation never passes.
+/// Asserts that `work` eventually runs 200 rounds without an allocation. Earlier rounds may allocate, because
+/// lists grow at times that depend on thread timing. Code that allocates per operation never passes.
 fn warm(what: &str, mut work: impl FnMut()) {
     let mut allocated = 0;
     for _ in 0..20 {
@@ -22,13 +22,13 @@ fn warm(what: &str, mut work: impl FnMut()) {
     panic!("{what} still allocates: {allocated} times in 200 rounds");
 }
 
-/// Passes the operands of one operation to the next.
+/// Runs `operation`, and keeps the operands that it returns for the next call.
 fn cycle<T>(operands: &mut Option<T>, with: impl FnOnce(T) -> T) {
     let taken = operands.take().expect("they came back");
     *operands = Some(with(taken));
 }
 
-/// Polls to the end without a runtime.
+/// Polls a future until it is ready, without a runtime.
 fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
     let mut context = Context::from_waker(Waker::noop());
     loop {
@@ -39,7 +39,7 @@ fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
     }
 }
 
-// One test: the count is of the whole process.
+// This is the only test in the file, because allocations of the whole process are counted.
 #[test]
 fn nothing_is_allocated_per_copy_once_warm() {
     for name in [
@@ -83,7 +83,7 @@ fn nothing_is_allocated_per_copy_once_warm() {
         warm(&format!("{name}: batch"), || {
             cycle(&mut batch, |batch| queue.submit(batch).expect("accepted").wait().expect("done"));
         });
-        // Beyond what the CPU engine executes in the call, which takes no place in the queue.
+        // Too long for inline execution by the CPU engine, so that the operations fill the queue.
         let long = || (buffer(20_000), buffer(20_000));
         let submit = |(src, dst)| queue.copy(src, dst).expect("room");
         let full: Vec<_> = (0..queue.depth()).map(|_| submit(long())).collect();
@@ -115,7 +115,10 @@ fn nothing_is_allocated_per_copy_once_warm() {
             transfers.extend(pairs.drain(..).map(|(src, dst)| small.copy(src, dst).expect("accepted")));
             let mut ready = small.ready();
             let mut context = Context::from_waker(Waker::noop());
-            assert!(std::pin::Pin::new(&mut ready).poll(&mut context).is_pending(), "the places are held");
+            assert!(
+                std::pin::Pin::new(&mut ready).poll(&mut context).is_pending(),
+                "the transfers hold all slots"
+            );
             pairs.extend(transfers.drain(..).map(|transfer| transfer.wait().expect("done")));
             block_on(ready).expect("there is room");
         });

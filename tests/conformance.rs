@@ -1,4 +1,4 @@
-//! Runs the conformance suite on every engine, opened by name.
+//! Runs the conformance suite on every engine. The engines are opened by name.
 
 mod stand_ins;
 
@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use dma::DmaEngine;
 
 fn cpu() -> Arc<dyn DmaEngine> {
-    dma::open("cpu").expect("the CPU is always there")
+    dma::open("cpu").expect("the CPU engine is always available")
 }
 
 dma::conformance_tests!(cpu_by_name, cpu());
@@ -27,7 +27,7 @@ fn rdma() -> Arc<dyn DmaEngine> {
 dma::conformance_tests!(rdma_on_the_stand_in, rdma());
 
 fn sim(options: &str) -> Arc<dyn DmaEngine> {
-    dma::open(&format!("sim:{options}")).expect("the simulator is always there")
+    dma::open(&format!("sim:{options}")).expect("the simulator is always available")
 }
 
 dma::conformance_tests!(sim_ideal, sim("seed=1"));

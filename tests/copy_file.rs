@@ -1,4 +1,4 @@
-//! `examples/copy_file` from the command line: copies and error messages.
+//! Tests of the command line of `examples/copy_file`: copies and error messages.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
@@ -23,7 +23,7 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        // For runs as another user.
+        // Some tests run the program as another user, who must have access.
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("permissions");
         Self { dir }
     }
@@ -32,7 +32,7 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// Makes a file of `len` bytes that tell positions apart.
+    /// Makes a file of `len` bytes that depend on their position.
     fn file(&self, name: &str, len: usize) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, sample(len)).expect("a file");
@@ -44,7 +44,7 @@ impl Place {
         entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
     }
 
-    /// Runs it in this directory with `args`, separated by spaces.
+    /// Runs the program in this directory with `args`, which are separated by spaces.
     fn run(&self, args: &str) -> Output {
         self.command(args).output().expect("it runs")
     }
@@ -55,7 +55,7 @@ impl Place {
         command
     }
 
-    /// Runs it and checks that it succeeds; returns its line.
+    /// Runs the program and checks that it succeeds. Returns the line that it prints.
     fn copies(&self, args: &str) -> String {
         let output = self.run(args);
         assert!(output.status.success(), "{args}: {}", stderr(&output));
@@ -65,21 +65,22 @@ impl Place {
         line
     }
 
-    /// Runs it and checks that it fails, says all of `words`, and leaves the directory as it was.
+    /// Runs the program and checks that it fails, that the error contains all `words`, and that the directory
+    /// is unchanged.
     fn refuses(&self, args: &str, words: &[&str]) {
         let before = self.names();
         let output = self.run(args);
         assert_refused(&output, args, words);
-        assert_eq!(self.names(), before, "{args}: nothing is left behind");
+        assert_eq!(self.names(), before, "{args}: no file is left");
     }
 }
 
 fn assert_refused(output: &Output, what: &str, words: &[&str]) {
     let said = stderr(output);
     assert!(matches!(output.status.code(), Some(1 | 2)), "{what}: {:?} {said}", output.status);
-    assert!(output.stdout.is_empty(), "{what}: no summary of what was not done");
+    assert!(output.stdout.is_empty(), "{what}: a failed copy prints no summary");
     for word in words {
-        assert!(said.contains(word), "{what}: `{word}` is not in: {said}");
+        assert!(said.contains(word), "{what}: the error does not contain `{word}`: {said}");
     }
     assert!(!said.contains("panicked"), "{what}: {said}");
 }
@@ -114,7 +115,7 @@ fn copies_without_the_page_cache_and_by_the_file_system_are_the_same() {
         for len in [0, 1, CHUNK, 5 * CHUNK + 1, 1_000_003] {
             let src = place.file("src", len);
             let output = place.run(&format!("{args} src dst"));
-            // File systems in memory may have no direct access.
+            // File systems in memory may not support direct I/O.
             if args.contains("--direct") && stderr(&output).contains("copy without --direct") {
                 continue;
             }
@@ -123,10 +124,10 @@ fn copies_without_the_page_cache_and_by_the_file_system_are_the_same() {
                 fs::read(place.path("dst")).expect("a copy") == fs::read(&src).expect("SRC"),
                 "{args}: {len}"
             );
-            assert_eq!(place.names().len(), 2, "{args}: nothing else is left");
+            assert_eq!(place.names().len(), 2, "{args}: no other file is left");
             fs::remove_file(place.path("dst")).expect("removed");
         }
-        // Data, a hole, and data.
+        // A sparse file: data, a hole, and data.
         let mut sparse = File::create(place.path("src")).expect("a file");
         sparse.write_all(&sample(CHUNK)).expect("written");
         sparse.seek(SeekFrom::Start(4 << 20)).expect("a hole");
@@ -138,7 +139,7 @@ fn copies_without_the_page_cache_and_by_the_file_system_are_the_same() {
                 "{args}"
             );
             let blocks = |name: &str| fs::metadata(place.path(name)).expect("metadata").blocks();
-            assert!(blocks("dst") <= blocks("src") + 64, "{args}: the hole stays one");
+            assert!(blocks("dst") <= blocks("src") + 64, "{args}: the hole is kept");
             fs::remove_file(place.path("dst")).expect("removed");
         }
     }
@@ -181,7 +182,7 @@ fn engines_and_chunks_make_no_difference() {
 fn holes_stay_holes() {
     let place = Place::new();
     let len = 40 << 20;
-    // Ranges with data: none; the start; the end; an unaligned one in the middle; two.
+    // Ranges with data: no range, the start, the end, an unaligned range in the middle, and two ranges.
     let cases: [&[(u64, usize)]; 5] =
         [&[], &[(0, 5000)], &[(len - 1, 1)], &[(12_345_678, 100_000)], &[(1 << 20, 1 << 20), (9 << 20, 1)]];
     for ranges in cases {
@@ -196,7 +197,7 @@ fn holes_stay_holes() {
         assert_same(&src, &place.path("dst"));
         assert!(line.contains(&blake3::hash(&fs::read(&src).expect("readable")).to_string()), "{line}");
         let stored = |name: &str| fs::metadata(place.path(name)).expect("there").blocks() * 512;
-        // Unless the file system stores holes.
+        // Check this only if the file system does not store holes.
         if stored("src") < len / 2 {
             assert!(stored("dst") < len / 2, "{ranges:?}: {} bytes stored", stored("dst"));
             assert!(line.contains("bytes of holes kept"), "{line}");
@@ -259,7 +260,7 @@ fn permission_bits_are_those_of_cp() {
             fs::remove_file(place.path("theirs")).expect("removed");
         }
     }
-    // A file that exists keeps its own.
+    // An existing destination keeps its permission bits.
     for name in ["ours", "theirs"] {
         fs::set_permissions(place.file(name, 5), Permissions::from_mode(0o640)).expect("permissions");
     }
@@ -275,10 +276,10 @@ fn an_existing_destination_is_replaced_at_once() {
     symlink("dst", place.path("link")).expect("a link");
     place.copies("src link");
     assert_same(&src, &place.path("dst"));
-    assert!(fs::symlink_metadata(place.path("link")).expect("there").is_symlink(), "the link stays one");
+    assert!(fs::symlink_metadata(place.path("link")).expect("there").is_symlink(), "the link is kept");
     let mut old = String::new();
     reader.read_to_string(&mut old).expect("readable");
-    assert_eq!(old, "the old bytes", "who had it open sees what it was");
+    assert_eq!(old, "the old bytes", "a process that has the old file open reads the old bytes");
     assert_eq!(place.names().len(), 3);
 }
 
@@ -293,7 +294,7 @@ fn bad_sources_are_named() {
     place.refuses("dir dst", &["SRC dir is a directory", "name a regular file"]);
     place.refuses("fifo dst", &["SRC fifo is a pipe"]);
     place.refuses("/dev/zero dst", &["SRC /dev/zero is a device"]);
-    // A file with bytes that reports length 0, and one that opens but cannot be read.
+    // One file reports length 0 although it has bytes, and one file can be opened but not read.
     place.refuses("/proc/version dst", &["/proc/version", "more bytes than the 0"]);
     place.refuses("/proc/self/mem dst", &["cannot read SRC /proc/self/mem"]);
 }
@@ -359,7 +360,7 @@ fn bad_arguments_are_named() {
     place.refuses("--engine= src dst", &["engine"]);
 }
 
-/// Runs as an unprivileged user who does not own the files.
+/// Runs the program as an unprivileged user who does not own the files.
 #[test]
 fn missing_permissions_are_named() {
     let place = Place::new();
@@ -408,7 +409,7 @@ fn a_limit_on_file_sizes_is_named() {
     assert_eq!(fs::read(place.path("dst")).expect("readable"), b"old");
 }
 
-/// A full disk. Needs the right to mount a small file system: root, or a user namespace.
+/// This test needs the right to mount a small file system: as root, or in a user namespace.
 #[test]
 fn a_full_disk_is_named() {
     let place = Place::new();
@@ -434,10 +435,10 @@ fn a_full_disk_is_named() {
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
     assert!(said.contains("no space left in") && said.contains("DST needs 3145728 bytes"), "{said}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "dst\nold", "the old file, and nothing else");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "dst\nold", "only the old file exists");
 }
 
-/// True if `child` has its partial file open, with or without a name.
+/// Returns whether `child` has its partial file open. The file may have a name or not.
 fn has_begun(place: &Place, child: &Child) -> bool {
     let dir = fs::canonicalize(place.dir.path()).expect("a directory");
     let begun = |link: &Path| link.parent() == Some(&dir) && link.to_string_lossy().ends_with(" (deleted)");
@@ -457,7 +458,10 @@ fn start_stuck(place: &Place) -> Child {
         .spawn()
         .expect("it runs");
     while !has_begun(place, &child) {
-        assert!(child.try_wait().expect("a child").is_none(), "it ended before it began");
+        assert!(
+            child.try_wait().expect("a child").is_none(),
+            "the program ended before it opened its partial file"
+        );
         std::thread::yield_now();
     }
     child
@@ -487,7 +491,7 @@ fn a_killed_copy_leaves_nothing() {
     assert_eq!(fs::read(place.path("dst")).expect("readable"), b"old");
 }
 
-/// Partial files have names where O_TMPFILE does not work, such as here without /proc.
+/// Partial files have names where O_TMPFILE does not work. Here it does not work, because /proc is hidden.
 #[test]
 fn a_complete_copy_leaves_no_partial_file_where_these_have_names() {
     let place = Place::new();
@@ -518,7 +522,7 @@ fn change_while_copied(change: impl Fn(&Path)) -> Output {
     for attempt in 0..=5 {
         let place = Place::new();
         let src = place.file("src", len);
-        // In the past, so that any change alters the modification time even with a coarse clock.
+        // Set a modification time in the past, so that any change alters it even with a coarse clock.
         File::options()
             .write(true)
             .open(&src)
@@ -536,7 +540,7 @@ fn change_while_copied(change: impl Fn(&Path)) -> Output {
             std::thread::yield_now();
         }
         kill_process(pid, Signal::STOP).expect("sent");
-        // Waits until the kernel reports that it has stopped or ended.
+        // Wait until the kernel reports that the program has stopped or ended.
         let stopped = || {
             let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("a child");
             stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['T', 'Z']))
@@ -550,7 +554,7 @@ fn change_while_copied(change: impl Fn(&Path)) -> Output {
         }
         kill_process(pid, Signal::CONT).expect("sent");
         let output = child.wait_with_output().expect("it ends");
-        // It stopped too late, so retry with a longer copy.
+        // Otherwise the program was stopped too late, so retry with a longer copy.
         if halfway && (attempt == 5 || !output.status.success()) {
             assert_eq!(place.names(), BTreeSet::from(["src".to_owned()]), "nothing is left behind");
             return output;
@@ -586,14 +590,15 @@ fn a_failed_copy_ends_with_what_the_device_said() {
 fn temporary_errors_are_retried() {
     let place = Place::new();
     let src = place.file("src", 100 * CHUNK);
-    // A reset while copies are in flight, a copy that fails once, and a temporary lack of resources.
+    // The faults are a reset while copies are in flight, a copy that fails once, and a temporary lack of
+    // resources.
     for faults in ["reset@t=1us", "fail@7", "refuse@7"] {
         let line =
             place.copies(&format!("--engine sim:profile=bluefield3,faults={faults} --chunk 4K src dst"));
         assert!(line.contains(" retried"), "{line}");
         assert_same(&src, &place.path("dst"));
     }
-    // A permanent error.
+    // A permanent error is reported after the retries.
     place.refuses(
         "--engine sim:faults=refuse --chunk 4K src dst2",
         &["cannot copy the bytes of SRC at offset"],
@@ -608,7 +613,7 @@ fn corruption_is_found_by_verifying() {
         "--engine sim:faults=corrupt@7 --chunk 4K --verify src dst",
         &["what arrived is not what was read", "--engine cpu --verify"],
     );
-    // Without --verify the copy is corrupt and reported as a success.
+    // Without --verify, the corrupt copy is reported as a success.
     place.copies("--engine sim:faults=corrupt@7 --chunk 4K src dst");
     assert_ne!(
         fs::read(place.path("src")).expect("readable"),

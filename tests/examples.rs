@@ -1,4 +1,4 @@
-//! Runs every example without arguments and checks its last line.
+//! Runs every example without arguments, and checks the last line of its output.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 
 mod built;
 
-/// Examples that need arguments or another process. They have their own tests.
+/// Examples that need arguments or another process, and have their own tests.
 const WITH_ARGUMENTS: [&str; 2] = ["copy_file", "11_copy_dpu"];
-/// Code shared by several examples.
+/// Directories with code that several examples share.
 const SHARED: &str = "common";
 
-/// The beginning of each example's last line.
+/// The beginning of the last line of each example's output.
 const LAST_LINES: [(&str, &str); 16] = [
     ("01_first_copy", "cpu copied and filled 1572864 bytes in 2 operations"),
     ("02_choose_engine", "3 of 6 engines opened"),
@@ -59,7 +59,7 @@ fn every_example_is_in_the_list_and_in_the_readme() {
     for entry in std::fs::read_dir(root.join("examples")).expect("examples") {
         let path = entry.expect("an entry").path();
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        // A crate of its own has tests of its own.
+        // An example that is a crate of its own has its own tests.
         if name == SHARED || path.join("Cargo.toml").exists() {
             continue;
         }

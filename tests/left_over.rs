@@ -1,16 +1,17 @@
-//! Discovering, diagnosing and opening engines leaves no descriptor, mapping or thread behind.
+//! Checks that discovering, diagnosing and opening engines leaves no file descriptor, mapping or thread.
 
 mod stand_ins;
 
 use std::process::{Command, Stdio};
 
-/// The work that a child process repeats: `discover`, `doctor`, or a name of an engine to open.
+/// The environment variable with the work that a child process repeats: `discover`, `doctor`, or the name of
+/// an engine to open.
 const WORK: &str = "DMA_TEST_WORK";
 
-/// Rounds after those that load libraries and warm up.
+/// Number of measured rounds. The rounds before them load libraries and warm up.
 const ROUNDS: usize = 1000;
 
-/// Descriptors and threads of this process, and its mappings of files, which libraries are.
+/// Returns the numbers of this process's file descriptors, threads, and mappings of files, such as libraries.
 fn left() -> [usize; 3] {
     let entries = |dir| std::fs::read_dir(dir).unwrap().count();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -26,9 +27,9 @@ fn round(work: &str) {
     }
 }
 
-/// The child process of the test below.
+/// The part of the test below that runs in a child process.
 #[test]
-#[ignore = "a part of the other test, in a separate process"]
+#[ignore = "the other test runs this in a child process"]
 fn child() {
     let Ok(work) = std::env::var(WORK) else { return };
     for _ in 0..2 {
@@ -37,12 +38,13 @@ fn child() {
     let second = left();
     let begun = std::time::Instant::now();
     let mut rounds = 0;
-    // 20 rounds show what a round leaves, and a busy machine completes them within the time of a test.
+    // Run at least 20 rounds, which show whether a round leaves something. Stop after 10 s, for busy
+    // machines.
     while rounds < 20 || (rounds < ROUNDS && begun.elapsed().as_secs() < 10) {
         round(&work);
         rounds += 1;
     }
-    // Threads that were joined are listed until the kernel has removed them.
+    // Threads that were joined are listed until the kernel has removed them, so wait for a short time.
     for _ in 0..100 {
         if left() == second {
             break;

@@ -1,4 +1,5 @@
-//! All metrics have a help text, and the dashboard and the alert rules name no others.
+//! Checks that all metrics have a help text, and that the dashboard and the alert rules use no unknown
+//! metrics.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +9,13 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 const DASHBOARD: &str = include_str!("../docs/metrics/dashboard.json");
 const ALERTS: &str = include_str!("../docs/metrics/alerts.yaml");
 
-/// Returns the names of metrics in a text.
+/// Returns the names of the metrics in a text.
 fn names(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     words.filter(|word| word.starts_with("dma_")).collect()
 }
 
-/// Returns the value of a metric, or the sum over several lines.
+/// Returns the value of a metric, or the sum of its values if it has several lines.
 fn value(text: &str, begin: &str) -> f64 {
     let lines = text.lines().filter(|line| line.starts_with(begin));
     lines.map(|line| line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok()).expect(line)).sum()
@@ -55,12 +56,15 @@ fn metrics_have_help_texts_and_a_place_in_the_dashboard() {
     let helped: BTreeSet<_> =
         text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next()).collect();
     assert!(typed.len() > 15 && typed.iter().all(|name| name.starts_with("dma_")), "{typed:?}");
-    assert_eq!(typed, helped, "metrics and their help texts");
-    assert_eq!(names(DASHBOARD), typed, "metrics of the dashboard, and metrics");
+    assert_eq!(typed, helped, "every metric has a help text");
+    assert_eq!(names(DASHBOARD), typed, "the dashboard shows exactly the existing metrics");
     let unknown: Vec<_> = names(ALERTS).into_iter().filter(|name| !typed.contains(name)).collect();
-    assert!(!names(ALERTS).is_empty() && unknown.is_empty(), "the alert rules name {unknown:?}");
+    assert!(
+        !names(ALERTS).is_empty() && unknown.is_empty(),
+        "the alert rules use unknown metrics: {unknown:?}"
+    );
 
-    // Counts are published once, and a pool that was dropped has no buffers.
+    // Publishing again does not count twice, and a dropped pool has no buffers.
     drop((held, third));
     dma::layers::meter::publish();
     assert_eq!(value(&prometheus.render(), "dma_pool_exhausted_total{"), 3.0);

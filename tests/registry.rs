@@ -1,4 +1,4 @@
-//! The registry: backends of this build and one that a program adds, their names, options, lists and checks.
+//! Tests of the registry: the backends of this build, and a backend that a program adds.
 
 use std::sync::{Arc, Once};
 
@@ -6,7 +6,7 @@ use dma::{
     Backend, Discovered, DmaEngine, EngineName, Error, ErrorKind, Finding, OptionInfo, Result, Verdict,
 };
 
-/// A backend of one's own, whose engines are simulated devices.
+/// A backend of the program, whose engines are simulated devices.
 #[derive(Debug)]
 struct Mine {
     name: &'static str,
@@ -53,7 +53,8 @@ impl Backend for Mine {
     }
 
     fn discover(&self) -> Vec<Discovered> {
-        let device = |device| EngineName::of(self).with_device(device).expect("it can be written");
+        let device =
+            |device| EngineName::of(self).with_device(device).expect("the option can be part of a name");
         let first = self.open(&device("first")).map(|engine| engine.info().clone());
         vec![
             Discovered::new(device("first"), first),
@@ -83,8 +84,8 @@ fn an_added_backend_is_known_everywhere() {
         mine.iter().map(|found| found.name.to_string()).collect::<Vec<_>>(),
         ["mine:first", "mine:second"]
     );
-    dma::open_name(&mine[0].name).expect("what is discovered opens");
-    // A model does not count as usable hardware, though it opens.
+    dma::open_name(&mine[0].name).expect("an engine that is discovered can be opened");
+    // A simulated device does not count as usable hardware, although it can be opened.
     let [diagnosis] = &dma::doctor(&["mine"]).expect("the name is known")[..] else { panic!("one backend") };
     assert_eq!((diagnosis.name, diagnosis.is_hardware), ("mine", true));
     assert_eq!((diagnosis.opens, diagnosis.is_usable), (true, false));
@@ -140,7 +141,7 @@ fn names_that_are_taken_or_cannot_be_written_are_refused() {
     }
 }
 
-/// Values that an option takes, and some that it does not, by the syntax that it states.
+/// Returns valid and invalid values of an option, for the format that the option declares.
 fn values(info: &OptionInfo) -> (Vec<&'static str>, Vec<&'static str>) {
     match info.value {
         "N" => (vec!["1"], vec!["", "x", "-1", "1.5", "99999999999999999999"]),
@@ -159,7 +160,7 @@ fn values(info: &OptionInfo) -> (Vec<&'static str>, Vec<&'static str>) {
         }
         "ADDRESS[+ADDRESS...]" => (vec!["00:04.0", "00:04.0+0000:80:04.1"], vec!["", "4.1"]),
         choices if choices.contains('|') => (choices.split('|').collect(), vec!["", "no-such-word"]),
-        other => panic!("{}: add values of the kind {other}", info.key),
+        other => panic!("{}: add values of the format {other} to this function", info.key),
     }
 }
 
@@ -169,10 +170,11 @@ fn every_option_of_every_backend_takes_what_it_states_and_nothing_else() {
     let mut seen = 0;
     for backend in dma::backends() {
         let open = |key: &str, value: &str| {
-            let mut name = EngineName::of(backend).with_option(key, value).expect("it can be written");
+            let mut name =
+                EngineName::of(backend).with_option(key, value).expect("the option can be part of a name");
             if (backend.name(), key) == ("sim", "coalesce") {
-                // Not every device can.
-                name = name.with_option("profile", "bluefield3").expect("it can be written");
+                // Only some profiles can coalesce interrupts, so name one of them.
+                name = name.with_option("profile", "bluefield3").expect("the option can be part of a name");
             }
             dma::open_name(&name)
         };
@@ -184,7 +186,7 @@ fn every_option_of_every_backend_takes_what_it_states_and_nothing_else() {
             seen += 1;
             let (good, bad) = values(info);
             for value in good {
-                // The name is valid even without an SDK or such a device, and on other processors.
+                // The value is valid even without the SDK or the device, and on other CPUs.
                 if let Err(error) = open(info.key, value) {
                     let names = error.to_string().contains(&format!("option {}=", info.key));
                     let lacks = error.kind() == ErrorKind::Unsupported && !names;
@@ -208,14 +210,16 @@ fn every_option_of_every_backend_takes_what_it_states_and_nothing_else() {
             assert!(error.hint().contains(info.key), "{error} lists {}", info.key);
         }
     }
-    assert!(seen >= 3 + 15, "cpu and sim alone have that many: {seen}");
+    assert!(seen >= 3 + 15, "the options of cpu and sim alone are more than {seen}");
 }
 
 #[test]
 fn options_with_effects_beyond_the_device_are_refused_in_names_from_elsewhere() {
     for backend in dma::backends() {
         for info in backend.options() {
-            let name = EngineName::of(backend).with_option(info.key, "/nowhere").expect("it can be written");
+            let name = EngineName::of(backend)
+                .with_option(info.key, "/nowhere")
+                .expect("the option can be part of a name");
             let refused = name.refuse_untrusted(backend);
             assert_eq!(
                 refused.is_err(),

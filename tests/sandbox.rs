@@ -1,4 +1,4 @@
-//! Engines in processes with a filter that forbids one system call, as sandboxes install.
+//! Tests of engines in processes with a seccomp filter that forbids one system call, as in a sandbox.
 #![expect(unsafe_code, reason = "installs a seccomp filter")]
 
 mod stand_ins;
@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 
 use dma::prelude::*;
 
-/// The call that a child process forbids, and the engine that it opens.
+/// Environment variables of the child process: the system call to forbid, and the engine to open.
 const CALL: &str = "DMA_TEST_FORBIDDEN_CALL";
 const ENGINE: &str = "DMA_TEST_ENGINE";
 
-/// Numbers of the system calls of the cases.
+/// Names and numbers of the system calls of the cases.
 const CALLS: [(&str, libc::c_long); 4] = [
     ("eventfd2", libc::SYS_eventfd2),
     ("timerfd_create", libc::SYS_timerfd_create),
@@ -19,9 +19,10 @@ const CALLS: [(&str, libc::c_long); 4] = [
     ("memfd_create", libc::SYS_memfd_create),
 ];
 
-/// Makes `call` fail with EPERM for this thread and those that it starts.
+/// Makes `call` fail with EPERM in this thread and in the threads that it starts.
 fn forbid(call: libc::c_long) {
-    /// Loads a word of the call's description, compares it, returns. From linux/bpf_common.h.
+    /// Instructions of the filter, from linux/bpf_common.h: load a word of the call's description, compare
+    /// the word, and return.
     const LOAD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
     const RETURN: u16 = 0x06;
@@ -34,7 +35,8 @@ fn forbid(call: libc::c_long) {
         step(RETURN, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: takes numbers only. Without the right to gain privileges a filter needs none.
+    // SAFETY: the arguments are numbers. The call gives up the right to gain privileges, which a filter
+    // without privileges requires.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
     // SAFETY: the program and its filter live until the kernel has copied them.
     let installed =
@@ -42,12 +44,12 @@ fn forbid(call: libc::c_long) {
     assert_eq!(installed, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// The child process of the tests below.
+/// The part of the tests below that runs in a child process.
 #[test]
-#[ignore = "a part of the other tests, in a separate process"]
+#[ignore = "the other tests run this in a child process"]
 fn child() {
     let (Ok(call), Ok(name)) = (std::env::var(CALL), std::env::var(ENGINE)) else { return };
-    let number = CALLS.iter().find(|(known, _)| *known == call).expect("a call of the list").1;
+    let number = CALLS.iter().find(|(known, _)| *known == call).expect("the call is in the list").1;
     forbid(number);
     let engine = dma::open(&name).unwrap();
     let queue = engine.open_queue(&QueueOptions::new()).unwrap();
@@ -61,7 +63,7 @@ fn child() {
     }
 }
 
-/// Runs [`child`], and returns what it printed of the driver.
+/// Runs [`child`], and returns the line that it printed about the driver.
 fn run(call: &str, engine: &str) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -78,10 +80,14 @@ fn run(call: &str, engine: &str) -> String {
         "{engine} without {call}: {text}{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    text.lines().find(|line| line.contains("driver: ")).expect("a line of the driver").to_owned()
+    text.lines()
+        .find(|line| line.contains("driver: "))
+        .expect("the output has a line about the driver")
+        .to_owned()
 }
 
-/// A queue that never sleeps needs no descriptor, and the driver of one that would names the refused call.
+/// A queue that never sleeps needs no event descriptor, so it works without the call. Making a driver fails,
+/// and the error names the refused call.
 #[test]
 fn queues_copy_without_the_calls_that_only_sleeping_needs() {
     for (call, engine) in [
@@ -100,7 +106,7 @@ fn queues_copy_without_the_calls_that_only_sleeping_needs() {
     }
 }
 
-/// Libraries that depend on each other are listed in a temporary file where files in memory are forbidden.
+/// Vendors' libraries load even if `memfd_create` is forbidden: a temporary file replaces the file in memory.
 #[test]
 fn vendors_libraries_load_without_files_in_memory() {
     for engine in ["cpu", "doca", "ioat", "rdma"] {

@@ -1,7 +1,7 @@
-//! Runs random programs on every engine, with an oracle in plain memory.
+//! Runs random programs on every engine, and compares them with an oracle in plain memory.
 //!
-//! The reference keeps each buffer as a `Vec<u8>`. An operation's result is known when it is submitted,
-//! because it owns its operands until it ends. After a failure the destination is undefined, so the test
+//! The oracle keeps each buffer as a `Vec<u8>`. It knows an operation's result at the submission, because the
+//! operation owns its operands until it ends. After a failure the destination is undefined, so the test
 //! writes the expected bytes itself. Guard bytes surround every buffer.
 
 mod stand_ins;
@@ -27,7 +27,7 @@ const GUARD: usize = 64;
 /// Stall timeout of the queues.
 const STALL: Duration = Duration::from_millis(3);
 
-/// Engines that never fail an operation, and engines that do.
+/// Engines on which no operation fails.
 const SOUND: [&str; 28] = [
     "cpu",
     "cpu:threads=0",
@@ -77,9 +77,9 @@ const FAULTY: [&str; 12] = [
 struct Model {
     engine: String,
     sound: bool,
-    /// Bytes of the buffers at rest.
+    /// Bytes of the buffers that no operation uses.
     buffers: BTreeMap<u32, Vec<u8>>,
-    /// Operations in flight: their buffers, and the bytes they hold afterwards.
+    /// Operations in flight, with their buffers and the bytes of these buffers after the operation.
     flights: BTreeMap<u32, BTreeMap<u32, Vec<u8>>>,
     next: u32,
 }
@@ -99,7 +99,7 @@ enum Step {
         buffer: Index,
         at: Index,
     },
-    /// Copies from some buffers to others, gathered and scattered.
+    /// Copies several buffers to several other buffers, by gather and scatter.
     Copy {
         sources: Vec<u32>,
         destinations: Vec<u32>,
@@ -123,19 +123,19 @@ enum Step {
 #[derive(Clone, Copy, Debug)]
 enum From {
     Engine,
-    /// The pool, if it has one of that length.
+    /// The pool, if it has a free buffer of this length; otherwise the engine.
     Pool,
-    /// Memory of the program, if the engine takes any.
+    /// The program, if the engine can register its memory; otherwise the engine.
     Registered,
 }
 
-/// The way of bytes into a buffer at rest.
+/// The method of writing bytes to a buffer that no operation uses.
 #[derive(Clone, Copy, Debug)]
 enum By {
     Cpu,
     /// A blocking copy of plain bytes.
     PlainBytes,
-    /// A copy from read-only memory, which comes back.
+    /// A copy from registered read-only memory, which is returned.
     ReadOnlyMemory,
 }
 
@@ -186,7 +186,7 @@ impl Model {
         ids.iter().flat_map(|id| self.buffers[id].iter().copied()).collect()
     }
 
-    /// Writes `bytes` over the buffers, one after the other.
+    /// Writes `bytes` to the buffers in order.
     fn scatter(&self, ids: &[u32], bytes: &[u8]) -> BTreeMap<u32, Vec<u8>> {
         let mut rest = bytes;
         ids.iter()
@@ -253,7 +253,7 @@ impl ReferenceStateMachine for Machine {
                         .boxed(),
                 ),
             ]);
-            // Copies the buffers left of the cut to those right of it. The system under test makes the
+            // Copies the buffers before the cut to the buffers after the cut. The system under test makes the
             // lengths equal.
             let shuffled = Just(ids.clone()).prop_shuffle();
             choices.push((
@@ -354,19 +354,19 @@ type Buffers = Vec<BufferMut>;
 enum Flight {
     Copy(Transfer<(Buffers, Buffers)>),
     Fill(Transfer<Buffers>),
-    /// Done by the CPU, because the queue was full.
+    /// The test itself executed the operation by CPU, because the queue was full.
     ByHand(Buffers, Buffers),
 }
 
-/// The buffers of an operation by number, in the order of the lists, and the parts split off their ends.
+/// The numbers of an operation's buffers in the order of the lists, and the parts that were split off.
 struct Names {
     sources: Vec<u32>,
     destinations: Vec<u32>,
-    /// The parts split off the last source and the last destination.
+    /// The parts that were split off the last source and the last destination.
     rest: [Option<BufferMut>; 2],
-    /// Destinations beyond the copied length.
+    /// Destinations after the copied length.
     unreached: Vec<(u32, BufferMut)>,
-    /// Sources beyond the copied length.
+    /// Sources after the copied length.
     unread: Vec<(u32, BufferMut)>,
 }
 
@@ -375,19 +375,19 @@ struct System {
     queue: Option<Queue>,
     sound: bool,
     pool: BufferPool,
-    /// For plain bytes.
+    /// The pool for copies of plain bytes.
     copy_pool: BufferPool,
     buffers: BTreeMap<u32, BufferMut>,
     flights: BTreeMap<u32, (Flight, Names)>,
     guards: Vec<BufferMut>,
     submitted: u64,
-    /// The trace of `record`, in its folder.
+    /// The trace file of `record`, which is in `folder`.
     trace: PathBuf,
     folder: tempfile::TempDir,
 }
 
 impl System {
-    /// Closes all but the folder with the trace.
+    /// Drops everything except the folder with the trace.
     fn close(self) -> (PathBuf, tempfile::TempDir) {
         let Self { trace, folder, .. } = self;
         (trace, folder)
@@ -395,7 +395,7 @@ impl System {
 
     fn allocate(&mut self, len: usize, registered: bool) -> BufferMut {
         let (guarded, limits) = (len + 2 * GUARD, &self.engine.info().limits);
-        // Longer alignments take long to zero.
+        // A larger alignment needs more memory, which takes long to zero.
         let mut front = if registered && limits.register_alignment <= 4096 {
             let memory = HostMemory::aligned(guarded, limits).expect("memory");
             self.engine.register(memory).expect("it is registered")
@@ -411,11 +411,11 @@ impl System {
     }
 
     fn queue(&self) -> &Queue {
-        self.queue.as_ref().expect("open until the end")
+        self.queue.as_ref().expect("the queue is open until the teardown")
     }
 
-    /// Takes buffers until they hold `n` bytes, splitting the last. Returns them, the part split off, and the
-    /// unused ones.
+    /// Takes buffers with `n` bytes in total, and splits the last one. Returns these buffers, the part that
+    /// was split off, the unused buffers, and the number of used buffers.
     fn take(
         &mut self,
         ids: &[u32],
@@ -439,7 +439,7 @@ impl System {
         (taken, rest, unused, used)
     }
 
-    /// Joins the operands that an operation returned with the parts split off.
+    /// Joins the operands that an operation returned with the parts that were split off.
     fn land(&mut self, names: Names, sources: Buffers, destinations: Buffers) {
         let Names {
             sources: source_ids,
@@ -452,7 +452,7 @@ impl System {
             [(source_ids, sources, source_rest), (destination_ids, destinations, rest)]
         {
             if let (Some(last), Some(rest)) = (buffers.last_mut(), rest) {
-                last.unsplit(rest).expect("it was cut off there");
+                last.unsplit(rest).expect("the part was split off at this position");
             }
             self.buffers.extend(ids.into_iter().zip(buffers));
         }
@@ -500,14 +500,14 @@ impl System {
             },
         };
         if let Err(error) = &outcome {
-            assert!(!self.sound, "a sound engine fails nothing: {error}");
+            assert!(!self.sound, "no operation fails on an engine without faults: {error}");
         }
         match (sources, destinations) {
             (Some(sources), Some(destinations)) => self.land(names, sources, destinations),
             _ => {
-                lost(outcome.as_ref().expect_err("operands come back with success"));
+                lost(outcome.as_ref().expect_err("a successful operation returns its operands"));
                 let (sources, destinations) = self.replace(&names, expected);
-                // The parts split off belong to leaked memory.
+                // The parts that were split off belong to leaked memory, so drop them.
                 let names = Names { rest: [None, None], ..names };
                 self.land(names, sources, destinations);
             }
@@ -515,7 +515,7 @@ impl System {
         for (id, bytes) in expected {
             let buffer = self.buffers.get_mut(id).expect("it landed");
             match outcome {
-                Ok(()) => assert!(buffer[..] == bytes[..], "buffer {id} holds what it should"),
+                Ok(()) => assert!(buffer[..] == bytes[..], "buffer {id} must contain the expected bytes"),
                 Err(_) => buffer.copy_from_slice(bytes),
             }
         }
@@ -551,7 +551,7 @@ impl StateMachineTest for Test {
         }
     }
 
-    /// `model` is the state after the step.
+    /// Applies a step. `model` is the oracle's state after the step.
     fn apply(mut system: System, model: &Model, step: Step) -> System {
         let newest = model.next.wrapping_sub(1);
         match step {
@@ -559,7 +559,8 @@ impl StateMachineTest for Test {
                 let from_pool = if matches!(from, From::Pool) { system.pool.try_get(len).ok() } else { None };
                 let buffer = match from_pool {
                     Some(mut buffer) => {
-                        // A pool's buffers hold what was in them. Their neighbours are the guards.
+                        // A pool's buffer contains the bytes of its last user. It has no guard bytes, because
+                        // other buffers surround it.
                         buffer.fill(0);
                         buffer
                     }
@@ -621,7 +622,7 @@ impl StateMachineTest for Test {
             Step::Wait { flight } => {
                 let keys = system.flights.keys().map(|k| (*k, ())).collect();
                 if let Some(id) = pick(flight, &keys) {
-                    // In the reference the buffers are at rest again.
+                    // In the oracle, no operation uses the buffers any longer.
                     let names = &system.flights[&id].1;
                     let ids = names.sources.iter().chain(&names.destinations);
                     let ids = ids.chain(names.unreached.iter().chain(&names.unread).map(|(id, _)| id));
@@ -642,36 +643,49 @@ impl StateMachineTest for Test {
     fn check_invariants(system: &System, model: &Model) {
         assert!(
             system.guards.iter().all(|guard| guard.iter().all(|b| *b == CANARY)),
-            "bytes beside a buffer changed"
+            "guard bytes of a buffer have changed"
         );
-        assert!(system.buffers.keys().eq(model.buffers.keys()), "the same buffers are at rest");
+        assert!(
+            system.buffers.keys().eq(model.buffers.keys()),
+            "the system and the oracle have the same unused buffers"
+        );
         assert!(
             system.buffers.iter().all(|(id, buffer)| buffer[..] == model.buffers[id][..]),
-            "buffers at rest do not change"
+            "buffers that no operation uses do not change"
         );
         let counters = system.queue().counters();
         assert_eq!(counters.submitted, system.submitted);
         let ended = counters.completed + counters.failed + counters.aborted + counters.abandoned;
-        assert_eq!(ended + counters.in_flight, counters.submitted, "every operation is in one counter");
+        assert_eq!(
+            ended + counters.in_flight,
+            counters.submitted,
+            "every operation is counted in one counter"
+        );
     }
 
     fn teardown(mut system: System, model: Model) {
-        let queue = system.queue.take().expect("open until the end");
+        let queue = system.queue.take().expect("the queue is open until the teardown");
         let counters = queue.close(if system.sound { Duration::from_secs(20) } else { STALL });
         assert_eq!(counters.in_flight, 0);
         let ended = counters.completed + counters.failed + counters.aborted + counters.abandoned;
-        assert_eq!(ended, counters.submitted, "closing accounts for every operation");
+        assert_eq!(ended, counters.submitted, "a close counts every operation");
         if system.sound {
-            assert_eq!(counters.completed, counters.submitted, "a sound engine completes everything");
+            assert_eq!(
+                counters.completed, counters.submitted,
+                "an engine without faults completes every operation"
+            );
         }
         assert!(
             system.guards.iter().all(|guard| guard.iter().all(|b| *b == CANARY)),
-            "bytes beside a buffer changed"
+            "guard bytes of a buffer have changed"
         );
         if system.sound {
             system.flights.clear();
             system.buffers.clear();
-            assert!(system.pool.classes().all(|class| class.in_use == 0), "a buffer did not come back");
+            assert!(
+                system.pool.classes().all(|class| class.in_use == 0),
+                "a buffer has not returned to the pool"
+            );
         }
         let (trace, folder) = system.close();
         if model.sound && model.engine.contains("record+") {
@@ -686,14 +700,14 @@ impl System {
         let mut buffer = self.buffers.remove(&id).expect("known");
         let bytes = pattern_of(seed, buffer.len());
         let alignment = self.engine.info().limits.register_alignment;
-        let queue = self.queue.as_ref().expect("open until the end");
+        let queue = self.queue.as_ref().expect("the queue is open until the teardown");
         let done = match by {
             By::Cpu => false,
             By::PlainBytes => match queue.copy_bytes(&self.copy_pool, &bytes, &mut buffer) {
                 Ok(()) => true,
                 Err(e) => {
                     let is_full = e.kind() == ErrorKind::QueueFull && queue.available() == 0;
-                    assert!(!self.sound || is_full, "a sound engine copies plain bytes: {e}");
+                    assert!(!self.sound || is_full, "an engine without faults copies plain bytes: {e}");
                     false
                 }
             },
@@ -709,7 +723,10 @@ impl System {
                     }
                     Err(e) => {
                         let is_full = e.kind() == ErrorKind::QueueFull;
-                        assert!(!self.sound || is_full, "a sound engine copies read-only memory: {e}");
+                        assert!(
+                            !self.sound || is_full,
+                            "an engine without faults copies read-only memory: {e}"
+                        );
                         buffer = match e.into_operands() {
                             Some((_, dst)) => dst,
                             None => self.allocate(bytes.len(), false),
@@ -723,12 +740,12 @@ impl System {
         if !done {
             buffer.copy_from_slice(&bytes);
         }
-        assert!(buffer[..] == bytes[..], "it holds what was written");
+        assert!(buffer[..] == bytes[..], "the buffer contains the written bytes");
         self.buffers.insert(id, buffer);
         self.submitted = self.queue().counters().submitted;
     }
 
-    /// Keeps an accepted operation, or does it by CPU if the queue was full.
+    /// Keeps an accepted operation. If the queue was full, executes it by CPU.
     fn keep<T>(
         &mut self,
         id: u32,
@@ -746,8 +763,12 @@ impl System {
                 let (error, operands) = e.into_parts();
                 let hangs = !self.sound && error.kind() == ErrorKind::TimedOut;
                 assert!(hangs || error.kind() == ErrorKind::QueueFull, "{error}");
-                assert_eq!(self.queue().available(), 0, "a queue that says it is full is");
-                let (sources, destinations) = by_hand(operands.expect("a refusal gives the operands back"));
+                assert_eq!(
+                    self.queue().available(),
+                    0,
+                    "a queue that refuses an operation as full has no free slots"
+                );
+                let (sources, destinations) = by_hand(operands.expect("a refusal returns the operands"));
                 Flight::ByHand(sources, destinations)
             }
         };
@@ -755,18 +776,18 @@ impl System {
     }
 }
 
-/// Writes `bytes` over the buffers, one after the other.
+/// Writes `bytes` to the buffers in order.
 fn write(bytes: impl IntoIterator<Item = u8>, buffers: &mut Buffers) {
     let to = buffers.iter_mut().flat_map(|buffer| buffer.iter_mut());
     to.zip(bytes).for_each(|(to, byte)| *to = byte);
 }
 
-/// Replays a complete trace of a queue that rang this number of doorbells.
+/// Replays the trace of a queue, and checks the number of doorbells.
 fn replayed(trace: &Path, doorbells: u64) {
     let trace = Trace::load(trace).expect("the trace is complete");
     assert_eq!(trace.queues().iter().map(|queue| queue.doorbells).collect::<Vec<_>>(), [doorbells]);
     if trace.queues()[0].operations > 0 {
-        let cpu = dma::open("cpu:threads=0").expect("the CPU is always there");
+        let cpu = dma::open("cpu:threads=0").expect("the CPU engine is always available");
         let replayed = replay(&trace, &cpu, &ReplayOptions::new().with_repetitions(1)).expect("it runs");
         assert_eq!((replayed.mismatch, replayed.failed), (None, 0));
         assert_eq!(replayed.verified, replayed.descriptors);

@@ -1,4 +1,4 @@
-//! The examples that copy a text: within one process, and from host to DPU by two files.
+//! Tests of the examples that copy a text: within one process, and from host to DPU with two files.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -6,28 +6,28 @@ use std::process::{Child, Command, Output, Stdio};
 
 mod built;
 
-/// Engines that import another process's export on this machine.
+/// Engines that can import the export of another process on this machine.
 const ENGINES: [&str; 2] = ["cpu", "sim:profile=bluefield3"];
 
 fn run(example: &str, args: &[&str]) -> Output {
     Command::new(built::example(example)).args(args).stdin(Stdio::null()).output().expect("it runs")
 }
 
-/// The standard output of an example that must succeed.
+/// Returns the standard output of an example that must succeed.
 fn says(output: &Output) -> String {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{:?}\n{out}{err}", output.status);
     out.into_owned()
 }
 
-/// The standard error of an example that must fail.
+/// Returns the standard error of an example that must fail.
 fn fails(output: &Output) -> String {
     let err = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && output.status.code().is_some(), "{:?}: {err}", output.status);
     err
 }
 
-/// A host that has exported a text and waits for Enter.
+/// The host's process, which has exported a text and waits for Enter.
 struct Host {
     child: Child,
     out: BufReader<std::process::ChildStdout>,
@@ -59,7 +59,7 @@ impl Host {
         line
     }
 
-    /// Presses Enter and waits until it ends.
+    /// Presses Enter and waits until the host's process ends.
     fn finish(mut self) {
         self.child.stdin.take().expect("piped").write_all(b"\n").expect("it listens");
         assert!(self.line().starts_with("press Enter"));
@@ -68,7 +68,7 @@ impl Host {
     }
 }
 
-/// The DPU's side, in `dir`.
+/// Runs the DPU's program in `dir`.
 fn dpu(engine: &str, dir: &Path) -> Output {
     Command::new(built::example("11_copy_dpu"))
         .args(["--engine", engine, "--export", "export.bin", "--buffer", "buffer.txt"])
@@ -134,7 +134,7 @@ fn files_that_are_not_the_hosts_are_refused() {
         std::fs::write(&buffer, bad).expect("writable");
         assert!(fails(&dpu("cpu", dir.path())).contains("buffer.txt"), "{bad:?}");
     }
-    // One byte beyond what was exported, and far before it.
+    // One range ends one byte after the exported range, and one is far before it.
     let address: u64 = good_buffer.lines().next().and_then(|n| n.parse().ok()).expect("a number");
     for (address, len) in [(address, 17), (address + 1, 16), (u64::MAX - 15, 16), (u64::MAX, 16)] {
         std::fs::write(&buffer, format!("{address}\n{len}\n")).expect("writable");
@@ -181,5 +181,8 @@ fn a_host_that_cannot_write_says_so() {
         .output()
         .expect("it runs");
     assert!(fails(&output).contains("missing/export.bin"));
-    assert!(!dir.path().join("buffer.txt").exists(), "one file without the other is of no use");
+    assert!(
+        !dir.path().join("buffer.txt").exists(),
+        "no file is left, because one file is useless without the other"
+    );
 }

@@ -1,4 +1,5 @@
-//! Tests of output files: complete or absent, links followed, devices and pipes never replaced.
+//! Tests of output files: a file is complete or absent, links are followed, and devices and pipes are never
+//! replaced.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -39,7 +40,7 @@ fn a_file_appears_when_it_is_complete() {
         assert_eq!(fs::read(file.temporary_path().unwrap()).unwrap(), b"new");
         file.finish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
-        // A discarded file leaves the earlier one unchanged.
+        // Discarding a file leaves the earlier file unchanged.
         let mut file = create(&path).unwrap();
         file.write_all(b"other").unwrap();
         file.discard();
@@ -92,9 +93,9 @@ fn a_pipe_is_written_to() {
     let pipe = folder.path().join("pipe");
     mkfifoat(CWD, &pipe, Mode::from_raw_mode(0o600)).unwrap();
     for create in ALL {
-        assert_eq!(create(&pipe).unwrap_err().kind(), ErrorKind::NotConnected, "no process reads it");
+        assert_eq!(create(&pipe).unwrap_err().kind(), ErrorKind::NotConnected, "no process reads the pipe");
         assert_eq!(OutputFile::check(&pipe).unwrap(), None);
-        // The pipe is opened for reading and writing, so it has a reader at once.
+        // Open the pipe for reading and writing, so that it has a reader immediately.
         let mut reader = fs::File::options().read(true).write(true).open(&pipe).unwrap();
         write(create, &pipe, b"new").unwrap();
         let mut got = [0; 3];
@@ -102,7 +103,7 @@ fn a_pipe_is_written_to() {
         assert_eq!(&got, b"new");
         assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
     }
-    // Save a descriptor through a link to a pipe.
+    // An export descriptor can be saved through a link to a pipe.
     let link = folder.path().join("link");
     symlink("pipe", &link).unwrap();
     let mut reader = fs::File::options().read(true).write(true).open(&pipe).unwrap();
@@ -117,12 +118,12 @@ fn a_pipe_is_written_to() {
 #[test]
 fn a_device_is_written_to() {
     let folder = tempfile::tempdir().unwrap();
-    // The test makes its own device node, because a defect would replace the system's.
+    // The test makes its own device node, because a bug would replace the system's node.
     let null = folder.path().join("null");
     if mknodat(CWD, &null, FileType::CharacterDevice, Mode::from_raw_mode(0o600), makedev(1, 3)).is_err()
         || fs::File::options().write(true).open(&null).is_err()
     {
-        println!("skipped: only root makes device nodes, on file systems that have them");
+        println!("skipped: only root can make device nodes, and only on file systems that support them");
         return;
     }
     for create in ALL {
@@ -177,7 +178,7 @@ fn unwritable_outputs_are_errors_and_unchanged() {
 #[test]
 fn partial_files_stay_and_replace_none() {
     let folder = tempfile::tempdir().unwrap();
-    // With the suffix, the second name would be too long for the file system.
+    // With the suffix, the second name exceeds the file system's limit.
     for name in ["a.trace".to_owned(), "n".repeat(255)] {
         let path = folder.path().join(&name);
         for run in [b"one", b"two"] {

@@ -1,6 +1,6 @@
 //! An allocator that counts allocations.
 #![expect(unsafe_code, reason = "a global allocator")]
-#![allow(dead_code, reason = "a test asks for one count")]
+#![allow(dead_code, reason = "each test uses only one of the counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -32,15 +32,15 @@ fn count() {
     OF_THREAD.set(OF_THREAD.get() + 1);
 }
 
-// SAFETY: forwards every call to the system's allocator, and counting does not allocate.
+// SAFETY: every call goes to the system's allocator, and counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller meets the same requirements.
+        // SAFETY: the caller meets the requirements of `alloc`, which are the same for `System`.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: `ptr` is from `System` with this layout, because `alloc` and `realloc` pass every call on
+        // SAFETY: `ptr` is from `System` with this layout, because `alloc` and `realloc` forward every call
         // to it.
         unsafe { System.dealloc(ptr, layout) }
     }

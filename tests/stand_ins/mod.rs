@@ -1,49 +1,50 @@
-//! The stand-in SDKs, installed once for all tests of any package that start or load them.
-#![allow(dead_code, reason = "each test uses some")]
+//! The stand-in SDKs. They are installed once for all tests of a package that start or load them.
+#![allow(dead_code, reason = "each test uses only some of these functions")]
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Builds the stand-in DOCA SDK if it is out of date, and returns its directory, which is laid out as the
+/// Builds the stand-in DOCA SDK if it is out of date. Returns its directory, which has the layout of the
 /// vendor's SDK.
 ///
-/// Waits while another test process builds it.
+/// Waits while another test process builds the SDK.
 ///
 /// # Panics
 ///
-/// If the installation fails; the message has what it printed.
+/// If the installation fails. The message contains the output of the installation.
 pub(crate) fn doca_emu_prefix() -> PathBuf {
     install("dma-doca/doca-emu", &[])
 }
 
-/// Does what [`doca_emu_prefix`] does for DOCA 1.5, 2.2 or 2.5.
+/// Like [`doca_emu_prefix`], for DOCA 1.5, 2.2 or 2.5.
 pub(crate) fn doca_emu_generation(generation: &str) -> PathBuf {
     install("dma-doca/doca-emu", &["--generation", generation])
 }
 
-/// The directory of its libraries under [`doca_emu_prefix`].
+/// Returns the directory of the libraries under the prefix from [`doca_emu_prefix`].
 pub(crate) fn library_dir(prefix: &Path) -> PathBuf {
     prefix.join(format!("lib/{}-linux-gnu", std::env::consts::ARCH))
 }
 
-/// Builds the stand-in SPDK if it is out of date, and returns its directory: see [`doca_emu_prefix`].
+/// Builds the stand-in SPDK if it is out of date, and returns its directory, like [`doca_emu_prefix`].
 pub(crate) fn spdk_emu_prefix() -> PathBuf {
     install("dma-ioat/spdk-emu", &[])
 }
 
-/// Builds the stand-in DSA if it is out of date, and returns its directory: see [`doca_emu_prefix`].
+/// Builds the stand-in DSA if it is out of date, and returns its directory, like [`doca_emu_prefix`].
 pub(crate) fn dsa_emu_prefix() -> PathBuf {
     install("engines/dma-dsa/dsa-emu", &[])
 }
 
-/// Builds the stand-in for rdma-core if it is out of date, and returns its directory: see
+/// Builds the stand-in for rdma-core if it is out of date, and returns its directory, like
 /// [`doca_emu_prefix`].
 pub(crate) fn rdma_emu_prefix() -> PathBuf {
     install("engines/dma-rdma/rdma-emu", &[])
 }
 
-/// The directory under which the stand-in for NVIDIA's driver lies: as [`doca_emu_prefix`].
+/// Builds the stand-in for NVIDIA's driver if it is out of date, and returns its directory, like
+/// [`doca_emu_prefix`].
 pub(crate) fn cuda_emu_prefix() -> PathBuf {
     install("engines/dma-cuda/cuda-emu", &[])
 }
@@ -52,8 +53,8 @@ fn install(package: &str, options: &[&str]) -> PathBuf {
     let name = Path::new(package).file_name().expect("a directory");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let prefix = target.join(name.to_string_lossy().into_owned() + &options.join("-"));
-    fs::create_dir_all(target).expect("the directory for what tests write");
-    // One for all, as the generations of an SDK have one archive of cargo's.
+    fs::create_dir_all(target).expect("the directory for files of tests");
+    // All packages share one lock, because the generations of an SDK use the same cargo build output.
     let lock = File::create(target.join("stand-ins.lock")).expect("a lock file");
     lock.lock().expect("the lock");
     let script = Path::new(package).join("install");

@@ -1,6 +1,7 @@
-//! The backend `standin-gpu`: GPUs of the stand-in driver, in this process, so that no library is built and
-//! loaded. GPU 0 takes no time, copies of GPU 1 take 20 us longer, and the driver refuses some of GPU 2.
-#![expect(unsafe_code, reason = "hands the stand-in's calls to the engine")]
+//! The backend `standin-gpu`: GPUs of the stand-in driver. The driver runs in this process, so that no
+//! library must be built and loaded. Copies of GPU 0 take no time, copies of GPU 1 take 20 us longer, and the
+//! driver refuses some copies of GPU 2.
+#![expect(unsafe_code, reason = "passes the stand-in's functions to the engine")]
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ delay = '20us'
 faults = 'refuse:p=0.05+slow:p=0.05:for=20us'
 ";
 
-/// See the module.
+/// The backend: see the module's documentation.
 #[derive(Debug)]
 pub(crate) struct StandinGpu;
 
@@ -42,8 +43,8 @@ impl Backend for StandinGpu {
 
     fn open(&self, name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
         cuda_emu::use_config(GPUS).expect("a valid configuration");
-        // SAFETY: the stand-in's functions are those that the declarations describe, and stay.
-        let driver = unsafe { Driver::load(cuda_emu::symbol) }.expect("the stand-in has all calls");
+        // SAFETY: the stand-in's functions have the declared signatures, and are never unloaded.
+        let driver = unsafe { Driver::load(cuda_emu::symbol) }.expect("the stand-in has all functions");
         let ordinal = name.device().and_then(|device| device.parse().ok()).expect("a number");
         let mut options = CudaOptions::new().with_device(CudaDevice::Ordinal(ordinal));
         if let Some(depth) = name.option("depth") {

@@ -147,7 +147,7 @@ mod tests {
     fn options_are_listed_as_they_are_written() {
         let text = options(&dma::backends());
         for line in [
-            "auto: the CPU, and devices for the copies that are cheaper there",
+            "auto: the CPU, and devices for the copies that they make at lower cost",
             "  hint=auto|hot|cold: the cache hint of queues that have none [default: auto]",
             "  doca:DEVICE, a PCI address, such as 03:00.0; without one, the first device that has DMA",
         ] {

@@ -1,5 +1,5 @@
 //! [`Lane`]: one device queue, its operations, and the thread that polls it when no submitter does.
-#![expect(unsafe_code, reason = "keeps the slots' protocol")]
+#![expect(unsafe_code, reason = "follows the slots' protocol")]
 
 use std::cell::Cell;
 use std::fmt;
@@ -22,20 +22,20 @@ use crate::planner::stall_detector::StallDetector;
 use crate::planner::{LogEvent, Planner};
 use crate::{Counters, EngineId, Outcome, QueueOptions, Segment};
 
-/// The lane's thread checks the inboxes.
+/// The lane's thread runs and checks the inboxes.
 const AWAKE: u8 = 0;
-/// The thread sleeps: submitters wake it.
+/// The lane's thread sleeps, and submitters must wake it.
 const ASLEEP: u8 = 1;
-/// The thread has exited; submitters fail their own requests.
+/// The lane's thread has exited, and submitters fail their own requests.
 const GONE: u8 = 2;
 
 thread_local! {
-    /// True on lane threads, of any queue.
+    /// True if this thread is a lane thread of any queue.
     static ON_LANE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Returns whether this is a lane thread. Lane threads must not join lanes, because they would wait for
-/// themselves or for each other.
+/// themselves or for one another.
 pub(super) fn on_lane() -> bool {
     ON_LANE.get()
 }
@@ -48,45 +48,45 @@ pub(super) struct Lane {
     inline: Inline,
     pub(super) caps: QueueCaps,
     pub(super) stall_timeout: Duration,
-    /// Longest time for which operations of tasks wait to share a doorbell; 0 if they do not.
+    /// Maximum time that operations of tasks wait to share a doorbell; 0 if they do not wait.
     doorbell_delay: Duration,
     pub(super) slots: Box<[Slot]>,
     /// Slots that no operation uses.
     free: FreeSlots,
     /// Tasks that wait for a slot, on any lane of the queue.
     wait_queue: Arc<WaitQueue>,
-    /// Slots with a request. There are several inboxes, so that threads that submit at the same time seldom
+    /// Slots with a request. There are several inboxes, so that threads that submit at the same time rarely
     /// contend.
     submitted: [CachePadded<Inbox>; Self::INBOXES],
     links: Links,
-    /// Emptied lists of callbacks, for reuse.
+    /// Empty lists of callbacks, for reuse.
     spare: Mutex<Vec<Vec<DeferredCallback>>>,
     lists: Mutex<Lists>,
     full: AtomicU64,
-    /// Number of polls with progress by threads other than the lane's own.
+    /// Number of polls with progress by threads other than the lane's thread.
     driven: CachePadded<AtomicU64>,
-    /// Number of polls in which the device reported something. Written under the lock.
+    /// Number of polls in which the device reported something. It is written under the lock.
     reports: CachePadded<AtomicU64>,
-    /// The value of `reports` at which the lane's thread detected a stall, and the time of the last
-    /// completion. The next report invalidates it.
+    /// The value of `reports` when the lane's thread detected a stall, and the time of the last completion.
+    /// The next report invalidates the value.
     stalled_at: Mutex<Option<(u64, Instant)>>,
     thread: OnceLock<Thread>,
-    /// `AWAKE`, `ASLEEP` or `GONE`.
+    /// The state of the lane's thread: `AWAKE`, `ASLEEP` or `GONE`.
     presence: AtomicU8,
-    /// The deadline for draining, once the lane is closed.
+    /// The deadline for draining; `None` until the lane is closed.
     closing: Mutex<Option<Instant>>,
     refuses: AtomicBool,
 }
 
 struct Core {
     planner: Planner,
-    /// True once the device is closed or abandoned. Requests then end as `Closed`.
+    /// True after the device is closed or abandoned. Requests then end with `Closed`.
     over: bool,
-    /// Reused lists: slots taken from inboxes, the number of them that the planner has, and slots that ended.
+    /// Slots taken from the inboxes. The list is reused.
     taken: Vec<u32>,
     accepted: usize,
     ended: Vec<u32>,
-    /// Callbacks to run after unlocking.
+    /// Callbacks to run after the lock is released.
     callbacks: Vec<DeferredCallback>,
     runs: u32,
 }
@@ -94,24 +94,24 @@ struct Core {
 /// The caller on whose behalf the device is polled, which decides when the doorbell rings.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Caller {
-    /// A waiting thread with this submitter id: rings at once, and takes its own requests first.
+    /// A waiting thread with this submitter id. It rings immediately, and serves its own requests first.
     Waiter(usize),
-    /// A task, after other tasks had the chance to submit. It rings when enough requests wait.
+    /// A task, after other tasks had the opportunity to submit. It rings when enough requests wait.
     Task,
-    /// The lane's thread. It rings as a task does. While tasks are still submitting, it does not ring, even
-    /// if the device is idle.
+    /// The lane's thread. It rings under the same conditions as a task. While tasks are still submitting, it
+    /// does not ring, even if the device is idle.
     Lane,
-    /// A thread that closes the queue: rings at once.
+    /// A thread that closes the queue. It rings immediately.
     Closer,
 }
 
-/// A slot that is being filled. If filling panics, the slot is returned.
+/// A slot that is being filled. If filling panics, the slot returns to the free list.
 struct ClaimedSlot<'a> {
     slot: u32,
     free: &'a FreeSlots,
 }
 
-/// Makes a lane refuse operations if the engine panics.
+/// If a panic drops this value, the lane refuses operations.
 struct RefuseOnPanic<'a>(&'a AtomicBool);
 
 impl Drop for RefuseOnPanic<'_> {
@@ -128,8 +128,8 @@ impl Drop for ClaimedSlot<'_> {
 
 impl Lane {
     const INBOXES: usize = 4;
-    /// A polling thread serves its own requests first, and all others' every `SERVE_ALL_EVERY` polls, because
-    /// the lane's thread stays away while others poll.
+    /// A polling thread serves its own requests first, and the requests of all threads in one of
+    /// `SERVE_ALL_EVERY` polls, because the lane's thread does not poll while other threads do.
     const SERVE_ALL_EVERY: u32 = 16;
 
     pub(super) fn new(mut planner: Planner, options: &QueueOptions, wait_queue: Arc<WaitQueue>) -> Self {
@@ -173,8 +173,8 @@ impl Lane {
         self.refuses.load(Ordering::Relaxed)
     }
 
-    /// Executes an operation in this call, if the lane allows that and `run` finds it valid and short.
-    /// Lock-free.
+    /// Executes an operation in this call, if the lane allows this and `run` finds the operation valid and
+    /// short. Lock-free.
     #[inline]
     pub(super) fn execute_inline(&self, run: impl FnOnce(&Inline) -> Option<Executed>) -> Option<Executed> {
         if !self.inline.is_allowed() || self.refuses() {
@@ -187,13 +187,13 @@ impl Lane {
     }
 
     /// Submits a request, or returns `None` if every slot is taken. Lock-free. Callers with different
-    /// `submitter_id`s seldom contend.
+    /// `submitter_id`s rarely contend.
     ///
-    /// After this call the device may use the memory. So the caller first puts the operands into a transfer,
-    /// and then calls [`notice`](Self::notice), which may run the engine.
+    /// After this call the device may use the memory. Therefore the caller must first put the operands into a
+    /// transfer, and then call [`notice`](Self::notice), which may run the engine.
     pub(super) fn submit(&self, submitter_id: usize, fill: impl FnOnce(&mut Request)) -> Option<u32> {
         let slot = ClaimedSlot { slot: self.free.take(submitter_id)?, free: &self.free };
-        // SAFETY: `free.take` returned this slot to this thread only.
+        // SAFETY: `free.take` returned this slot only to this thread.
         unsafe { self.slots[slot.slot as usize].submit(fill) };
         let slot = ManuallyDrop::new(slot).slot;
         self.submitted[submitter_id % Self::INBOXES].push(&self.links, slot);
@@ -204,7 +204,7 @@ impl Lane {
     #[inline]
     pub(super) fn submit_flat(&self, submitter_id: usize, src: Segment, dst: Segment) -> Option<u32> {
         let slot = self.free.take(submitter_id)?;
-        // SAFETY: `free.take` returned this slot to this thread only.
+        // SAFETY: `free.take` returned this slot only to this thread.
         unsafe { self.slots[slot as usize].submit_flat(src, dst) };
         self.submitted[submitter_id % Self::INBOXES].push(&self.links, slot);
         Some(slot)
@@ -219,7 +219,7 @@ impl Lane {
         }
     }
 
-    /// Returns whether the lane's thread will see an earlier request without a [`notice`](Self::notice).
+    /// Returns whether the lane's thread will see a submitted request without a [`notice`](Self::notice).
     #[inline]
     pub(super) fn is_awake(&self) -> bool {
         self.presence() == AWAKE
@@ -227,16 +227,16 @@ impl Lane {
 
     #[inline]
     fn presence(&self) -> u8 {
-        // Either the thread sees the request before it sleeps or exits, or this load sees ASLEEP or GONE,
-        // because all four accesses are sequentially consistent.
+        // Either the thread sees the request before it sleeps or exits, or this load sees ASLEEP or GONE. The
+        // reason is that all four accesses are sequentially consistent.
         self.presence.load(Ordering::SeqCst)
     }
 
     #[cold]
     fn rouse(&self, presence: u8) {
         if presence == GONE {
-            // The lane was closed while this thread submitted. Wait for the lock, which is held only briefly
-            // now, because a request that stays in the inbox would never end.
+            // The lane was closed while this thread submitted. A request that stays in the inbox would never
+            // end, so end it here. Wait for the lock, which is now held only briefly.
             let mut core = self.enter();
             self.run(&mut core, Caller::Closer);
             self.leave(core);
@@ -273,14 +273,14 @@ impl Lane {
         self.free.count()
     }
 
-    /// Returns whether an operation that a task awaits should let other tasks submit theirs first, because
-    /// several share the device.
+    /// Returns whether an awaited operation should first let other tasks submit their operations, because
+    /// several operations share the device.
     pub(super) fn delays_doorbell(&self) -> bool {
         !self.doorbell_delay.is_zero() && self.free.are_shared(self.slots.len())
     }
 
     /// Submits waiting requests and polls the device, unless another thread is doing so. Does not block.
-    /// Returns the number of reported descriptors and accepted requests.
+    /// Returns the sum of reported descriptors and accepted requests.
     pub(super) fn drive(&self, caller: Caller) -> usize {
         let mut core = match self.core.try_lock() {
             Ok(core) => core,
@@ -293,7 +293,7 @@ impl Lane {
     }
 
     /// Drives the lane as [`drive`](Self::drive) does, for a thread that waits for an operation. The lane's
-    /// own thread does not poll during that time.
+    /// thread does not poll during such a wait.
     pub(super) fn help(&self, submitter_id: usize) -> usize {
         let progress = self.drive(Caller::Waiter(submitter_id));
         if progress > 0 {
@@ -302,7 +302,7 @@ impl Lane {
         progress
     }
 
-    /// Locks the core, to read it.
+    /// Locks the core for reading.
     fn lock(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -312,7 +312,7 @@ impl Lane {
         self.core.lock().unwrap_or_else(|e| self.report_poisoned(e.into_inner()))
     }
 
-    /// Abandons an engine that panicked under the lock, because its state is unknown.
+    /// Abandons an engine that has panicked under the lock, because its state is unknown.
     #[cold]
     fn report_poisoned<'a>(&'a self, mut core: MutexGuard<'a, Core>) -> MutexGuard<'a, Core> {
         self.refuses.store(true, Ordering::SeqCst);
@@ -323,7 +323,7 @@ impl Lane {
         core
     }
 
-    /// Unlocks, then runs user callbacks.
+    /// Releases the lock, then runs user callbacks.
     #[inline]
     fn leave(&self, core: MutexGuard<'_, Core>) {
         if !core.callbacks.is_empty() {
@@ -386,12 +386,12 @@ impl Lane {
         progress
     }
 
-    /// Ends the accepted requests that never reached the planner.
+    /// Ends the requests in `taken` that have not been passed to the planner.
     #[cold]
     fn refuse(&self, core: &mut Core) {
         for slot in core.taken.drain(..).skip(std::mem::take(&mut core.accepted)) {
-            // SAFETY: the slot came from an inbox, so it is in flight, and only this call ends it, because
-            // the planner never had its request.
+            // SAFETY: the slot came from an inbox, so it is in flight. Only this call ends it, because its
+            // request was not passed to the planner.
             let callback = unsafe { self.slots[slot as usize].complete(Some(Report::Closed)) };
             if let Some(callback) = callback {
                 self.ended(&mut core.callbacks, slot, callback);
@@ -411,8 +411,8 @@ impl Lane {
 
     /// Passes the accepted requests to the planner.
     fn accept(&self, core: &mut Core) {
-        // The index is stored, so that a panic loses no request. A panic before the commit leaves nothing in
-        // the planner.
+        // The index is a field, so that no request is lost if this panics. A panic before the commit leaves
+        // nothing in the planner.
         while let Some(&slot) = core.taken.get(core.accepted) {
             let cell = &self.slots[slot as usize];
             // SAFETY: the slot came from an inbox and has not been completed.
@@ -447,7 +447,7 @@ impl Lane {
         core.accepted = 0;
     }
 
-    /// Reports ended operations, and collects events for the log.
+    /// Reports ended operations, and collects log events.
     fn complete(&self, core: &mut Core) {
         // Return the lists first, so that they are available to a submitter that sees its operation ended.
         if core.planner.lists.has_spare() {
@@ -459,16 +459,16 @@ impl Lane {
         for slot in core.ended.drain(..) {
             let (op, cell) = (&core.planner.ops[slot as usize], &self.slots[slot as usize]);
             let callback = if op.outcome == Outcome::Done && !op.answers {
-                // SAFETY: the planner reports the end of every operation once, and this is the only call that
-                // completes it.
+                // SAFETY: the planner reports the end of every operation once, and no other call completes
+                // the slot.
                 unsafe { cell.complete(None) }
             } else {
                 let report = match op.outcome {
                     Outcome::Done => Report::Answered(op.result),
                     _ => Report::Failed(core.planner.take_failures(slot)),
                 };
-                // SAFETY: the planner reports the end of every operation once, and this is the only call that
-                // completes it.
+                // SAFETY: the planner reports the end of every operation once, and no other call completes
+                // the slot.
                 unsafe { cell.complete(Some(report)) }
             };
             if let Some(callback) = callback {
@@ -495,7 +495,7 @@ impl Lane {
         self.reports.load(Ordering::Relaxed)
     }
 
-    /// Returns the time without a completion, if the lane's thread has detected a stall.
+    /// If the lane's thread has detected a stall, returns the time without a completion.
     pub(super) fn stalled(&self) -> Option<Duration> {
         let (reports, since) = (*self.stalled_at())?;
         (reports == self.reports()).then(|| since.elapsed())
@@ -509,8 +509,8 @@ impl Lane {
         self.slots.len()
     }
 
-    /// Refuses new operations, and makes the lane's thread drain until `deadline` and exit. Returns the
-    /// earliest deadline of all callers, which applies.
+    /// Refuses new operations, and makes the lane's thread drain until `deadline` and exit. If there are
+    /// several callers, the earliest deadline applies. Returns it.
     pub(super) fn close(&self, deadline: Instant) -> Instant {
         let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         let deadline = closing.map_or(deadline, |other| deadline.min(other));
@@ -538,13 +538,13 @@ impl Lane {
         self.drain(deadline);
     }
 
-    /// Polls while operations are in flight and no waiting thread polls; otherwise sleeps. Returns the
-    /// deadline once the lane is closed.
+    /// Polls while operations are in flight and no waiting thread polls; otherwise sleeps. When the lane is
+    /// closed, returns the deadline.
     fn watch(&self) -> Instant {
-        /// Number of polls without progress before yielding (`SPINS`), and before napping.
+        /// Number of polls without progress before yielding (`SPINS`), and before napping (`YIELDS`).
         const SPINS: u32 = 64;
         const YIELDS: u32 = 256;
-        /// Time between polls while idle (`NAP`), and number of naps before sleeping until woken.
+        /// Time between polls while idle (`NAP`), and number of naps before sleeping until woken (`NAPS`).
         const NAP: Duration = Duration::from_micros(50);
         const NAPS: u32 = 100;
 
@@ -558,12 +558,12 @@ impl Lane {
             }
             let now_driven = self.driven.load(Ordering::Relaxed);
             if std::mem::replace(&mut driven, now_driven) != now_driven {
-                // Waiting threads poll more often than this thread would.
+                // Leave the polling to waiting threads, which poll more often than this thread would.
                 naps = 0;
                 std::thread::park_timeout(NAP);
                 continue;
             }
-            // If the engine panics, the next call finds the lock poisoned.
+            // If the engine panics, the next call handles the poisoned lock.
             if let Some(1..) = guarded("the engine", || self.drive(Caller::Lane)) {
                 idle = 0;
                 naps = 0;
@@ -583,7 +583,7 @@ impl Lane {
                 if nap == NAP {
                     std::thread::park_timeout(NAP);
                 } else if self.sleep(Some(nap)) {
-                    // A device with new work may complete it soon.
+                    // There is new work, and the device may complete it soon.
                     naps = 0;
                 }
             } else {
@@ -594,7 +594,7 @@ impl Lane {
         }
     }
 
-    /// Returns whether something is in flight. If so, also checks whether the device is stalled.
+    /// Returns whether operations are in flight. If so, also checks whether the device has stalled.
     fn watch_device(&self, stall_detector: &mut StallDetector) -> bool {
         let core = self.lock();
         let in_flight = !core.over && core.planner.open_operations() > 0;
@@ -616,19 +616,20 @@ impl Lane {
                 tracing::warn!(
                     backend = self.backend,
                     ?stalled_for,
-                    "the device has work and completes nothing"
+                    "the device has operations in flight, but completes nothing"
                 )
             };
             guarded("the log", tell);
-            // Wake the tasks that wait for room, which then fail with `TimedOut`.
+            // Wake the tasks that wait for room. They then fail with `TimedOut`.
             self.wait_queue.all().into_iter().map(DeferredCallback::Wake).for_each(DeferredCallback::run);
         }
         true
     }
 
-    /// Sleeps for `nap`, or until woken, unless there is work. Returns whether a submitter woke the thread.
+    /// Sleeps for `nap`, or until woken if `nap` is `None`, unless there is work. Returns whether a submitter
+    /// woke the thread.
     fn sleep(&self, nap: Option<Duration>) -> bool {
-        // Either this thread sees a new request, or the submitter sees ASLEEP. `GONE` is final.
+        // Either this thread sees a new request, or the submitter sees ASLEEP. GONE is never replaced.
         let (order, otherwise) = (Ordering::SeqCst, Ordering::Relaxed);
         if self.presence.compare_exchange(AWAKE, ASLEEP, order, otherwise).is_err() {
             return false;
@@ -664,22 +665,22 @@ impl Lane {
         !core.over && core.planner.open_operations() > 0
     }
 
-    /// Completes operations in flight until `deadline`, and closes the device queue. Any thread may call it,
-    /// also repeatedly.
+    /// Completes operations in flight until `deadline`, and closes the device queue. Any thread may call
+    /// this, even repeatedly.
     pub(super) fn drain(&self, deadline: Instant) {
         // Another thread may have set an earlier deadline.
         let earliest = || self.closing().map_or(deadline, |other| deadline.min(other));
         if !self.poll_until(earliest, false) {
             guarded("the engine", || self.stop());
-            // Devices stop in much less time than this.
+            // Devices stop in much less time than 500 ms.
             let grace = Instant::now() + Duration::from_millis(500);
             self.poll_until(|| grace, true);
         }
         self.end();
     }
 
-    /// Polls until nothing is in flight (then returns true) or `until` has passed (false). With `enough`,
-    /// continues while there is progress.
+    /// Polls until nothing is in flight, and returns true; or until `until` has passed, and returns false.
+    /// With `enough`, continues after `until` while there is progress.
     fn poll_until(&self, until: impl Fn() -> Instant, enough: bool) -> bool {
         loop {
             let (progress, over) = guarded("the engine", || self.poll_to_drain()).unwrap_or((0, false));
@@ -695,15 +696,14 @@ impl Lane {
         }
     }
 
-    /// Polls once, and closes the device if nothing is in flight. Returns the progress, and whether it closed
-    /// the device.
+    /// Polls once, and closes the device if nothing is in flight. Returns the progress, and whether the
+    /// device is closed.
     fn poll_to_drain(&self) -> (usize, bool) {
         let mut core = self.enter();
         let progress = self.run(&mut core, Caller::Closer);
         let over = (core.over || core.planner.open_operations() == 0) && self.is_empty();
         if over {
-            // Close under the same lock, because otherwise a late request could be accepted and then
-            // abandoned.
+            // Close under the same lock. Otherwise a late request could be accepted and then abandoned.
             self.give_up(&mut core);
         }
         self.leave(core);
@@ -718,7 +718,10 @@ impl Lane {
         }
         self.complete(inner);
         self.leave(core);
-        tracing::warn!(backend = self.backend, "shared queue did not drain in time; the device was stopped");
+        tracing::warn!(
+            backend = self.backend,
+            "operations did not end within the timeout; the shared queue has stopped the device"
+        );
     }
 
     /// Closes the device and fails late requests.
@@ -726,14 +729,14 @@ impl Lane {
         let mut core = self.enter();
         self.give_up(&mut core);
         self.presence.store(GONE, Ordering::SeqCst);
-        // Requests before GONE are ended here, and later ones by their submitters. The fence orders GONE
-        // before the reads of the inboxes.
+        // Requests before GONE are ended here, and later requests by their submitters. The fence orders the
+        // store of GONE before the reads of the inboxes.
         fence(Ordering::SeqCst);
         self.run(&mut core, Caller::Closer);
         self.leave(core);
     }
 
-    /// Abandons the device. Operations that it has not completed leak their parked operands and are reported
+    /// Abandons the device. Operations that it has not completed leak their parked operands, and are counted
     /// as abandoned.
     fn give_up(&self, core: &mut Core) {
         if std::mem::replace(&mut core.over, true) {
@@ -743,21 +746,22 @@ impl Lane {
         guarded("the engine", || planner.abandon());
         for (op, slot) in core.planner.ops.iter().zip(&self.slots) {
             if !op.has_ended() {
-                // SAFETY: the planner has been abandoned, so it never ends this operation.
+                // SAFETY: the planner has abandoned the device, so it never ends this operation.
                 core.callbacks.extend(unsafe { slot.abandon() });
             }
         }
     }
 }
 
-/// Returns the length of the next nap in multiples of the shortest. It is at most a sixtieth of the time
-/// waited so far, so that a late completion is noticed soon and a stalled device costs little CPU time.
+/// Returns the length of the next nap, as a multiple of `NAP`. A nap is at most a sixtieth of the time waited
+/// so far, so that a late completion is detected soon. Naps become longer, so that a stalled device costs
+/// little CPU time.
 pub(super) fn nap_for(naps: u32) -> u32 {
     (naps / 64).clamp(1, 20)
 }
 
 impl Drop for Lane {
-    /// Abandons the device if the lane was not drained, so that memory that the device may use is not freed.
+    /// If the lane was not drained, abandons the device, so that memory that the device may use is not freed.
     fn drop(&mut self) {
         self.end();
     }

@@ -1,8 +1,8 @@
-//! Tests of every interleaving of a lane that completes an operation with a holder that waits for, drops or
-//! awaits its transfer.
+//! Tests of all interleavings of two threads: a lane that completes an operation, and a holder that waits
+//! for, drops or awaits the transfer.
 //!
-//! Run by `RUSTFLAGS="--cfg loom" cargo test -p dma-core --release --lib loom`.
-#![expect(unsafe_code, reason = "keeps the slots' protocol")]
+//! Run the tests with `RUSTFLAGS="--cfg loom" cargo test -p dma-core --release --lib loom`.
+#![expect(unsafe_code, reason = "follows the slots' protocol")]
 
 use loom::sync::Arc;
 use loom::thread;
@@ -15,7 +15,7 @@ use super::wait_queue::WaitQueue;
 /// Operands that count their drops.
 struct Operands(Drops);
 
-/// A plain atomic and not loom's, because loom would report operands that are leaked on purpose.
+/// Use an atomic of the standard library, because loom would report operands that are leaked on purpose.
 type Drops = std::sync::Arc<std::sync::atomic::AtomicUsize>;
 
 impl Drop for Operands {
@@ -24,15 +24,15 @@ impl Drop for Operands {
     }
 }
 
-/// The memory that the "device" writes. The write must be over before the operands are freed or read.
+/// A slot, and the memory that the "device" writes. The write must end before the operands are freed or read.
 struct Shared {
     slot: Slot,
     memory: loom::cell::UnsafeCell<u32>,
 }
 
-// SAFETY: loom checks every access to the cell.
+// SAFETY: loom checks that accesses to the cell do not conflict.
 unsafe impl Sync for Shared {}
-// SAFETY: loom checks every access to the cell.
+// SAFETY: loom checks that accesses to the cell do not conflict.
 unsafe impl Send for Shared {}
 
 fn start(complete: impl FnOnce(&Slot) -> bool + Send + 'static) -> (Arc<Shared>, thread::JoinHandle<bool>) {
@@ -56,7 +56,7 @@ fn done(slot: &Slot) -> bool {
     run(unsafe { slot.complete(None) })
 }
 
-/// Runs the callback, as the lane does after unlocking. Returns whether operands were dropped.
+/// Runs the callback, as the lane does after it has released the lock. Returns whether operands were dropped.
 fn run(after: Option<DeferredCallback>) -> bool {
     match after {
         Some(DeferredCallback::Wake(waker)) => waker.wake(),
@@ -79,7 +79,7 @@ fn a_holder_that_sees_done_sees_the_bytes() {
         assert_eq!(shared.slot.look(), Seen::Done);
         // SAFETY: the operation has completed, so the device no longer accesses the memory.
         shared.memory.with(|memory| assert_eq!(unsafe { *memory }, 7));
-        assert!(!lane.join().unwrap(), "the holder was registered");
+        assert!(!lane.join().unwrap(), "the lane dropped operands, but none are parked");
     });
 }
 
@@ -94,7 +94,7 @@ fn a_report_arrives_whole() {
             thread::yield_now();
         }
         assert_eq!(shared.slot.look(), Seen::Reported);
-        // SAFETY: this thread holds the operation and saw REPORTED.
+        // SAFETY: this thread holds the operation and has seen `Reported`.
         assert!(matches!(unsafe { shared.slot.take_report() }, Some(Report::Closed)));
         lane.join().unwrap();
     });
@@ -110,13 +110,13 @@ fn a_holder_that_drops_has_its_operands_freed_once_and_not_before() {
         let parked = unsafe { shared.slot.park(operands) };
         let came_back = parked.is_err();
         if let Err(operands) = parked {
-            assert_eq!(shared.slot.look(), Seen::Done, "parking failed, so it is done");
+            assert_eq!(shared.slot.look(), Seen::Done, "parking failed, so the operation is done");
             // SAFETY: the operation has completed, so the device no longer accesses the memory.
             shared.memory.with(|memory| assert_eq!(unsafe { *memory }, 7));
             drop(operands);
         }
         let freed_by_lane = lane.join().unwrap();
-        assert_ne!(came_back, freed_by_lane, "exactly one side frees");
+        assert_ne!(came_back, freed_by_lane, "either the holder or the lane frees the operands");
         assert_eq!(drops.load(std::sync::atomic::Ordering::SeqCst), 1);
     });
 }
@@ -164,7 +164,7 @@ fn an_awaiting_holder_may_drop() {
         // SAFETY: this thread is the holder of the operation in flight.
         let parked = unsafe { shared.slot.park(Box::new(Operands(Drops::clone(&drops)))) };
         if let Err(operands) = parked {
-            assert_eq!(shared.slot.look(), Seen::Done, "parking failed, so it is done");
+            assert_eq!(shared.slot.look(), Seen::Done, "parking failed, so the operation is done");
             drop(operands);
         } else {
             assert!(attending);
@@ -186,7 +186,7 @@ fn pushed_slots_are_taken_once_with_what_was_written() {
             .map(|slot| {
                 let inbox = Arc::clone(&inbox);
                 thread::spawn(move || {
-                    // SAFETY: a slot's cell belongs to the pushing thread until the slot is taken.
+                    // SAFETY: a slot's cell belongs to the pushing thread until the lane takes the slot.
                     inbox.2[slot as usize].with_mut(|cell| unsafe { *cell = slot + 10 });
                     inbox.0.push(&inbox.1, slot);
                 })
@@ -215,7 +215,7 @@ fn a_free_slot_has_one_owner() {
         let other = Arc::clone(&free);
         let use_once = |free: &(FreeSlots, loom::cell::UnsafeCell<u32>)| {
             if let Some(slot) = free.0.take(0) {
-                // SAFETY: `take` returned the slot to this thread only.
+                // SAFETY: `take` returned the slot only to this thread.
                 free.1.with_mut(|cell| unsafe { *cell += 1 });
                 free.0.give(slot);
             }
@@ -227,10 +227,10 @@ fn a_free_slot_has_one_owner() {
     });
 }
 
-/// Free slots, and tasks that wait for one.
+/// Free slots, and tasks that wait for a slot.
 type Places = Arc<(FreeSlots, WaitQueue)>;
 
-/// Makes a set of one slot, which is taken.
+/// Makes a set with one slot, which is taken.
 fn full() -> Places {
     let places = Arc::new((FreeSlots::new(1), WaitQueue::new()));
     assert_eq!(places.0.take(0), Some(0));

@@ -1,4 +1,4 @@
-//! [`SharedQueue`]: a device for any number of threads and tasks.
+//! [`SharedQueue`]: a queue for any number of threads and tasks.
 
 mod deferred_callbacks;
 mod inbox;
@@ -39,7 +39,7 @@ use crate::{
     Result, Source,
 };
 
-/// Memory that a lane allocates for each operation of its depth, in bytes.
+/// Memory that a lane allocates for each slot, in bytes.
 pub(crate) const SLOT_BYTES: usize =
     crate::planner::SLOT_BYTES + size_of::<slot::Slot>() + 3 * size_of::<u32>() + 1;
 
@@ -50,12 +50,12 @@ pub type SharedResult<T, R = ()> = Result<SharedTransfer<T, R>, OpError<T>>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SharedQueueOptions {
-    /// Number of device queues (lanes), each with a thread, from 1 (the default) to 65,535. It is an error if
-    /// the device has fewer channels.
+    /// Number of lanes, from 1 (the default) to 65,535. Each lane is a device queue with its own thread.
+    /// Opening the queue fails if the device has fewer channels.
     pub lanes: usize,
-    /// Options of each device queue; the depth is that of one lane.
+    /// Options of each device queue. `depth` is the depth of one lane.
     pub queue: QueueOptions,
-    /// The cores that the lanes' threads may run on; empty, the default, for all.
+    /// The cores that the lanes' threads may run on. Empty, the default, means all cores.
     pub cores: Vec<usize>,
 }
 
@@ -73,7 +73,7 @@ impl SharedQueueOptions {
     }
 
     crate::contract::setters::setters! {
-        /// Sets the number of device queues, each with a thread.
+        /// Sets the number of lanes. Each lane is a device queue with its own thread.
         with_lanes(lanes: usize);
         /// Sets the options of each device queue.
         with_queue(queue: QueueOptions);
@@ -86,7 +86,7 @@ impl SharedQueueOptions {
             lanes if u16::try_from(lanes).is_err() => {
                 Error::new(ErrorKind::OutOfRange, format!("{lanes} lanes"))
                     .with_numbers(lanes as u64, u16::MAX.into())
-                    .with_hint("ask for fewer lanes: each has a device queue and a thread")
+                    .with_hint("ask for fewer lanes: each lane has a device queue and a thread")
             }
             _ => return Ok(()),
         };
@@ -94,8 +94,8 @@ impl SharedQueueOptions {
     }
 
     /// Sets the cores that the lanes' threads may run on, such as those of the device's
-    /// [node](crate::NumaNodes::cores). Cores that the process may not use are ignored; it is an error if no
-    /// others remain.
+    /// [node](crate::NumaNodes::cores). Cores that the process may not use are ignored. Opening the queue
+    /// fails if no other cores remain.
     #[must_use]
     pub fn with_cores(mut self, cores: impl Into<Vec<usize>>) -> Self {
         self.cores = cores.into();
@@ -103,45 +103,47 @@ impl SharedQueueOptions {
     }
 }
 
-/// A queue for any number of threads and tasks. Clones share it; its transfers are `Send` futures.
+/// A queue for any number of threads and tasks. Clones use the same queue. Its transfers are `Send` futures.
 ///
-/// Submitting a copy of one range to another is lock-free. Operations of tasks wait up to
-/// [`QueueOptions::doorbell_delay`] to share a doorbell with others. A thread that waits for its transfer
-/// rings at once, and polls the device itself. Tasks must not block, so each lane has a thread that polls for
-/// them.
+/// Submitting a copy of one range to another range is lock-free. Operations of tasks wait up to
+/// [`QueueOptions::doorbell_delay`] to share a doorbell with other operations. A thread that waits for its
+/// transfer rings immediately, and polls the device itself. Tasks must not block, so each lane has a thread
+/// that polls for them.
 ///
-/// - An engine whose copies the CPU makes may execute a short operation in the call that submits it
+/// - An engine that copies by CPU may execute a short operation in the call that submits it
 ///   ([`InlineExecutor`](crate::InlineExecutor)), in parallel with other threads and with operations in
-///   flight. It was then never in flight: it has no descriptor, its transfer, which is done, does not count
-///   against the depth, and [`close`](Self::close) by another thread does not wait for that call.
-/// - A full queue returns the operands. [`ready`](Self::ready) waits until it has room, and
-///   [`copy_when_ready`](Self::copy_when_ready) does both.
-/// - Operations are unordered, and a fence does not exist, because threads and lanes run in parallel. Await
-///   an operation before you submit one that depends on it.
-/// - Wakers, destructors of operands and log subscribers may use the queue. Engines, however, log while their
-///   lane is locked, so a subscriber that uses the queue for an engine's event may deadlock.
-/// - Dropping the last clone closes the queue as [`close`](Self::close) does, within
-///   [`QueueOptions::drop_timeout`]. A held transfer keeps the queue open, as a clone does.
-/// - `fork` is not supported: a forked child has the handles but not the threads, so its tasks are never
+///   flight. Such an operation is never in flight and has no descriptor. Its transfer is done and does not
+///   count against the depth. [`close`](Self::close) by another thread does not wait for the call.
+/// - A full queue returns the operands. [`ready`](Self::ready) waits until the queue has room, and
+///   [`copy_when_ready`](Self::copy_when_ready) waits and then copies.
+/// - Operations are unordered, and there is no fence, because threads and lanes run in parallel. If an
+///   operation depends on another operation, await the other one before you submit.
+/// - Wakers, destructors of operands and log subscribers may use the queue. However, engines log while their
+///   lane is locked. A subscriber that uses the queue during an engine's log event may deadlock.
+/// - Dropping the last clone closes the queue, like [`close`](Self::close) with
+///   [`QueueOptions::drop_timeout`]. A transfer in flight keeps the queue open, as a clone does.
+/// - `fork` is not supported. A forked child has the handles, but not the threads, so its tasks are never
 ///   woken.
 ///
 /// # Stalled devices
 ///
-/// No time limit ends an operation, because memory cannot be reused while a device may still write to it. An
+/// No timeout ends an operation, because memory cannot be reused while a device may still write to it. An
 /// `.await` continues until the queue is closed, and a dropped transfer keeps its memory and its slot.
 /// [`stalled`](Self::stalled) reports a device that has completed nothing for
-/// [`QueueOptions::stall_timeout`]. Then a full queue fails with `TimedOut` instead of `QueueFull`. To
-/// recover, [`close`](Self::close) the queue with a short timeout, which ends every transfer, and open
-/// another queue, or another engine. [`Counters::abandoned`] counts the operations whose memory is leaked.
+/// [`QueueOptions::stall_timeout`]. If the device has stalled, a full queue fails with `TimedOut` instead of
+/// `QueueFull`. To recover, [`close`](Self::close) the queue with a short timeout, which ends every transfer,
+/// and open another queue, or another engine. [`Counters::abandoned`] counts the operations whose memory is
+/// leaked.
 pub struct SharedQueue {
     handle: Arc<QueueHandle>,
 }
 
-/// One clone of the queue, shared with its transfers. Each clone has its own reference count, so that threads
-/// with clones of their own do not contend.
+/// One clone of the queue, shared with the transfers of this clone. Each clone has its own reference count,
+/// so that threads with different clones do not contend.
 struct QueueHandle {
     hub: Arc<Hub>,
-    /// Selects the lane, free list word and inbox that this clone uses first.
+    /// The submitter id of this clone. It selects the lane, the free list word and the inbox that the clone
+    /// uses first.
     submitter_id: usize,
     /// The lane that this clone uses first.
     first_lane: u16,
@@ -166,18 +168,18 @@ struct Hub {
     wait_queue: Arc<WaitQueue>,
     /// Number of clones made so far.
     clones: AtomicUsize,
-    /// Counts of inline operations. There are several, so that threads with clones of their own seldom
+    /// Counters of inline operations. There are several, so that threads with different clones rarely
     /// contend.
     inline: [CachePadded<InlineCounts>; Self::INLINE_COUNTS],
-    /// The lanes' threads, in the order of the lanes. The lock is taken only to join them, and never by one
-    /// of them.
+    /// The lanes' threads, in the order of the lanes. Only threads that join them take the lock, and lanes'
+    /// threads never do.
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// The process that started the threads. A forked child has none of them.
+    /// The process that started the threads. The threads do not exist in a forked child.
     process: u32,
     drop_timeout: Duration,
 }
 
-/// Counts of operations that were executed in the calls that submitted them.
+/// Counters of operations that were executed in the calls that submitted them.
 #[derive(Debug, Default)]
 struct InlineCounts {
     operations: AtomicU64,
@@ -210,7 +212,7 @@ impl SharedQueue {
             process: std::process::id(),
             drop_timeout: options.queue.drop_timeout,
         };
-        // If one thread cannot be started, dropping the hub stops the others.
+        // If a thread cannot be started, dropping the hub stops the threads that were started.
         for (i, lane) in hub.lanes.iter().enumerate() {
             let (lane, cores) = (Arc::clone(lane), options.cores.clone());
             let (begun, begins) = std::sync::mpsc::sync_channel(1);
@@ -233,14 +235,14 @@ impl SharedQueue {
         Self { handle: Arc::new(QueueHandle { hub, submitter_id, first_lane }) }
     }
 
-    /// Copies `src` to `dst`, which have the same length and do not overlap. Does not block, and needs no
-    /// flush.
+    /// Copies `src` to `dst`. They must have the same length and must not overlap. Does not block, and needs
+    /// no flush.
     ///
     /// # Errors
     ///
-    /// With the operands: as [`Queue::copy`](crate::Queue::copy).
-    // A call costs as much as the copy of a short range, and the compiler does not inline it by itself in a
-    // program that copies in several places.
+    /// The errors of [`Queue::copy`](crate::Queue::copy), with the operands.
+    // Always inline, because a call takes about the same time as the copy of a short range. The compiler
+    // would not inline this function in a program that calls it in several places.
     #[inline(always)]
     pub fn copy<S, D>(&self, src: S, dst: D) -> SharedResult<(S, D)>
     where
@@ -255,7 +257,8 @@ impl SharedQueue {
                 |caps, (src, dst), lists| check::copy(caps.engine, src, dst, lists),
             );
         }
-        // `ManuallyDrop` hides the operands from destructors, so that the compiler moves them only once.
+        // With `ManuallyDrop`, the operands are not dropped if a panic unwinds, so the compiler moves them
+        // only once.
         let operands = ManuallyDrop::new((src, dst));
         let at = self.handle.first_lane;
         let lane = self.handle.lane(at);
@@ -274,7 +277,7 @@ impl SharedQueue {
             if lane.is_awake() {
                 return Ok(transfer);
             }
-            // The transfer must hold the operands before the engine can run.
+            // The transfer must own the operands before the engine can run.
             return slow_path(transfer, |transfer| {
                 lane.notice();
                 Ok(transfer)
@@ -301,11 +304,12 @@ impl SharedQueue {
         SharedTransfer::new(Ticket::done(executed.result, operation), operands)
     }
 
-    /// Submits every copy of `batch`. It counts as one operation of the depth and completes as a whole.
+    /// Submits all copies of `batch`. The batch counts as one operation of the depth, and completes when all
+    /// its copies have completed.
     ///
     /// # Errors
     ///
-    /// With the batch: as [`Queue::submit`](crate::Queue::submit).
+    /// The errors of [`Queue::submit`](crate::Queue::submit), with the batch.
     pub fn submit<S, D>(&self, batch: Batch<S, D>) -> SharedResult<Batch<S, D>>
     where
         S: Source + Send,
@@ -337,7 +341,7 @@ impl SharedQueue {
         })
     }
 
-    /// Checks an operation, and executes it by `inline` or submits its plan.
+    /// Checks an operation, and executes it with `inline` or submits its plan.
     #[inline]
     pub(crate) fn submit_checked<T: Send + 'static, R: Answer>(
         &self,
@@ -346,7 +350,8 @@ impl SharedQueue {
         inline: impl FnOnce(&Inline, &T) -> Option<Executed>,
         check: impl FnOnce(QueueCaps, &T, &mut Lists) -> Result<Plan>,
     ) -> SharedResult<T, R> {
-        // `ManuallyDrop` hides the operands from destructors, so that the compiler moves them only once.
+        // With `ManuallyDrop`, the operands are not dropped if a panic unwinds, so the compiler moves them
+        // only once.
         let operands = ManuallyDrop::new(operands);
         if let Some(executed) = self.first_lane().execute_inline(|executor| inline(executor, &operands)) {
             return Ok(self.done(executed, operation, ManuallyDrop::into_inner(operands)));
@@ -356,8 +361,8 @@ impl SharedQueue {
         })
     }
 
-    /// Checks an operation against the limits of the clone's own lane, and executes it inline if it is of
-    /// lists, or submits its plan.
+    /// Checks an operation against the limits of the lane that this clone uses first, and executes it inline
+    /// if it has lists, or submits its plan.
     fn submit_planned<T: Send + 'static, R: Answer>(
         &self,
         operation: Operation,
@@ -378,7 +383,7 @@ impl SharedQueue {
             plan.discard(|list| lane.lists().keep(list));
             return Ok(self.done(executed, operation, operands));
         }
-        // A cell lets the plan be taken once, although several lanes may be tried.
+        // The plan is in a cell, because it can be taken only once, but several lanes may be tried.
         let plan = Cell::new(Some(plan));
         let submitted = self.submit_to(operation, operands, |_, _, request| {
             let plan = plan.take();
@@ -393,8 +398,8 @@ impl SharedQueue {
     }
 
     /// Copies as [`copy`](Self::copy) does, but waits while the queue is full, and then awaits the copy. The
-    /// future does nothing before it is polled. Dropping it before it has submitted drops the operands;
-    /// later, it is like dropping the transfer.
+    /// future does nothing before it is polled. Dropping the future before it has submitted drops the
+    /// operands. Dropping it later is like dropping the transfer.
     ///
     /// ```
     /// # use dma_core::{BufferMut, Result, SharedQueue};
@@ -406,8 +411,8 @@ impl SharedQueue {
     ///
     /// # Errors
     ///
-    /// With the operands: those of [`copy`](Self::copy) except `QueueFull`, of [`ready`](Self::ready), and of
-    /// [`SharedTransfer::wait`].
+    /// The errors of [`copy`](Self::copy) except `QueueFull`, of [`ready`](Self::ready), and of
+    /// [`SharedTransfer::wait`], with the operands.
     pub async fn copy_when_ready<S, D>(&self, src: S, dst: D) -> Result<(S, D), OpError<(S, D)>>
     where
         S: Source + Send,
@@ -416,7 +421,8 @@ impl SharedQueue {
         self.when_ready((src, dst), |(src, dst)| self.copy(src, dst)).await
     }
 
-    /// Submits any operation as [`copy_when_ready`](Self::copy_when_ready) submits a copy:
+    /// Waits for room and submits any operation, as [`copy_when_ready`](Self::copy_when_ready) does for a
+    /// copy:
     ///
     /// ```
     /// # use dma_core::{Buffer, Result, SharedQueue};
@@ -428,8 +434,8 @@ impl SharedQueue {
     ///
     /// # Errors
     ///
-    /// With the operands: those of `submit` except `QueueFull`, of [`ready`](Self::ready), and of
-    /// [`SharedTransfer::wait`].
+    /// The errors of `submit` except `QueueFull`, of [`ready`](Self::ready), and of [`SharedTransfer::wait`],
+    /// with the operands.
     ///
     /// # Panics
     ///
@@ -443,7 +449,7 @@ impl SharedQueue {
             match submit(operands) {
                 Ok(transfer) => return transfer.await,
                 Err(e) if e.kind() == ErrorKind::QueueFull => {
-                    operands = e.into_operands().expect("a refusal gives them back");
+                    operands = e.into_operands().expect("`QueueFull` returns the operands");
                 }
                 Err(e) => return Err(e),
             }
@@ -453,7 +459,7 @@ impl SharedQueue {
         }
     }
 
-    /// Submits to the clone's own lane, or to the next one with room.
+    /// Submits to the lane that this clone uses first, or to the next lane with room.
     #[inline]
     fn submit_to<T: Send + 'static, R: Answer>(
         &self,
@@ -468,13 +474,13 @@ impl SharedQueue {
         let lanes = self.handle.hub.lanes.len();
         for i in 0..lanes {
             let at = if first_lane + i < lanes { first_lane + i } else { first_lane + i - lanes };
-            // The number of lanes fits.
+            // A number of a lane fits into 16 bits.
             let at = at as u16;
             let lane = self.handle.lane(at);
             if let Some(slot) =
                 lane.submit(self.handle.submitter_id, |request| fill(lane, &operands, request))
             {
-                // The transfer must hold the operands before the engine can run.
+                // The transfer must own the operands before the engine can run.
                 let handle = Arc::clone(&self.handle);
                 let flags = TransferFlags::new(operation).with_lane(at);
                 let transfer = SharedTransfer::new(Ticket::new(handle, slot, flags), operands);
@@ -500,23 +506,23 @@ impl SharedQueue {
     }
 
     /// Returns a future that waits until there is room for an operation. [`when_ready`](Self::when_ready)
-    /// also submits it. Threads use [`SharedReady::wait`].
+    /// also submits the operation. Threads can call [`SharedReady::wait`].
     ///
-    /// Room is not reserved: several tasks may be woken for one slot, and other submitters may take it first.
-    /// Tasks wait in FIFO order. Once warm, waiting allocates nothing. A slot becomes free when its transfer
-    /// has returned its operands, or was dropped and has ended. So a task that holds all transfers would wait
-    /// for itself.
+    /// The slot is not reserved: several tasks may be woken for one slot, and another submitter may take it
+    /// first. Tasks wait in FIFO order. After the first waits, a wait does not allocate. A slot becomes free
+    /// when its transfer has returned the operands, or when the transfer was dropped and its operation has
+    /// ended. Therefore a task that holds all transfers would wait forever.
     ///
     /// # Errors
     ///
-    /// The future fails with `Closed` once the queue is closed, and with `TimedOut` when there is no room and
-    /// the device is stalled (see [`QueueOptions::stall_timeout`]).
+    /// The future fails with `Closed` if the queue is closed, and with `TimedOut` if there is no room and the
+    /// device has stalled (see [`QueueOptions::stall_timeout`]).
     pub fn ready(&self) -> SharedReady {
         SharedReady::new(Arc::clone(&self.handle))
     }
 
-    /// Returns the number of operations that can be submitted before all lanes are full, for metrics and load
-    /// shedding. The number may be outdated, because other threads submit and complete operations.
+    /// Returns the number of operations that can be submitted before all lanes are full. Use it for metrics
+    /// and load shedding. The number may be outdated, because other threads submit and complete operations.
     #[must_use]
     pub fn available(&self) -> usize {
         self.handle.hub.lanes.iter().map(|lane| lane.available()).sum()
@@ -528,11 +534,11 @@ impl SharedQueue {
         self.handle.hub.counters()
     }
 
-    /// Returns the time for which the device has had work and completed none of it, if that exceeds
-    /// [`QueueOptions::stall_timeout`]. With several lanes, returns the longest such time.
+    /// Returns the time for which the device has had operations and completed none of them, if this time
+    /// exceeds [`QueueOptions::stall_timeout`]. With several lanes, returns the longest such time.
     ///
-    /// Does not block. The lanes' threads poll the device and notice its next completion within a few
-    /// milliseconds. Time in which they could not run does not count.
+    /// Does not block. The lanes' threads poll the device and detect its next completion within a few
+    /// milliseconds. Time during which these threads could not run does not count.
     #[must_use]
     pub fn stalled(&self) -> Option<Duration> {
         self.handle.hub.lanes.iter().filter_map(|lane| lane.stalled()).max()
@@ -544,13 +550,13 @@ impl SharedQueue {
         self.handle.hub.lanes.iter().map(|lane| lane.depth()).sum()
     }
 
-    /// Closes the queue for all clones: refuses new operations, waits up to `timeout` for those in flight,
-    /// and aborts the rest. An operation that the device does not end even then is abandoned; its memory is
-    /// never reused. Held transfers return their outcome as usual.
+    /// Closes the queue for all clones: refuses new operations, waits up to `timeout` for operations in
+    /// flight, and aborts the remaining operations. An operation that the device does not end after the abort
+    /// is abandoned, and its memory is never reused. The program's transfers return their outcomes as usual.
     ///
     /// Returns the final counters, even if the queue is already closed. If several callers close it at the
-    /// same time, the shortest timeout applies. Wakers and destructors of operands may call it.
-    #[expect(clippy::must_use_candidate, reason = "often called for its effect")]
+    /// same time, the shortest timeout applies. Wakers and destructors of operands may call this.
+    #[expect(clippy::must_use_candidate, reason = "callers may ignore the counters")]
     pub fn close(&self, timeout: Duration) -> Counters {
         self.handle.hub.close(timeout)
     }
@@ -590,7 +596,7 @@ impl Hub {
         }
         if lane::on_lane() {
             // A waker or a destructor of operands called this on a lane thread, which must not join itself.
-            // The lanes' threads find no work left and exit.
+            // The lanes' threads have no work and exit.
             self.lanes.iter().for_each(|lane| lane.drain(lane.close(deadline)));
         } else {
             self.join(deadline);
@@ -598,13 +604,13 @@ impl Hub {
         self.counters()
     }
 
-    /// Waits for the lanes' threads, which drain their lanes.
+    /// Joins the lanes' threads, which drain their lanes before they exit.
     fn join(&self, deadline: Instant) {
         let mut orphans = Vec::new();
-        // The lock is held while joining, so that a second closer waits for the first.
+        // Hold the lock during the joins, so that a second thread that closes the queue waits for the first.
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         if self.process != std::process::id() {
-            // A forked child does not have these threads, and joining them would panic.
+            // The threads do not exist in a forked child, and joining them there would panic.
             std::mem::forget(std::mem::take(&mut *threads));
             return;
         }
@@ -626,7 +632,7 @@ impl Hub {
         }
     }
 
-    /// Returns the shortest stall of all lanes, if every lane is stalled.
+    /// If every lane has stalled, returns the shortest stall.
     #[cold]
     fn hangs(&self) -> Option<Duration> {
         self.lanes.iter().map(|lane| lane.stalled()).min().flatten()
@@ -663,8 +669,8 @@ fn refuse<T>(lane: &Lane, operation: Operation, error: Error, operands: T) -> Op
     OpError::new(error.with_operation(operation.name()).with_backend(lane.backend), Some(operands))
 }
 
-/// Runs `f` with the lane's lists. `single` operands need no lists, so `f` gets empty ones and the lock is
-/// not taken.
+/// Runs `f` with the lane's lists. If the operands are `single`, they need no lists, so `f` gets an empty
+/// collection and the lock is not taken.
 fn with_lists<R>(lane: &Lane, single: bool, f: impl FnOnce(&mut Lists) -> R) -> R {
     if single { f(&mut Lists::default()) } else { f(&mut lane.lists()) }
 }

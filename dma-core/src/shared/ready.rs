@@ -1,4 +1,4 @@
-//! [`SharedReady`]: waiting for room on a shared queue.
+//! [`SharedReady`]: waits for room on a shared queue.
 
 use std::fmt;
 use std::future::Future;
@@ -17,11 +17,11 @@ use crate::{Error, ErrorKind, Result};
 /// A future that waits for room on a [`SharedQueue`](crate::SharedQueue), made by
 /// [`SharedQueue::ready`](crate::SharedQueue::ready).
 ///
-/// Dropping it leaves the wait list. It keeps the queue open, as a clone does.
-#[must_use = "it does nothing unless it is awaited or waited for"]
+/// Dropping the future leaves the wait list. The future keeps the queue open, as a clone does.
+#[must_use = "this does nothing unless it is awaited or waited for"]
 pub struct SharedReady {
     handle: Arc<QueueHandle>,
-    /// This task's number in the wait list, once it has joined.
+    /// This task's number in the wait list; `None` before the task has joined the list.
     number: Option<u64>,
 }
 
@@ -30,7 +30,7 @@ impl SharedReady {
         Self { handle, number: None }
     }
 
-    /// Waits until there is room. While it waits, the calling thread polls the device.
+    /// Waits until there is room. During the wait, the calling thread polls the device.
     ///
     /// # Errors
     ///
@@ -39,12 +39,12 @@ impl SharedReady {
         self.block(None)
     }
 
-    /// Waits until there is room or `deadline` has passed. While it waits, the calling thread polls the
+    /// Waits until there is room or `deadline` has passed. During the wait, the calling thread polls the
     /// device.
     ///
     /// # Errors
     ///
-    /// See [`wait`](Self::wait); also `TimedOut` without a message when `deadline` has passed.
+    /// The errors of [`wait`](Self::wait), and `TimedOut` without a message if `deadline` has passed.
     pub fn wait_until(self, deadline: Instant) -> Result<()> {
         self.block(Some(deadline))
     }
@@ -57,7 +57,7 @@ impl SharedReady {
             }
             let help = |lane: &Arc<Lane>| lane.help(self.handle.submitter_id);
             let progress = self.handle.hub.lanes.iter().map(help).sum();
-            // Without a deadline, the clock is not read, because the lane's thread detects stalls.
+            // A wait without a deadline does not read the clock, because the lane's thread detects stalls.
             let Some(until) = until else {
                 backoff.pause();
                 continue;
@@ -68,7 +68,7 @@ impl SharedReady {
         }
     }
 
-    /// Returns the result, if it is known.
+    /// Returns the result, or `None` if the task must still wait.
     fn answer(&self) -> Option<Result<()>> {
         let hub = &self.handle.hub;
         let first = self.handle.lane(self.handle.first_lane);
@@ -82,11 +82,11 @@ impl SharedReady {
         hub.hangs().and_then(|stalled_for| fail(error::stalled(stalled_for)))
     }
 
-    /// Leaves the wait list. `seen` is true if this task has seen room, in which case there may be more.
+    /// Leaves the wait list. `seen` is true if this task has seen room. In that case there may be more room.
     fn leave(&mut self, seen: bool) {
         let Some(number) = self.number.take() else { return };
         let waker = self.handle.hub.wait_queue.leave(number);
-        // This task was woken and leaves without using its slot, so the next one is woken.
+        // This task was woken and leaves without using the slot, so wake the next task.
         let next = seen || waker.is_none();
         let_go(waker);
         if next {
@@ -109,7 +109,7 @@ impl Future for SharedReady {
             let (number, old) = self.handle.hub.wait_queue.join(self.number, context.waker().clone());
             self.number = Some(number);
             let_go(old);
-            // A slot freed from now on wakes this task; one freed before is visible here.
+            // A slot that is freed after this wakes this task. A slot that was freed before is visible here.
             answer = self.answer();
         }
         match answer {

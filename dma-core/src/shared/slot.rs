@@ -1,6 +1,6 @@
-//! [`Slot`]: an operation, shared by the thread that submits it and the lane that completes it.
+//! [`Slot`]: an operation that the thread that submits it and the lane that completes it share.
 //!
-//! One operation at a time uses a slot, in this order:
+//! One operation at a time uses a slot. The states of a slot are, in this order:
 //!
 //! | state | owner of the cells | next |
 //! |---|---|---|
@@ -9,7 +9,7 @@
 //! | in flight | the lane (request) and the holder (parked operands) | [`Slot::complete`] or [`Slot::park`] |
 //! | done | the holder, who takes the report if there is one | the slot goes back to the free list |
 //! | parked | the lane, which takes the operands when it completes | the slot goes back to the free list |
-#![expect(unsafe_code, reason = "cells whose owner depends on the slot's state")]
+#![expect(unsafe_code, reason = "accesses cells whose owner depends on the slot's state")]
 
 use std::any::Any;
 use std::task::Waker;
@@ -25,16 +25,17 @@ const IN_FLIGHT: u8 = 1;
 const DONE: u8 = 2;
 const PARKED: u8 = 3;
 const ABANDONED: u8 = 4;
-/// In flight, and a task waits.
+/// State: in flight, and a task waits.
 const HAS_WAITER: u8 = 5;
-/// Ended with a report: a result or a failure.
+/// State: ended with a report, which is a result or a failure.
 const REPORTED: u8 = 6;
 
-/// A submitter's request. The memory of the plans stays in the slot.
+/// A submitter's request. The slot keeps the memory of `plans` for reuse.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Request {
-    /// The common case: a copy of one range of at least 1 byte to another. The other fields are then unused.
+    /// The common case: a copy of one range of at least 1 byte to another range. If it is set, the other
+    /// fields are unused.
     flat: Option<(Segment, Segment)>,
     pub(super) operations: u32,
     pub(super) bytes: u64,
@@ -42,12 +43,12 @@ pub(super) struct Request {
     pub(super) plans: Vec<Plan>,
 }
 
-/// The end of an operation, other than success without a result.
+/// The outcome of an operation that has failed or has a result.
 #[derive(Debug)]
 pub(super) enum Report {
-    /// Success with this result.
+    /// The operation has succeeded with this result.
     Answered(u64),
-    /// These operations did not succeed.
+    /// These operations have failed.
     Failed(Vec<Failure>),
     /// The queue was closed before the operation reached the device.
     Closed,
@@ -55,8 +56,8 @@ pub(super) enum Report {
 
 /// One operation or batch, shared by the thread that submitted it and the lane.
 ///
-/// The common case stays within one cache line: the state and [`Request::flat`]. The size is a power of two,
-/// so that indexing takes one shift.
+/// The common case uses only one cache line, with the state and [`Request::flat`]. The size is a power of
+/// two, so that indexing takes one shift.
 #[repr(C, align(128))]
 pub(super) struct Slot {
     state: AtomicU8,
@@ -67,20 +68,20 @@ pub(super) struct Slot {
 }
 
 // SAFETY: the state determines the owner of the cells, as the module's table shows, and only the owner
-// accesses them. Their contents are Send.
+// accesses them. The content of the cells is Send.
 unsafe impl Sync for Slot {}
-// SAFETY: segments in the request only name memory, and every other field is Send.
+// SAFETY: segments in the request are only addresses, and every other field is Send.
 unsafe impl Send for Slot {}
 
-/// The state of an operation, as its holder sees it.
+/// The state of an operation, as seen by its holder.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     InFlight,
-    /// It is done. All bytes are in place, and nothing else was reported.
+    /// The operation is done. All bytes are in place, and there is no report.
     Done,
-    /// It has ended, and its slot holds the report.
+    /// The operation has ended, and its slot contains the report.
     Reported,
-    /// The device never completed it, so the operands must be leaked.
+    /// The device never completed the operation, so the operands must be leaked.
     Abandoned,
 }
 
@@ -100,14 +101,14 @@ impl Slot {
     ///
     /// # Safety
     ///
-    /// The caller has taken this slot from the free list.
+    /// The caller has taken this slot from the free list, and has not submitted it yet.
     pub(super) unsafe fn submit(&self, fill: impl FnOnce(&mut Request)) {
         self.request.with_mut(|request| {
-            // SAFETY: the free list returns a slot to one caller only, so no other thread accesses the
+            // SAFETY: the free list returns a slot to only one caller, so no other thread accesses the
             // request.
             let request = unsafe { &mut *request };
             request.flat = None;
-            // The request is empty, unless a panic left something in it.
+            // Clear the request, because an earlier panic may have left plans in it.
             request.plans.clear();
             fill(request);
         });
@@ -115,26 +116,26 @@ impl Slot {
     }
 
     /// Submits a request as [`submit`](Self::submit) does, for a copy of one range of at least 1 byte to
-    /// another.
+    /// another range.
     ///
     /// # Safety
     ///
     /// See [`submit`](Self::submit).
     #[inline]
     pub(super) unsafe fn submit_flat(&self, src: Segment, dst: Segment) {
-        // SAFETY: the free list returns a slot to one caller only, so no other thread accesses the request.
+        // SAFETY: the free list returns a slot to only one caller, so no other thread accesses the request.
         self.request.with_mut(|request| unsafe { (*request).flat = Some((src, dst)) });
         self.state.store(IN_FLIGHT, Ordering::Relaxed);
     }
 
-    /// Returns the source and destination of a request that is a copy of one range to another.
+    /// Returns the source and destination if the request is a copy of one range to another range.
     ///
     /// # Safety
     ///
     /// See [`request`](Self::request).
     #[inline]
     pub(super) unsafe fn flat(&self) -> Option<(Segment, Segment)> {
-        // SAFETY: after `submit` only the lane accesses the request, and the caller is the lane.
+        // SAFETY: after `submit`, only the lane accesses the request, and the caller is the lane.
         self.request.with_mut(|request| unsafe { (*request).flat })
     }
 
@@ -142,13 +143,13 @@ impl Slot {
     ///
     /// # Safety
     ///
-    /// The caller got this slot's number from an inbox, and has not completed it.
+    /// The caller got this slot's number from an inbox, and has not completed the operation.
     pub(super) unsafe fn request<R>(&self, take: impl FnOnce(&mut Request) -> R) -> R {
-        // SAFETY: after `submit` only the lane accesses the request, and the caller is the lane.
+        // SAFETY: after `submit`, only the lane accesses the request, and the caller is the lane.
         self.request.with_mut(|request| take(unsafe { &mut *request }))
     }
 
-    /// Ends the operation, with a report if it failed or has a result. If this returns
+    /// Ends the operation, with a report if the operation has failed or has a result. If this returns
     /// [`DeferredCallback::Drop`], the slot is free.
     ///
     /// # Safety
@@ -159,24 +160,25 @@ impl Slot {
         let mut end = DONE;
         if report.is_some() {
             end = REPORTED;
-            // SAFETY: the holder reads the report only once `state` is REPORTED, which is set below.
+            // SAFETY: the holder reads the report only after `state` is REPORTED, which is set below.
             self.report.with_mut(|cell| unsafe { *cell = report });
         }
-        // Release publishes the report and the copied bytes; acquire makes parked operands visible.
+        // The release ordering publishes the report and the copied bytes. The acquire ordering makes parked
+        // operands visible.
         let before = self.state.swap(end, Ordering::AcqRel);
         if before == IN_FLIGHT {
             return None;
         }
-        // SAFETY: the caller is the lane, which completes every slot once, and `before` is the state that the
+        // SAFETY: the caller is the lane, which completes every slot once. `before` is the state that the
         // swap returned.
         unsafe { self.completed(before) }
     }
 
-    /// Returns the callback of an operation that was in the state `before` when it ended.
+    /// Returns the callback of an operation whose state was `before` when it ended.
     ///
     /// # Safety
     ///
-    /// See [`complete`](Self::complete), which must be the caller.
+    /// Only [`complete`](Self::complete) may call this, and its requirements apply.
     unsafe fn completed(&self, before: u8) -> Option<DeferredCallback> {
         match before {
             PARKED => {
@@ -187,22 +189,22 @@ impl Slot {
                 self.state.store(FREE, Ordering::Relaxed);
                 parked.map(DeferredCallback::Drop)
             }
-            // If the holder has already seen DONE and the slot serves another operation, that operation's
-            // task is woken spuriously.
+            // If the holder has already seen DONE, the slot may belong to another operation, whose task is
+            // then woken spuriously.
             HAS_WAITER => self.waker.replace(None).map(DeferredCallback::Wake),
             _ => None,
         }
     }
 
-    /// Abandons an operation that the device never completed. Leaks parked operands.
+    /// Abandons an operation that the device never completed, and leaks its parked operands.
     ///
     /// # Safety
     ///
-    /// See [`complete`](Self::complete), which must not also be called.
+    /// The requirements of [`complete`](Self::complete), which must not be called for the same operation.
     pub(super) unsafe fn abandon(&self) -> Option<DeferredCallback> {
         if self.state.swap(ABANDONED, Ordering::AcqRel) == PARKED {
-            // SAFETY: the state is PARKED, so the holder has left the operands to the lane. The device may
-            // still write to them, so leak them.
+            // SAFETY: the state is PARKED, so the holder has left the operands to the lane. They are leaked,
+            // because the device may still write to them.
             std::mem::forget(self.parked.with_mut(|parked| unsafe { (*parked).take() }));
         }
         self.waker.replace(None).map(DeferredCallback::Wake)
@@ -219,13 +221,14 @@ impl Slot {
         }
     }
 
-    /// Registers `waker` for the end of the operation. Returns false if the operation has already ended.
+    /// Registers `waker`, which is woken when the operation ends. Returns false if the operation has already
+    /// ended.
     pub(super) fn register_waker(&self, waker: &Waker) -> bool {
         if !self.waker.will_wake(waker) {
             let old = self.waker.replace(Some(waker.clone()));
             let_go(old);
         }
-        // Release makes the waker visible to the lane when it sees HAS_WAITER.
+        // The release ordering makes the waker visible to the lane when it sees HAS_WAITER.
         match self.state.compare_exchange(IN_FLIGHT, HAS_WAITER, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) | Err(HAS_WAITER) => true,
             Err(_) => {
@@ -236,39 +239,39 @@ impl Slot {
         }
     }
 
-    /// Takes the report of an operation that was seen as [`Seen::Reported`].
+    /// Takes the report of an operation that has ended with [`Seen::Reported`].
     ///
     /// # Safety
     ///
     /// The caller holds the operation and has seen [`Seen::Reported`].
     pub(super) unsafe fn take_report(&self) -> Option<Report> {
-        // SAFETY: the lane wrote the report before it set REPORTED, and does not access it any more.
+        // SAFETY: the lane wrote the report before it set REPORTED, and no longer accesses it.
         self.report.with_mut(|report| unsafe { (*report).take() })
     }
 
-    /// Leaves the operands to an operation in flight. If the operation has already ended, returns the
-    /// operands, and the caller still holds the operation.
+    /// Leaves the operands to the lane while the operation is in flight. If the operation has already ended,
+    /// returns the operands, and the caller still holds the operation.
     ///
     /// # Safety
     ///
-    /// The caller holds the operation, and does not use it after `Ok`.
+    /// The caller holds the operation, and does not use the slot after `Ok`.
     pub(super) unsafe fn park(&self, operands: Box<dyn Any + Send>) -> Result<(), Box<dyn Any + Send>> {
-        // Drop the waker, because the task no longer waits, and a waker may keep anything alive, even the
+        // Drop the waker, because the task no longer waits, and a waker may keep other values alive, even the
         // queue.
         let_go(self.waker.replace(None));
-        // SAFETY: the lane accesses the cell only once `state` is PARKED.
+        // SAFETY: the lane accesses the cell only after `state` is PARKED.
         self.parked.with_mut(|parked| unsafe { *parked = Some(operands) });
         for from in [IN_FLIGHT, HAS_WAITER] {
             if self.state.compare_exchange(from, PARKED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                 return Ok(());
             }
         }
-        // SAFETY: the exchange failed, so the lane never sees PARKED and does not access the cell.
+        // SAFETY: the exchange has failed, so the lane never sees PARKED and does not access the cell.
         Err(self.parked.with_mut(|parked| unsafe { (*parked).take() }).expect("parked above"))
     }
 }
 
-/// Drops a waker, which may run user code, and catches its panic, which concerns another task.
+/// Drops a waker, which may run user code. Catches a panic, because it belongs to another task.
 pub(super) fn let_go(waker: Option<Waker>) {
     if let Some(waker) = waker {
         guarded("the drop of a task's waker", || drop(waker));

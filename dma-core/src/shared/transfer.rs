@@ -1,5 +1,5 @@
 //! [`SharedTransfer`]: an operation in flight on a shared queue.
-#![expect(unsafe_code, reason = "keeps the slots' protocol")]
+#![expect(unsafe_code, reason = "follows the slots' protocol")]
 
 use std::fmt;
 use std::future::Future;
@@ -22,17 +22,19 @@ use crate::planner::{Answer, error};
 use crate::{Error, ErrorKind, OpError, Result};
 
 transfer! {
-    /// An operation in flight on a [`SharedQueue`](crate::SharedQueue). It owns the operands (`T`) until the
-    /// operation is done, and then returns them, with the result ([`R`](Answer)) if the operation has one.
+    /// The handle of an operation on a [`SharedQueue`](crate::SharedQueue). It owns the operands (`T`) until
+    /// the operation is done. Then it returns the operands, and the result ([`R`](Answer)) if the operation
+    /// has one.
     ///
-    /// Wait for it, or await it on any executor and any thread. If it is dropped, the operation continues,
-    /// and its operands are freed when the device is done with them. If it is forgotten, they leak.
+    /// Wait for a transfer, or await it on any async executor and any thread. If a transfer is dropped, the
+    /// operation continues, and the operands are dropped when the operation has ended. If a transfer is
+    /// forgotten, the operands are leaked.
     SharedTransfer<T> where T: Send, Arc<QueueHandle>
 }
 
 impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
-    /// Returns the operation's lane, and the submitter id of the queue's clone. An operation that was done
-    /// when it was submitted has none.
+    /// Returns the operation's lane, and the submitter id of the queue's clone. Returns `None` for an
+    /// operation that was done when it was submitted.
     #[inline]
     fn lane(&self) -> Option<(&Lane, usize)> {
         let queue = self.ticket.queue()?;
@@ -42,7 +44,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     #[inline]
     fn look(&self) -> Seen {
         match self.lane() {
-            // If the transfer is spent, its slot may already serve another operation.
+            // If the transfer is spent, its slot may already belong to another operation.
             Some((lane, _)) if !self.ticket.is_spent() => lane.slots[self.ticket.slot() as usize].look(),
             _ => Seen::Done,
         }
@@ -59,7 +61,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         }
     }
 
-    /// Frees the slot of an operation that is done. Operations with a result have a report.
+    /// If the operation is done without a report, frees its slot. Operations with a result have a report.
     #[inline]
     fn release_if_done(&self) -> Option<u64> {
         let (lane, _) = self.lane()?;
@@ -70,9 +72,9 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         Some(0)
     }
 
-    /// Helps the lane a few times. Frees the slot of an operation that is done then.
+    /// Drives the lane a few times. If the operation is then done without a report, frees its slot.
     fn complete(&self) -> Option<u64> {
-        /// Number of times before the wait takes the path that backs off and reads the clock.
+        /// Number of attempts before the wait backs off and reads the clock.
         const TIMES: u32 = 8;
         let (lane, submitter_id) = self.lane()?;
         (0..TIMES).find_map(|_| {
@@ -125,7 +127,8 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         }
         let seen = self.look();
         let (slot, operands) = Self::take(&mut self.ticket, &mut self.operands);
-        let (lane, _) = self.lane().expect("only an operation that was done when submitted has none");
+        let (lane, _) =
+            self.lane().expect("an operation that was not done when it was submitted has a queue");
         if seen == Seen::Done {
             lane.release(slot);
             // Operations with a result have a report.
@@ -145,11 +148,11 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     ) -> Result<R::With<T>, OpError<T>> {
         let backend = lane.backend;
         if *seen == Seen::Abandoned {
-            // The device may still write to them, so leak them.
+            // Leak the operands, because the device may still write to them.
             std::mem::forget(operands);
             return Err(error::never_answered(operation, backend));
         }
-        // SAFETY: this transfer holds the operation and has seen it reported.
+        // SAFETY: this transfer holds the operation, and has seen `Reported`.
         let report = unsafe { lane.slots[slot as usize].take_report() };
         lane.release(slot);
         match report {
@@ -177,20 +180,20 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
             let pending = lane.slots[slot].register_waker(waker);
             self.ticket.set_yielded();
             if pending {
-                // The doorbell waits until all runnable tasks have submitted. If this task is not polled
+                // Delay the doorbell until all runnable tasks have submitted. If this task is not polled
                 // again, the lane's thread rings.
                 waker.wake_by_ref();
                 return true;
             }
         }
         let Some((lane, _)) = self.lane() else { return false };
-        // A fast device may already be done.
+        // A fast device may already have completed the operation.
         lane.drive(Caller::Task);
         let slot = &lane.slots[slot];
         slot.look() == Seen::InFlight && slot.register_waker(waker)
     }
 
-    /// Drops the operands of a transfer that is not spent, and was not done when it was submitted.
+    /// Drops the operands of a transfer that is not spent and that was not done when it was submitted.
     fn drop_held(&mut self) {
         let (number, operands) = Self::take(&mut self.ticket, &mut self.operands);
         let Some((lane, _)) = self.lane() else { return };
@@ -210,11 +213,11 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     /// Drops the operands of an operation that has ended.
     fn end<O>(lane: &Lane, slot: u32, operands: O) {
         match lane.slots[slot as usize].look() {
-            // The device may still write to them, so leak them.
+            // Leak the operands, because the device may still write to them.
             Seen::Abandoned => std::mem::forget(operands),
             seen => {
                 if seen == Seen::Reported {
-                    // SAFETY: this transfer holds the operation and has seen it reported.
+                    // SAFETY: this transfer holds the operation, and has seen `Reported`.
                     drop(unsafe { lane.slots[slot as usize].take_report() });
                 }
                 lane.release(slot);

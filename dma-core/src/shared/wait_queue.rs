@@ -1,9 +1,9 @@
 //! [`WaitQueue`]: the FIFO wait list of tasks that wait for room on a shared queue.
 //!
-//! A freed slot wakes the first task that has not been woken. A task that finds room wakes the next one when
-//! it leaves, because there may be more room, and because it may leave without using the slot. A task that
-//! finds no room keeps its position. So no task sleeps while there is room, at the cost that one freed slot
-//! may wake two tasks.
+//! A freed slot wakes the first task that has not been woken. A task that finds room wakes the next task when
+//! it leaves the list, because there may be more room, and because it may not use the slot. A task that finds
+//! no room keeps its position. As a result, no task sleeps while there is room. The cost is that one freed
+//! slot may wake two tasks.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -11,10 +11,10 @@ use std::task::Waker;
 
 use crate::memory::sync::{AtomicU32, Mutex, Ordering};
 
-/// It has its own cache lines, because every thread that frees a slot reads `sleeping`.
+/// The struct has its own cache lines, because every thread that frees a slot reads `sleeping`.
 #[repr(align(128))]
 pub(super) struct WaitQueue {
-    /// Tasks that have not been woken.
+    /// Number of tasks that have not been woken.
     sleeping: AtomicU32,
     tasks: Mutex<Tasks>,
 }
@@ -29,7 +29,7 @@ struct Tasks {
 
 struct Task {
     number: u64,
-    /// `None` once woken.
+    /// The waker; `None` after it was woken.
     waker: Option<Waker>,
 }
 
@@ -48,8 +48,8 @@ impl WaitQueue {
         result
     }
 
-    /// Registers `waker` under `number`, or appends it to the list. The caller then checks for room once
-    /// more. Returns the number, and a waker to drop.
+    /// Registers `waker` for task `number`, or appends a new task to the list. The caller must then check for
+    /// room again. Returns the task's number, and a waker for the caller to drop.
     pub(super) fn join(&self, number: Option<u64>, waker: Waker) -> (u64, Option<Waker>) {
         self.with(|tasks| {
             if let Some(number) = number
@@ -67,8 +67,8 @@ impl WaitQueue {
         })
     }
 
-    /// Removes a task. Returns its waker, which the caller drops, or `None` if the task was woken. In that
-    /// case the caller wakes the next task if there is room.
+    /// Removes a task. Returns its waker for the caller to drop, or `None` if the task was woken. In that
+    /// case the caller must wake the next task if there is room.
     pub(super) fn leave(&self, number: u64) -> Option<Waker> {
         self.with(|tasks| {
             let at = tasks.queue.binary_search_by_key(&number, |task| task.number).ok()?;
@@ -78,7 +78,7 @@ impl WaitQueue {
         })
     }
 
-    /// Returns the waker of the first task that has not been woken. Called after a slot was freed.
+    /// Returns the waker of the first task that has not been woken. Call this after a slot was freed.
     #[inline]
     pub(super) fn next(&self) -> Option<Waker> {
         if self.sleeping.load(Ordering::SeqCst) == 0 { None } else { self.wake_one() }
@@ -93,7 +93,7 @@ impl WaitQueue {
         })
     }
 
-    /// Returns the wakers of all tasks, when the queue closes or its device is stalled.
+    /// Returns the wakers of all tasks. Call this when the queue closes or its device has stalled.
     pub(super) fn all(&self) -> Vec<Waker> {
         self.with(|tasks| {
             tasks.sleeping = 0;

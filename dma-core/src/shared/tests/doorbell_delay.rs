@@ -1,4 +1,4 @@
-//! Tests of doorbells that tasks share.
+//! Tests of tasks that share doorbells.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn rig(gather: Duration, work: impl FnOnce(&Lane) + Send + 'static) -> Rig {
     Rig::of(ReferenceEngine::new(device), &options, work)
 }
 
-/// `n` copies, each polled once, and the receiver of their tasks' wakes.
+/// Submits `n` copies and polls each once. Returns them, their waker, and the receiver of its wake-ups.
 fn polled_once(rig: &Rig, n: usize) -> (Vec<SharedTransfer<Pair>>, Waker, Receiver<()>) {
     let (woken, receiver) = signal();
     let mut transfers: Vec<_> = (0..n).map(|_| rig.copy(|| ())).collect();
@@ -26,8 +26,8 @@ fn polled_once(rig: &Rig, n: usize) -> (Vec<SharedTransfer<Pair>>, Waker, Receiv
 fn tasks_share_a_doorbell() {
     let rig = rig(FOR_EVER, |_| ());
     let (mut transfers, waker, receiver) = polled_once(&rig, 8);
-    assert_eq!(rig.queue.counters().doorbells, 0, "others may come");
-    assert_eq!(receiver.try_iter().count(), 8, "each asks to be polled again");
+    assert_eq!(rig.queue.counters().doorbells, 0, "other tasks may still submit");
+    assert_eq!(receiver.try_iter().count(), 8, "each transfer wakes its task");
     assert!(transfers.iter_mut().all(|transfer| poll(transfer, &waker).is_ready()));
     assert_eq!(rig.queue.counters().doorbells, 1);
 }
@@ -58,7 +58,7 @@ fn a_busy_device_is_rung_for_as_many_as_it_has() {
     assert_eq!(rig.queue.counters().doorbells, 1);
     let (mut next, ..) = polled_once(&rig, 3);
     assert!(next.iter_mut().all(|transfer| poll(transfer, &waker).is_pending()));
-    assert_eq!(rig.queue.counters().doorbells, 1, "4 are with the device");
+    assert_eq!(rig.queue.counters().doorbells, 1, "4 copies are in flight, and only 3 wait");
     let (mut last, ..) = polled_once(&rig, 1);
     assert!(poll(&mut last[0], &waker).is_pending());
     assert_eq!(rig.queue.counters().doorbells, 2);
@@ -91,7 +91,8 @@ fn a_thread_that_waits_rings_for_all() {
     drop(transfers);
 }
 
-/// The task may have found the lane locked by its thread, which accepted the request without ringing.
+/// A task may find the lane locked by its thread, which has accepted the task's request without ringing. Then
+/// the thread must ring.
 #[test]
 fn the_lanes_thread_rings_for_a_lone_copy_at_once() {
     let rig = rig(FOR_EVER, Lane::serve);
@@ -103,12 +104,12 @@ fn the_lanes_thread_rings_for_a_lone_copy_at_once() {
     }
 }
 
-/// The doorbell rings even if no task is polled again.
+/// The lane's thread rings the doorbell even if no task is polled again.
 #[test]
 fn the_lanes_thread_rings_in_time() {
     let rig = rig(Duration::from_millis(1), Lane::serve);
     let (_transfers, _waker, receiver) = polled_once(&rig, 3);
-    // Each of the first three rings its own doorbell.
+    // The tasks are woken three times to be polled again, and three times by completions.
     (0..6).for_each(|_| heard(&receiver));
     assert_eq!(rig.queue.counters().completed, 3);
 }
@@ -152,7 +153,7 @@ fn a_queue_rings_once_for_the_tasks_of_its_thread() {
     let memory = || engine.allocate(32).expect("memory");
     for (gather, doorbells) in [(FOR_EVER, 1), (Duration::ZERO, 8)] {
         let queue = engine.open_queue(&QueueOptions::new().with_doorbell_delay(gather)).expect("a queue");
-        // The device reports one of these copies in a poll.
+        // The device reports only one copy in each poll, so these copies stay in flight.
         let others: Vec<_> = (0..16).map(|_| queue.copy(memory(), memory()).expect("room")).collect();
         queue.flush();
         assert_eq!(queue.counters().doorbells, 1);

@@ -1,5 +1,5 @@
-//! Tests of shared queues with user code that panics, calls the queue, or runs at an unfavourable time, and
-//! with engines that panic.
+//! Tests of shared queues. User code panics, calls the queue, or runs at an unfavourable time, or the engine
+//! panics.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
 mod doorbell_delay;
@@ -23,19 +23,19 @@ use crate::{
     QueueStats,
 };
 
-/// A limit that no test reaches unless it hangs.
+/// A time limit that a test reaches only if it hangs.
 const HANGS: Duration = Duration::from_secs(20);
 
-/// Faults to inject, and observed calls.
+/// The faults to inject, and the observed calls.
 #[derive(Debug, Default)]
 struct Script {
     /// True if the device reports nothing.
     mute: AtomicBool,
     /// True if polls panic.
     panics: AtomicBool,
-    /// True if all outcomes are failures.
+    /// True if the device reports all operations as failed.
     fails: AtomicBool,
-    /// True if the device reports again once it is stopped.
+    /// True if the device reports operations after it is stopped.
     stops: AtomicBool,
     /// The only thread to which the device reports.
     only: Mutex<Option<ThreadId>>,
@@ -55,7 +55,7 @@ impl Drop for Odd {
 }
 
 // SAFETY: every call goes to the inner queue. The faults only withhold reports or change outcomes, and these
-// tests do not rely on the bytes of those.
+// tests do not rely on the bytes of such operations.
 unsafe impl RawQueue for Odd {
     fn engine_id(&self) -> crate::EngineId {
         self.inner.engine_id()
@@ -71,7 +71,7 @@ unsafe impl RawQueue for Odd {
         self.inner.flush();
     }
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
-        assert!(!self.script.panics.load(SeqCst), "the engine was told to");
+        assert!(!self.script.panics.load(SeqCst), "this test makes the engine panic");
         let only = *self.script.only.lock().expect("no thread panics while it holds the lock");
         if self.script.mute.load(SeqCst) || only.is_some_and(|only| only != std::thread::current().id()) {
             return 0;
@@ -101,7 +101,7 @@ unsafe impl RawQueue for Odd {
     }
 }
 
-/// Memory whose owner calls a closure when it is dropped.
+/// The owner of memory. It calls a closure when it is dropped.
 struct Owner<F: FnOnce()>(Vec<u8>, Option<F>);
 
 impl<F: FnOnce()> AsMut<[u8]> for Owner<F> {
@@ -150,7 +150,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Makes a queue with a thread that runs `work` on the lane.
+    /// Makes a queue with one lane. The lane's thread runs `work`.
     fn with(work: impl FnOnce(&Lane) + Send + 'static) -> Self {
         Self::on(ReferenceEngine::new(ReferenceOptions { per_poll: 64, ..ReferenceOptions::default() }), work)
     }
@@ -189,7 +189,7 @@ impl Rig {
         Self::of(ReferenceEngine::new(ReferenceOptions::default()), &options, Lane::serve)
     }
 
-    /// Makes a queue with an idle lane thread, so that waiting threads poll.
+    /// Makes a queue whose lane thread does nothing, so only waiting threads poll.
     fn still() -> Self {
         Self::with(|_| ())
     }
@@ -198,7 +198,7 @@ impl Rig {
         self.engine.register(HostMemory::from_owner(Owner(vec![0; 32], Some(at_drop)))).expect("it registers")
     }
 
-    /// Submits a copy into memory whose drop calls `at_drop`.
+    /// Submits a copy to memory whose drop calls `at_drop`.
     fn copy(&self, at_drop: impl FnOnce() + Send + Sync + 'static) -> SharedTransfer<(BufferMut, BufferMut)> {
         let dst = self.memory(at_drop);
         self.queue.copy(self.engine.allocate(32).expect("memory"), dst).expect("room")
@@ -214,7 +214,7 @@ impl Rig {
         self.queue.copy(memory(), memory()).map(drop)
     }
 
-    /// Submits copies until one ends in this way, and returns its error if it was refused.
+    /// Submits copies until the result of a submission is `end`. Returns the error if `end` is an error.
     #[track_caller]
     fn copy_until(&self, end: Option<ErrorKind>) -> Option<OpError<(BufferMut, BufferMut)>> {
         let deadline = Instant::now() + HANGS;
@@ -233,7 +233,7 @@ impl Rig {
     }
 }
 
-/// A sender that may be dropped, and the receiver of its messages.
+/// Makes a function that sends a message, and the receiver of the messages.
 fn signal() -> (impl Fn() + Clone + Send + Sync + 'static, Receiver<()>) {
     let (sender, receiver): (Sender<()>, _) = channel();
     // The receiver may have been dropped.
@@ -242,7 +242,7 @@ fn signal() -> (impl Fn() + Clone + Send + Sync + 'static, Receiver<()>) {
 
 #[track_caller]
 fn heard(receiver: &Receiver<()>) {
-    receiver.recv_timeout(HANGS).expect("it hangs");
+    receiver.recv_timeout(HANGS).expect("the test does not reach its condition in time");
 }
 
 /// Waits until the lane refuses operations.
@@ -250,7 +250,7 @@ fn heard(receiver: &Receiver<()>) {
 fn refuses(lane: &Lane) {
     let deadline = Instant::now() + HANGS;
     while !lane.refuses() {
-        assert!(Instant::now() < deadline, "it hangs");
+        assert!(Instant::now() < deadline, "the test does not reach its condition in time");
         std::thread::yield_now();
     }
 }
@@ -273,7 +273,7 @@ fn the_driver_takes_the_requests_of_others_too() {
         assert_eq!(
             lane.slots[own as usize].look(),
             Seen::Done,
-            "a call of `drive` takes the driver's own request"
+            "a call of `drive` serves the caller's own request"
         );
         lane.release(own);
     }
@@ -317,9 +317,9 @@ fn a_panicking_destructor_costs_no_other_operation() {
     let rig = Rig::new();
     for _ in 0..3 {
         let (done, receiver) = signal();
-        // If the copy has ended, the holder of the transfer runs the destructor.
+        // The device reports nothing, so that the lane runs the destructor, and not this thread.
         rig.mute(true);
-        drop(rig.copy(|| panic!("a destructor was told to")));
+        drop(rig.copy(|| panic!("this test makes a destructor panic")));
         drop(rig.copy(done));
         rig.mute(false);
         heard(&receiver);
@@ -369,7 +369,7 @@ fn a_panicking_log_costs_no_operation() {
 #[test]
 fn a_panicking_destructor_spares_who_drives() {
     let rig = Rig::still();
-    drop(rig.copy(|| panic!("a destructor was told to")));
+    drop(rig.copy(|| panic!("this test makes a destructor panic")));
     let (done, receiver) = signal();
     drop(rig.copy(done));
     assert!(rig.copy(|| ()).wait().is_ok());
@@ -378,7 +378,7 @@ fn a_panicking_destructor_spares_who_drives() {
 
 #[test]
 fn a_closer_drains_for_a_dead_thread() {
-    let rig = Rig::with(|_| panic!("a lane's thread was told to"));
+    let rig = Rig::with(|_| panic!("this test makes the lane's thread panic"));
     let (done, receiver) = signal();
     drop(rig.copy(done));
     let held = rig.copy(|| ());
@@ -387,7 +387,7 @@ fn a_closer_drains_for_a_dead_thread() {
     assert!(held.wait().is_ok());
 }
 
-/// The callback runs on the lane's thread, or on a waiting thread.
+/// The engine panics on the lane's thread, or on a waiting thread.
 #[test]
 fn memory_that_a_silent_device_has_is_never_given_back_after_a_panic() {
     for still in [false, true] {
@@ -405,14 +405,14 @@ fn memory_that_a_silent_device_has_is_never_given_back_after_a_panic() {
         } else {
             refuses(rig.lane());
         }
-        let error = held.wait().expect_err("the device never answers");
+        let error = held.wait().expect_err("the device never reports the copy");
         assert_eq!(error.kind(), ErrorKind::DeviceLost);
         assert!(error.into_operands().is_none());
         let (src, dst) = (rig.memory(|| ()), rig.memory(|| ()));
-        assert_eq!(rig.queue.copy(src, dst).expect_err("it is given up").kind(), ErrorKind::Closed);
+        assert_eq!(rig.queue.copy(src, dst).expect_err("the engine is abandoned").kind(), ErrorKind::Closed);
         assert_eq!(rig.queue.close(HANGS).abandoned, 2);
         drop(rig);
-        assert!(!freed.load(SeqCst), "the device may still write there");
+        assert!(!freed.load(SeqCst), "the memory was freed while the device may write to it");
     }
 }
 
@@ -429,9 +429,9 @@ fn memory_that_a_silent_device_has_is_never_given_back_by_a_lane() {
     let slot = lane.submit_flat(0, segment.0.segment(), target.0.segment());
     lane.drive(Caller::Closer);
     let owner = Owner(Vec::new(), Some(move || of_owner.store(true, SeqCst)));
-    // SAFETY: the test holds the operation, and no transfer refers to it.
+    // SAFETY: this test holds the operation, because no transfer was made for it.
     let parked = unsafe { lane.slots[slot.expect("room") as usize].park(Box::new((owner, segment, target))) };
-    assert!(parked.is_ok(), "the device does not answer");
+    assert!(parked.is_ok(), "the operation is in flight, because the device reports nothing");
     drop(lane);
     assert!(!freed.load(SeqCst));
 }
@@ -444,7 +444,7 @@ fn the_last_clone_may_go_on_its_lanes_thread() {
     let (script, last) = (Arc::clone(&rig.script), rig.queue.clone());
     drop(rig.copy(move || {
         drop(last);
-        assert!(script.dropped.load(SeqCst), "all is over once the queue has gone");
+        assert!(script.dropped.load(SeqCst), "dropping the last clone closes the device");
         done();
     }));
     let (also_done, other) = signal();
@@ -479,7 +479,7 @@ fn a_destructor_may_close_while_another_thread_does() {
 fn a_request_after_the_last_look_of_the_lane_is_ended_by_its_submitter() {
     let rig = Rig::new();
     rig.queue.close(HANGS);
-    // Submits like a thread that checked the lane before it was closed.
+    // Submits like a thread that has checked the lane before the lane was closed.
     let late = |memory| {
         let slot = rig.lane().submit(0, nothing).expect("room");
         let flags = TransferFlags::new(Operation::Copy);
@@ -490,9 +490,13 @@ fn a_request_after_the_last_look_of_the_lane_is_ended_by_its_submitter() {
     };
     let (done, receiver) = signal();
     let dropped = late(rig.memory(done));
-    assert_eq!(rig.lane().slots[0].look(), Seen::Reported, "nothing else would end it");
+    assert_eq!(
+        rig.lane().slots[0].look(),
+        Seen::Reported,
+        "the submitter ends its request, because the lane's thread has exited"
+    );
     drop(dropped);
-    receiver.try_recv().expect("it was let go");
+    receiver.try_recv().expect("the operands are dropped");
     let mut awaited = late(rig.memory(|| ()));
     match poll(&mut awaited, Waker::noop()) {
         Poll::Ready(Err(error)) => {
@@ -511,7 +515,8 @@ fn a_request_at_the_end_of_the_lane_is_refused_rather_than_abandoned() {
     let (script, queue) = (Arc::clone(&rig.script), rig.queue.clone());
     let (sender, receiver) = channel();
     drop(rig.copy(move || {
-        // Submits like a thread that checked the lane before it was closed, and then drives the lane.
+        // Submits like a thread that has checked the lane before the lane was closed, and then drives the
+        // lane.
         script.mute.store(true, SeqCst);
         let lane = queue.handle.lane(0);
         let late = lane.submit_flat(0, src, dst);
@@ -529,23 +534,23 @@ fn a_request_at_the_end_of_the_lane_is_refused_rather_than_abandoned() {
 fn for_ever_is_a_duration() {
     let rig = Rig::new();
     let mut transfer = rig.copy(|| ());
-    transfer.wait_for(Duration::MAX).expect("it is done before");
+    transfer.wait_for(Duration::MAX).expect("the copy is done before the deadline");
     transfer.wait().expect("done");
     assert_eq!(rig.queue.close(Duration::MAX).completed, 1);
 }
 
-/// The deadline holds even if the device reports much in the meantime.
+/// A wait ends at its deadline, even if the device continues to report descriptors.
 #[test]
 fn deadlines_hold_while_the_device_makes_progress() {
     let options = ReferenceOptions { max_transfer: 64, per_poll: 1, ..ReferenceOptions::default() };
     let rig = Rig::on(ReferenceEngine::new(options), |_| ());
     let memory = || rig.engine.allocate(1 << 20).expect("memory");
     let mut long = rig.queue.copy(memory(), memory()).expect("room");
-    long.wait_for(Duration::ZERO).expect_err("it takes thousands of descriptors");
+    long.wait_for(Duration::ZERO).expect_err("the copy needs thousands of descriptors");
     let lane = rig.lane();
     lane.drain(lane.close(Instant::now()));
     assert_eq!(rig.queue.counters().aborted, 1);
-    assert_eq!(long.wait().expect_err("it was stopped").kind(), ErrorKind::Closed);
+    assert_eq!(long.wait().expect_err("the close stopped the device").kind(), ErrorKind::Closed);
 }
 
 #[test]
@@ -558,12 +563,12 @@ fn a_transfer_that_was_ready_takes_no_wake_from_another() {
     let (done, receiver) = signal();
     assert!(poll(&mut other, &waker(done)).is_pending());
     catch_unwind(AssertUnwindSafe(|| poll(&mut spent, Waker::noop()))).expect_err("it was ready");
-    // The operation that now uses the slot is not affected.
+    // Calls on a spent transfer do not affect the operation that now uses the slot.
     assert!(spent.is_done() && spent.wait_for(Duration::ZERO).is_ok());
-    catch_unwind(AssertUnwindSafe(|| spent.wait())).expect_err("the operands are gone");
+    catch_unwind(AssertUnwindSafe(|| spent.wait())).expect_err("the operands have been returned already");
     rig.mute(false);
     rig.lane().drive(Caller::Closer);
-    receiver.try_recv().expect("its task would sleep without end");
+    receiver.try_recv().expect("the task is woken, otherwise it would sleep forever");
 }
 
 /// A waker that calls a closure when it is dropped.
@@ -590,10 +595,10 @@ fn a_waker_that_panics_as_it_is_let_go_costs_nobody_the_wake() {
     let (done, receiver) = signal();
     let waker = waker(done);
     let polled = catch_unwind(AssertUnwindSafe(|| poll(&mut transfer, &waker).is_pending()));
-    assert!(polled.expect("it is not this task's"));
+    assert!(polled.expect("the panic of another task's waker does not reach this task"));
     rig.mute(false);
     rig.lane().drive(Caller::Closer);
-    receiver.try_recv().expect("its task would sleep without end");
+    receiver.try_recv().expect("the task is woken, otherwise it would sleep forever");
 }
 
 #[test]
@@ -606,7 +611,7 @@ fn wakers_that_nobody_will_wake_are_let_go() {
     assert!(poll(&mut transfer, &waker).is_pending());
     drop(transfer);
     drop(waker);
-    receiver.try_recv().expect("the slot keeps a task that may keep the queue");
+    receiver.try_recv().expect("dropping the transfer drops its waker, which may keep the queue alive");
     rig.mute(false);
     rig.lane().drive(Caller::Closer);
 }
@@ -615,7 +620,8 @@ fn wakers_that_nobody_will_wake_are_let_go() {
 #[test]
 fn a_wait_goes_on_while_others_see_the_device_complete() {
     const STALL: Duration = Duration::from_millis(100);
-    // Repeats until this thread could poll without a long pause, because a busy machine may suspend it.
+    // The test is repeated until this thread could poll without a long pause, because a busy machine may
+    // suspend it.
     let stalled = || {
         let options = ReferenceOptions { max_transfer: 64, per_poll: 1, ..ReferenceOptions::default() };
         let rig = Rig::on(ReferenceEngine::new(options), |_| ());
@@ -639,7 +645,11 @@ fn a_wait_goes_on_while_others_see_the_device_complete() {
         (longest < STALL / 4).then_some(!done)
     };
     let stalled = std::iter::repeat_with(stalled).take(50).flatten().next();
-    assert_ne!(stalled, Some(true), "the device completed something all the time");
+    assert_ne!(
+        stalled,
+        Some(true),
+        "the wait does not stall, because the device completes descriptors all the time"
+    );
 }
 
 #[test]
@@ -652,17 +662,17 @@ fn close_waits_no_longer_than_its_limit() {
     refuses(rig.lane());
     let started = Instant::now();
     assert_eq!(rig.queue.close(Duration::ZERO).abandoned, 1);
-    assert!(started.elapsed() < HANGS / 2, "it waited as long as another");
+    assert!(started.elapsed() < HANGS / 2, "a close with a short timeout does not wait for another close");
     assert_eq!(patient.join().expect("it closes").abandoned, 1);
 }
 
-/// The transfers are dropped, so only a refusal reveals the device's state.
+/// Because the transfers are dropped, only a refusal tells that the device has stalled.
 #[test]
 fn a_full_queue_says_that_its_device_hangs_and_no_longer_than_it_does() {
     let rig = Rig::impatient(4);
     for _ in 0..2 {
         rig.mute(true);
-        // Each transfer is dropped and keeps its slot.
+        // Each dropped transfer keeps its slot.
         let refusal = rig.copy_until(Some(ErrorKind::TimedOut)).expect("it is refused");
         assert!(refusal.error().message().contains("has completed nothing for"), "{refusal}");
         assert!(refusal.error().hint().contains("open another"), "{refusal}");
@@ -682,10 +692,10 @@ fn a_full_queue_says_that_its_device_hangs_and_no_longer_than_it_does() {
 fn an_idle_queue_is_not_stalled_and_a_stalled_one_says_so_before_it_is_full() {
     let rig = Rig::impatient(4);
     rig.try_copy().expect("room");
-    // The lane's thread sleeps once nothing is in flight.
+    // The lane's thread sleeps when nothing is in flight.
     let deadline = Instant::now() + HANGS;
     while rig.queue.counters().completed == 0 || !rig.lane().sleeps() {
-        assert!(Instant::now() < deadline, "it hangs");
+        assert!(Instant::now() < deadline, "the test does not reach its condition in time");
         std::thread::yield_now();
     }
     assert_eq!(rig.queue.stalled(), None);
@@ -697,10 +707,10 @@ fn an_idle_queue_is_not_stalled_and_a_stalled_one_says_so_before_it_is_full() {
     }
     rig.try_copy().expect("room");
     rig.queue.close(Duration::ZERO);
-    assert_eq!(rig.queue.stalled(), None, "it has no device any more");
+    assert_eq!(rig.queue.stalled(), None, "a closed queue has no device that could stall");
 }
 
-/// This holds even with a stall timeout of zero.
+/// Even with a stall timeout of zero, no stall is reported if the lane's thread does not run.
 #[test]
 fn a_queue_whose_thread_does_not_run_does_not_blame_the_device() {
     let options = QueueOptions::new().with_depth(4).with_stall_timeout(Duration::ZERO);
@@ -713,7 +723,7 @@ fn a_queue_whose_thread_does_not_run_does_not_blame_the_device() {
     }
 }
 
-/// The thread wakes up for a request.
+/// The naps of the lane's thread become longer, but stay short compared to the whole wait.
 #[test]
 fn the_thread_of_a_device_that_hangs_sleeps_longer() {
     let rig = Rig::new();
@@ -721,7 +731,10 @@ fn the_thread_of_a_device_that_hangs_sleeps_longer() {
     rig.try_copy().expect("room");
     let deadline = Instant::now() + HANGS;
     while !rig.lane().sleeps() {
-        assert!(Instant::now() < deadline, "it stays awake for a device that completes nothing");
+        assert!(
+            Instant::now() < deadline,
+            "the thread does not sleep, although the device completes nothing"
+        );
         std::hint::spin_loop();
     }
     let naps = |count: u32| (0..count).map(nap_for).map(u64::from).sum::<u64>();
@@ -745,10 +758,10 @@ fn operations_ended_by_close_say_so_and_are_not_to_be_tried_again() {
         assert_eq!((error.kind(), error.retry()), (ErrorKind::Closed, crate::Retry::Never), "{error}");
         assert_eq!(error.hint(), "open another queue", "{error}");
     };
-    let error = one.wait().expect_err("the device did not do it");
+    let error = one.wait().expect_err("the close aborted the operation");
     says(error.error());
-    assert!(error.into_operands().is_some(), "the device gave them back");
-    says(batch.wait().expect_err("the device did not do it").error());
+    assert!(error.into_operands().is_some(), "the operands are returned");
+    says(batch.wait().expect_err("the close aborted the operation").error());
     says(rig.try_copy().expect_err("it is closed").error());
 }
 

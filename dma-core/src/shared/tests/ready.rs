@@ -1,4 +1,4 @@
-//! Tests of waiting for room.
+//! Tests of tasks and threads that wait for room.
 
 use std::sync::atomic::AtomicU64;
 
@@ -6,7 +6,7 @@ use super::*;
 
 type Pair = (BufferMut, BufferMut);
 
-/// Makes a queue of depth 2 on a device that needs one poll for each 64 bytes, and a thread that runs `work`.
+/// Makes a queue of depth 2 on a device that needs one poll for each 64 bytes. The lane's thread runs `work`.
 fn small(work: impl FnOnce(&Lane) + Send + 'static) -> Rig {
     let device = ReferenceOptions { max_transfer: 64, per_poll: 1, ..ReferenceOptions::default() };
     let rig = Rig::of(ReferenceEngine::new(device), &QueueOptions::new().with_depth(2), work);
@@ -14,7 +14,7 @@ fn small(work: impl FnOnce(&Lane) + Send + 'static) -> Rig {
     rig
 }
 
-/// Makes a full queue that only the test polls, and its transfers, which are done.
+/// Makes a full queue that only the test polls, and the transfers that fill it. They are done.
 fn full() -> (Rig, [SharedTransfer<Pair>; 2]) {
     let rig = small(|_| ());
     let held = [rig.copy(|| ()), rig.copy(|| ())];
@@ -23,7 +23,8 @@ fn full() -> (Rig, [SharedTransfer<Pair>; 2]) {
     (rig, held)
 }
 
-/// A waiting task that is polled by hand and reports wakes.
+/// Makes a waiting task that the test polls itself. Returns the task, its waker, and the receiver of its
+/// wake-ups.
 fn waiter(rig: &Rig) -> (SharedReady, Waker, Receiver<()>) {
     let (woken, receiver) = signal();
     let (mut ready, waker) = (rig.queue.ready(), waker(woken));
@@ -31,14 +32,14 @@ fn waiter(rig: &Rig) -> (SharedReady, Waker, Receiver<()>) {
     (ready, waker, receiver)
 }
 
-/// Copies `pair` as an asynchronous service does. Counts refusals.
+/// Copies `pair` as an asynchronous service does, and counts refusals.
 async fn copy(queue: &SharedQueue, mut pair: Pair, refusals: &AtomicU64) -> Result<Pair> {
     loop {
         match queue.copy(pair.0, pair.1) {
             Ok(transfer) => return Ok(transfer.await?),
             Err(e) if e.kind() == ErrorKind::QueueFull => {
                 refusals.fetch_add(1, SeqCst);
-                pair = e.into_operands().expect("a refusal gives them back");
+                pair = e.into_operands().expect("a refusal returns the operands");
                 queue.ready().await?;
             }
             Err(e) => return Err(e.into()),
@@ -46,7 +47,8 @@ async fn copy(queue: &SharedQueue, mut pair: Pair, refusals: &AtomicU64) -> Resu
     }
 }
 
-/// Runs all `tasks` on this thread, each only when it is woken. Panics if none is woken for a long time.
+/// Runs all `tasks` on this thread. A task runs only when it is woken. Panics if no task is woken for a long
+/// time.
 fn run(tasks: Vec<impl Future<Output = ()>>) {
     let mut tasks: Vec<_> = tasks
         .into_iter()
@@ -106,11 +108,10 @@ fn many_tasks_pass_a_small_queue_without_a_busy_loop() {
         });
         let copies = (threads * TASKS * COPIES) as u64;
         assert_eq!(rig.queue.counters().completed, copies);
-        // Each thread finds the queue full before it waits. A later refusal is caused by a submission of
-        // another thread between two polls, and each submission causes at most one refusal of each other
-        // thread.
+        // Each task is refused at least once before it waits. A later refusal happens only if another thread
+        // submits between two polls. Each submission causes at most one refusal of each other thread.
         let refusals = refusals.into_inner();
-        assert!(refusals > 0, "the queue was full");
+        assert!(refusals > 0, "the queue was full at times");
         assert!(refusals <= copies * threads as u64, "{refusals} refusals for {copies} copies");
         assert_eq!(rig.queue.available(), 2);
     }
@@ -141,7 +142,7 @@ fn threads_may_wait_for_room_too() {
 #[test]
 fn waiting_for_room_has_a_deadline() {
     let (rig, held) = full();
-    let error = rig.queue.ready().wait_until(Instant::now()).expect_err("the places are held");
+    let error = rig.queue.ready().wait_until(Instant::now()).expect_err("the transfers hold all slots");
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     drop(held);
     rig.queue.ready().wait_until(Instant::now()).expect("whatever the deadline");
@@ -155,15 +156,15 @@ fn a_place_wakes_the_first_in_line() {
     let (_second, _, second_woken) = waiter(&rig);
     one.wait().expect("done");
     first_woken.try_recv().expect("there is room");
-    second_woken.try_recv().expect_err("there is room for one");
+    second_woken.try_recv().expect_err("there is room for only one task");
     // Other tasks took the room first.
     let _again = rig.copy(|| ());
     assert!(super::poll(&mut first, &of_first).is_pending());
     other.wait().expect("done");
-    first_woken.try_recv().expect("it is still the first");
-    second_woken.try_recv().expect_err("there is room for one");
+    first_woken.try_recv().expect("the task is still the first in the wait list");
+    second_woken.try_recv().expect_err("there is room for only one task");
     assert!(matches!(super::poll(&mut first, &of_first), Poll::Ready(Ok(()))));
-    second_woken.try_recv().expect("the first may not use it");
+    second_woken.try_recv().expect("the second task is woken, because the first task may not use the slot");
 }
 
 #[test]
@@ -175,7 +176,7 @@ fn a_waiter_that_gives_up_passes_its_wakeup_on() {
     first_woken.try_recv().expect("there is room");
     drop(first);
     drop(of_first);
-    second_woken.try_recv().expect("the first does not use it");
+    second_woken.try_recv().expect("the second task is woken, because the first task has left");
     assert!(matches!(super::poll(&mut second, &of_second), Poll::Ready(Ok(()))));
 }
 
@@ -190,9 +191,9 @@ fn a_waiter_that_gives_up_leaves_nothing_behind() {
     drop(waker);
     gone.try_recv().expect_err("it waits");
     drop(ready);
-    gone.try_recv().expect("the line keeps a task that may keep the queue");
+    gone.try_recv().expect("leaving the wait list drops the waker, which may keep the queue alive");
     one.wait().expect("done");
-    second_woken.try_recv().expect("it is the first now");
+    second_woken.try_recv().expect("the second task is now the first in the wait list");
 }
 
 #[test]
@@ -212,10 +213,13 @@ fn a_close_ends_the_waiting_for_room() {
     let (rig, _held) = full();
     let (mut ready, waker, woken) = waiter(&rig);
     rig.queue.close(HANGS);
-    woken.try_recv().expect("there will be no room");
+    woken.try_recv().expect("closing the queue wakes the waiting task");
     let error = ready_error(super::poll(&mut ready, &waker));
     assert_eq!((error.kind(), error.hint()), (ErrorKind::Closed, "open another queue"));
-    assert_eq!(rig.queue.ready().wait().expect_err("likewise").kind(), ErrorKind::Closed);
+    assert_eq!(
+        rig.queue.ready().wait().expect_err("a thread that waits gets the same error").kind(),
+        ErrorKind::Closed
+    );
 }
 
 #[test]
@@ -235,12 +239,15 @@ fn a_device_that_hangs_ends_the_waiting_for_room() {
     };
     let error = ready_error(waiting());
     assert_eq!((error.kind(), error.operation()), (ErrorKind::TimedOut, "wait for room"), "{error}");
-    assert_eq!(rig.queue.ready().wait().expect_err("likewise").kind(), ErrorKind::TimedOut);
+    assert_eq!(
+        rig.queue.ready().wait().expect_err("a thread that waits gets the same error").kind(),
+        ErrorKind::TimedOut
+    );
     rig.mute(false);
-    // Waits until the lane's thread has seen a completion.
+    // Wait until the lane's thread has seen a completion.
     let deadline = Instant::now() + HANGS;
     while !matches!(waiting(), Poll::Ready(Ok(()))) {
-        assert!(Instant::now() < deadline, "all is well with it");
+        assert!(Instant::now() < deadline, "a device that completes operations is no longer stalled");
     }
 }
 
