@@ -156,7 +156,7 @@ impl Deref for DeviceView<'_> {
     }
 }
 
-#[expect(unsafe_code, reason = "the safe API relies on what an engine says of itself")]
+#[expect(unsafe_code, reason = "the safe API relies on the description of an engine")]
 // SAFETY: `info` is the profile's, by which the model checks descriptors.
 unsafe impl DmaEngine for SimEngine {
     fn info(&self) -> &EngineInfo {

@@ -8,7 +8,7 @@
 //! contender runs a few times.
 #![expect(unsafe_code, reason = "drives a raw queue")]
 
-#[expect(dead_code, reason = "shared with other benches")]
+#[expect(dead_code, reason = "is shared with other benches")]
 mod support;
 
 use std::cell::{Cell, RefCell};

@@ -6,7 +6,7 @@
 
 #![expect(unsafe_code, reason = "drives the raw queue")]
 
-#[expect(dead_code, reason = "shared with other benches")]
+#[expect(dead_code, reason = "is shared with other benches")]
 mod support;
 
 use std::hint::black_box;

@@ -5,8 +5,8 @@
 //! or random order. The loop copies slices. The bench measures CPU time, runs the contenders in turns, and
 //! checks the results.
 
-#[expect(dead_code, reason = "shared with other benches")]
-#[expect(unsafe_code, reason = "other benches use raw memory")]
+#[expect(dead_code, reason = "is shared with other benches")]
+#[expect(unsafe_code, reason = "is used with raw memory by other benches")]
 mod support;
 
 use dma_core::{BufferMut, DmaEngineExt, Queue, QueueOptions, Result, Rows};

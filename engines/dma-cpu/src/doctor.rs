@@ -20,12 +20,12 @@ fn read(path: &str) -> Option<String> {
 
 fn of_cpus(cpus: usize) -> Finding {
     if cpus > 1 {
-        Finding::ok("CPUs", format!("{cpus}: one drives, the others help with long copies"))
+        Finding::ok("CPUs", format!("{cpus}: one submits and polls, the others help with long copies"))
     } else {
         Finding::warning(
             "CPUs",
-            "1: long copies get no help",
-            "give the process more CPUs (taskset, cgroup), if there are any",
+            "1: no other CPU can help with long copies",
+            "give the process more CPUs (taskset, cgroup), if the machine has more",
         )
     }
 }
@@ -36,8 +36,8 @@ fn of_governor(governor: String) -> Finding {
     }
     Finding::warning(
         "frequency governor",
-        format!("{governor}: figures depend on what ran before"),
-        "`cpupower frequency-set -g performance` while measuring",
+        format!("{governor}: figures depend on the earlier load"),
+        "run `cpupower frequency-set -g performance` before measuring",
     )
 }
 

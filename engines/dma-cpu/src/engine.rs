@@ -107,7 +107,7 @@ impl fmt::Debug for CpuEngine {
     }
 }
 
-#[expect(unsafe_code, reason = "the safe API relies on what an engine says of itself")]
+#[expect(unsafe_code, reason = "the safe API relies on the description of an engine")]
 // SAFETY: queues accept lists of any length and descriptors of up to the length in `info`, and implement
 // every capability in `info`.
 unsafe impl DmaEngine for CpuEngine {

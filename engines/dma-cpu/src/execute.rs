@@ -52,7 +52,7 @@ impl Failure {
     /// Returns the category, its name and its description.
     pub(super) fn describe(self) -> (ErrorKind, &'static str, &'static str) {
         match self {
-            Self::Revoked => (ErrorKind::Revoked, "REVOKED", "the exporter took the memory back"),
+            Self::Revoked => (ErrorKind::Revoked, "REVOKED", "the exporter revoked the memory"),
             Self::PeerGone => (ErrorKind::Revoked, "PEER_GONE", "the exporting process ended"),
             Self::TooManyLeases => {
                 (ErrorKind::OutOfResources, "TOO_MANY_LEASES", "too many copies of one import at a time")

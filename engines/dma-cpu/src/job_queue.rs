@@ -1,5 +1,5 @@
 //! [`JobQueue`]: the state that a queue shares with helper threads.
-#![expect(unsafe_code, reason = "does the copies that were promised to be sound")]
+#![expect(unsafe_code, reason = "executes copies that their submitters promised to be valid")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};

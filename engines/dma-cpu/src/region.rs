@@ -22,7 +22,7 @@ pub(super) struct CpuRegion {
 
 #[derive(Debug)]
 enum Backing {
-    Local(#[expect(dead_code, reason = "kept until the region goes")] HostMemory),
+    Local(#[expect(dead_code, reason = "kept until the region is dropped")] HostMemory),
     /// Existing memory, which the caller keeps alive.
     Registered,
     Exportable(SharedMemory),

@@ -1,6 +1,6 @@
 //! Tests that the memory for lists of segments is proportional to the jobs in flight, not to the longest job
 //! ever.
-#![expect(unsafe_code, reason = "a global allocator; drives the raw queue")]
+#![expect(unsafe_code, reason = "implements a global allocator; uses the raw queue")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

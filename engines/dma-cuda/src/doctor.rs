@@ -72,25 +72,25 @@ fn describe(what: String, device: &Device) -> Finding {
     let name = &device.name;
     if name.contains("MIG") {
         let found = format!("{name}: a part of a GPU (MIG)");
-        let fix = "a process sees one part, whichever number it asks for; choose it by CUDA_VISIBLE_DEVICES=MIG-...";
+        let fix = "a process sees only one part, whatever device number it uses; choose the part by CUDA_VISIBLE_DEVICES=MIG-...";
         return Finding::warning(what, found, fix);
     }
     if !device.registers {
         let fix = "memory of the program cannot be registered: allocate it on the engine";
-        return Finding::warning(what, format!("{name} registers no host memory"), fix);
+        return Finding::warning(what, format!("{name} cannot register host memory"), fix);
     }
     Finding::ok(what, name.clone())
 }
 
 fn batches(driver: &Driver) -> Finding {
-    let what = "many copies by one call";
+    let what = "many copies in one call";
     if driver.cuMemcpyBatchAsync_v2.is_some() || driver.cuMemcpyBatchAsync.is_some() {
         return Finding::ok(what, "cuMemcpyBatchAsync");
     }
     Finding::warning(
         what,
         "the driver has no cuMemcpyBatchAsync",
-        "small copies take a call each: update the driver to 570 or later, which has CUDA 12.8",
+        "each small copy is a call: update the driver to 570 or later, which has CUDA 12.8",
     )
 }
 
@@ -104,12 +104,12 @@ mod tests {
     fn each_device_has_a_verdict() {
         let gpus = "memory = '16M'\n[[gpu]]\nname = 'A GPU'\n[[gpu]]\nname = 'A GPU MIG 1g.10gb'\n";
         cuda_emu::use_config(gpus).unwrap();
-        #[expect(unsafe_code, reason = "takes the stand-in's calls")]
+        #[expect(unsafe_code, reason = "uses the stand-in's calls")]
         // SAFETY: the stand-in's functions have the declared types.
         let mut driver = unsafe { Driver::load(cuda_emu::symbol) }.unwrap();
         let found = of_devices(&driver);
         let verdicts: Vec<_> = found.iter().map(|finding| (finding.what.as_str(), finding.verdict)).collect();
-        let batches = "many copies by one call";
+        let batches = "many copies in one call";
         assert_eq!(verdicts, [("CUDA device 0", Ok), ("CUDA device 1", Warning), (batches, Ok)], "{found:?}");
         assert!(found[1].fix.contains("CUDA_VISIBLE_DEVICES"), "{found:?}");
         driver.cuMemcpyBatchAsync_v2 = None;

@@ -1,7 +1,7 @@
 //! Declarations of the calls of CUDA's driver API that the backend uses, by C's names, and their table:
 //! signatures and values of NVIDIA's public reference of the driver API and of the declarations in its Python
 //! package `cuda-bindings` 13.5.
-#![expect(non_camel_case_types, non_snake_case, reason = "declares C's calls by C's names")]
+#![expect(non_camel_case_types, non_snake_case, reason = "declares C's calls under their C names")]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 

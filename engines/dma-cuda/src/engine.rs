@@ -153,7 +153,7 @@ fn check_export(request: &MemoryRequest) -> Result<()> {
 }
 
 fn no_import() -> Error {
-    error(ErrorKind::Unsupported, "CUDA devices import no memory of peers")
+    error(ErrorKind::Unsupported, "CUDA devices cannot import memory of peers")
         .with_hint("register device memory of this process by `register_device`")
 }
 
@@ -192,8 +192,11 @@ unsafe impl DmaEngine for CudaEngine {
     ) -> Result<Box<dyn RawRegion>> {
         check_export(request)?;
         if memory.dmabuf().is_some() {
-            return Err(error(ErrorKind::Unsupported, "CUDA devices take no dma-buf of others")
-                .with_hint("copy it through host memory that both devices reach"));
+            return Err(error(
+                ErrorKind::Unsupported,
+                "CUDA devices cannot register dma-bufs of other devices",
+            )
+            .with_hint("copy it through host memory that both devices reach"));
         }
         Ok(Box::new(CudaRegion::register_device(&self.device, self.id, memory, request)?))
     }

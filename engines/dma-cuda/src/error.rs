@@ -57,10 +57,12 @@ pub(crate) const fn hint(code: c_int) -> &'static str {
             "CUDA works in the process that initialized it only: after a fork, start a new program, or open the engine in \
              the child alone"
         }
-        4 => "the process ends: drop queues before that",
-        OUT_OF_MEMORY => "ask for less, or free some; `nvidia-smi` shows which processes have device memory",
+        4 => "the process is ending: drop queues before it ends",
+        OUT_OF_MEMORY => {
+            "ask for less, or free some memory; `nvidia-smi` shows which processes use device memory"
+        }
         34 | 35 => {
-            "this is a library to link with, or older than the device: install the driver, or take its library into the container"
+            "this library is only a stub for linking, or older than the device: install the driver, or mount its library into the container"
         }
         46 | 999 => {
             "see `dmesg | grep NVRM` and `nvidia-smi`; a device that fell off its bus needs a reset or a restart"
@@ -68,7 +70,7 @@ pub(crate) const fn hint(code: c_int) -> &'static str {
         NO_DEVICE => {
             "see `nvidia-smi -L`; in a container, pass the device (`docker run --gpus all`); CUDA_VISIBLE_DEVICES may hide it"
         }
-        214 | 220 | 226 => "see `nvidia-smi -q -d ECC`: the memory or link of the device is not sound",
+        214 | 220 | 226 => "see `nvidia-smi -q -d ECC`: the memory or link of the device is faulty",
         802 => "start the service `nvidia-fabricmanager`, which this machine's switches need",
         803 | 804 => {
             "the library and the kernel's module are of different releases: load the module of the installed driver, or \

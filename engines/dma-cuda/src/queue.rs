@@ -350,7 +350,7 @@ impl CudaQueue {
             Ok(()) => group.signals = true,
             Err(code) => {
                 // The signal wakes the owner, whose poll finds the failure.
-                tracing::debug!(code, "the driver queues no function");
+                tracing::debug!(code, "the driver refuses to queue a host function");
                 signal.set();
             }
         }
@@ -513,7 +513,7 @@ unsafe impl RawQueue for CudaQueue {
             self.stream.device.driver.cuLaunchHostFunc?;
             let signal = Stream::new(&self.stream.device).and_then(Signal::new);
             self.signal =
-                signal.inspect_err(|error| tracing::warn!(%error, "a queue cannot be slept on")).ok();
+                signal.inspect_err(|error| tracing::warn!(%error, "a queue cannot signal its completions, so its users have to poll")).ok();
         }
         self.signal.is_some().then_some(self as &mut dyn QueueEvents)
     }

@@ -137,8 +137,11 @@ impl CudaRegion {
     ) -> Result<Self> {
         let (base, len) = (memory.as_ptr(), memory.len());
         if !device.registers {
-            return Err(error(ErrorKind::Unsupported, format!("{} registers no host memory", device.name))
-                .with_hint("allocate memory on the engine"));
+            return Err(error(
+                ErrorKind::Unsupported,
+                format!("{} cannot register host memory", device.name),
+            )
+            .with_hint("allocate memory on the engine"));
         }
         // Without the flag the driver accepts only writable pages. The pages of a read-only request may still
         // be writable.
@@ -171,7 +174,7 @@ impl CudaRegion {
                 "check that all of it is mapped, that the CPU may write it, and that it is not mapped from a file or a device",
             ),
             error::OUT_OF_MEMORY => {
-                device.failed(message, code).with_hint("registering pins memory: free some, or some regions")
+                device.failed(message, code).with_hint("registering pins memory: free some memory, or drop some regions")
             }
             _ => device.failed(message, code),
         }
@@ -196,7 +199,7 @@ impl CudaRegion {
                 let end = addr.0.checked_add(len as u64);
                 if end.is_none_or(|end| addr.0 < start || end > start + size as u64) {
                     let message = format!(
-                        "{len} bytes at {addr:?} leave their allocation, which is {size} bytes at {start:#x}"
+                        "{len} bytes at {addr:?} exceed their allocation, which has {size} bytes at {start:#x}"
                     );
                     return Err(foreign(message));
                 }
@@ -204,7 +207,7 @@ impl CudaRegion {
             Ok(None) => return Err(foreign(format!("{addr:?} is host memory"))),
             Err(code) if error::is_final(code) => return Err(device.failed(format!("{addr:?}"), code)),
             Err(code) => {
-                let message = format!("the driver knows no memory at {addr:?}");
+                let message = format!("the driver has no memory at {addr:?}");
                 return Err(foreign(message).with_native(crate::device::explain(&device.driver, code)));
             }
         }
@@ -216,7 +219,7 @@ impl CudaRegion {
 impl Drop for CudaRegion {
     fn drop(&mut self) {
         if let Err(code) = self.memory.free(&self.device) {
-            tracing::warn!(device = self.device.name, code, memory = ?self.memory, "the driver does not free memory");
+            tracing::warn!(device = self.device.name, code, memory = ?self.memory, "the driver refuses to free memory");
         }
     }
 }
@@ -254,9 +257,9 @@ unsafe impl RawRegion for CudaRegion {
         match made {
             // SAFETY: the file descriptor is new, and the driver passes its ownership to the caller.
             Ok(()) if fd >= 0 => Ok((unsafe { OwnedFd::from_raw_fd(fd) }, offset)),
-            Ok(()) => Err(none("the driver gave no file")),
+            Ok(()) => Err(none("the driver returned no file descriptor")),
             Err(code) if error::is_final(code) => Err(self.device.failed("a dma-buf", code)),
-            Err(code) => Err(none("the driver makes none of it")
+            Err(code) => Err(none("the driver refuses to export it")
                 .with_native(crate::device::explain(&self.device.driver, code))),
         }
     }
@@ -265,5 +268,5 @@ unsafe impl RawRegion for CudaRegion {
 /// Returns the error of an export to peers.
 pub(crate) fn no_export() -> Error {
     error(ErrorKind::Unsupported, "CUDA memory is not exported to peers")
-        .with_hint("register its dma-buf (`Window::dmabuf`) with an RDMA or BlueField engine, or copy it to memory of theirs")
+        .with_hint("register its dma-buf (`Window::dmabuf`) with an RDMA or BlueField engine, or copy to memory of such an engine")
 }

@@ -18,7 +18,8 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn new(device: &Arc<Device>) -> Result<Self> {
-        let handle = device.stream().map_err(|code| device.failed("the driver makes no stream", code))?;
+        let handle =
+            device.stream().map_err(|code| device.failed("the driver cannot create a stream", code))?;
         Ok(Self { device: Arc::clone(device), handle })
     }
 }

@@ -1,6 +1,6 @@
 //! Failures of the stand-in's devices and refusals of its driver. Tests the errors that the caller gets, and
 //! that memory which a device may still write is not reused.
-#![expect(unsafe_code, reason = "forks, waits for the child, and stands in for a call of the driver")]
+#![expect(unsafe_code, reason = "forks, waits for the child, and replaces a call of the driver")]
 
 mod support;
 

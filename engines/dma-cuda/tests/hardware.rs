@@ -1,6 +1,6 @@
 //! Tests the engine on a GPU: the suite, copies and fills in both places, properties of the driver that the
 //! engine relies on, and rates compared with a plain loop of the driver's calls.
-#![expect(unsafe_code, reason = "times bare calls of the driver")]
+#![expect(unsafe_code, reason = "measures calls of the driver")]
 
 #[path = "../../../dma-ioat/tests/script/mod.rs"]
 mod script;

@@ -1,6 +1,6 @@
 //! Tests that a queue does not allocate once it is warm. The driver of this test executes each call at once,
 //! and does not allocate.
-#![expect(unsafe_code, reason = "is a driver, and drives the raw queue")]
+#![expect(unsafe_code, reason = "implements a driver, and uses the raw queue")]
 
 #[path = "../../../tests/counting/mod.rs"]
 mod counting;

@@ -43,7 +43,7 @@ pub(crate) struct WorkQueue {
 /// Checks that `name` has the form of a work queue's name: `wqX.Y`.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     numbers(name).map(drop).ok_or_else(|| {
-        error(ErrorKind::InvalidArgument, format!("`{name}` is no work queue"))
+        error(ErrorKind::InvalidArgument, format!("`{name}` is not the name of a work queue"))
             .with_hint("name a work queue such as wq0.0, as in /dev/dsa (`accel-config list`)")
     })
 }
@@ -69,7 +69,7 @@ pub(crate) fn names(options: &DsaOptions) -> Result<Vec<String>> {
         .collect();
     names.sort_unstable();
     if names.is_empty() {
-        return Err(error(ErrorKind::NotFound, format!("{} lists no work queue", dir.display())).with_hint(
+        return Err(error(ErrorKind::NotFound, format!("{} contains no work queue", dir.display())).with_hint(
             "the driver idxd has no DSA device: check `lspci -d 8086:0b25`, that the firmware enables DSA, and `dmesg | grep idxd`",
         ));
     }
@@ -173,7 +173,7 @@ impl WorkQueue {
                 ErrorKind::Unsupported,
                 format!("{device} has no address space identifiers (PASID)"),
             )
-            .with_hint("switch VT-d on in the firmware, and boot with intel_iommu=on,sm_on"));
+            .with_hint("enable VT-d in the firmware, and boot with intel_iommu=on,sm_on"));
         }
         let shared = match text(&dir, "mode").as_deref() {
             Some("dedicated") => false,
@@ -237,7 +237,7 @@ impl WorkQueue {
             .map_err(|errno| cannot_open(&path, errno))?;
         let kind = fs::metadata(&path).map(|meta| meta.file_type());
         if usual && !kind.is_ok_and(|kind| kind.is_char_device()) {
-            return Err(error(ErrorKind::Malformed, format!("{} is no device file", path.display())).with_hint(
+            return Err(error(ErrorKind::Malformed, format!("{} is not a device file", path.display())).with_hint(
                 format!("remove it, and let udev make it: `accel-config disable-wq {0}/{1}`, `accel-config enable-wq {0}/{1}`", self.device, self.name),
             ));
         }

@@ -134,7 +134,7 @@ fn check_depth(depth: usize, most: usize) -> Result<()> {
     Err(error(ErrorKind::OutOfRange, format!("a depth of {depth}"))
         .with_numbers(depth as u64, most as u64)
         .with_hint(
-            "the work queue's entries times its longest batch bound the depth: lower it, or raise --wq-size",
+            "the work queue's entries times its longest batch limit the depth: lower the depth, or raise --wq-size",
         ))
 }
 
@@ -152,7 +152,10 @@ unsafe impl DmaEngine for DsaEngine {
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         if !request.export.is_empty() {
-            return Err(error(ErrorKind::Unsupported, "DSA copies within one process: it exports nothing"));
+            return Err(error(
+                ErrorKind::Unsupported,
+                "DSA copies within one process, so it cannot export memory",
+            ));
         }
         request.validate_for_host()?;
         Ok(Box::new(DsaRegion::allocate(self.id, request)?))
@@ -167,7 +170,7 @@ unsafe impl DmaEngine for DsaEngine {
     }
 
     fn import_raw(&self, _: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
-        Err(error(ErrorKind::Unsupported, "DSA copies within one process: it imports nothing"))
+        Err(error(ErrorKind::Unsupported, "DSA copies within one process, so it cannot import memory"))
     }
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {

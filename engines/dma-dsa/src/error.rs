@@ -13,13 +13,13 @@ pub(crate) const BACKEND: &str = "dsa";
 /// Names of the statuses, as in Linux `include/uapi/linux/idxd.h`, without the prefix `DSA_COMP_`.
 const NAMES: [(u8, &str, &str); 21] = [
     (0x03, "PAGE_FAULT_NOBOF", "a page of the memory cannot be reached"),
-    (0x04, "PAGE_FAULT_IR", "a page cannot be reached, and the device may not ask for it"),
+    (0x04, "PAGE_FAULT_IR", "a page cannot be reached, and the device may not request it"),
     (0x05, "BATCH_FAIL", "a descriptor of the batch failed"),
     (0x06, "BATCH_PAGE_FAULT", "a page of the list of descriptors cannot be reached"),
     (0x07, "DR_OFFSET_NOINC", "the offsets of a delta record do not increase"),
     (0x08, "DR_OFFSET_ERANGE", "an offset of a delta record is out of range"),
     (0x10, "BAD_OPCODE", "the device or the work queue does not have the operation"),
-    (0x11, "INVALID_FLAGS", "the operation does not take one of the flags"),
+    (0x11, "INVALID_FLAGS", "the operation does not support one of the flags"),
     (0x12, "NOZERO_RESERVE", "a reserved field is not zero"),
     (0x13, "XFER_ERANGE", "the length is 0 or beyond the work queue's limit"),
     (0x14, "DESC_CNT_ERANGE", "the batch has too few or too many descriptors"),
@@ -31,7 +31,7 @@ const NAMES: [(u8, &str, &str); 21] = [
     (0x1a, "CRA_XLAT", "the address of the completion record has no translation"),
     (0x1b, "CRA_ALIGN", "the completion record is not aligned"),
     (0x1c, "ADDR_ALIGN", "an address is not aligned"),
-    (0x1d, "PRIV_BAD", "the privilege is not that of the address space"),
+    (0x1d, "PRIV_BAD", "the privilege differs from that of the address space"),
     (0x1e, "TRAFFIC_CLASS_CONF", "the traffic class is not configured"),
 ];
 
@@ -98,7 +98,7 @@ pub(crate) fn error(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> E
 /// Returns the error of a queue that accepts no more descriptors, for the reason `why`.
 pub(crate) fn lost(why: &str) -> Error {
     error(ErrorKind::DeviceLost, why.to_owned())
-        .with_hint("enable the work queue (`accel-config enable-wq`): the queue is used again then; after a fork, open the engine in the child")
+        .with_hint("enable the work queue (`accel-config enable-wq`), then this queue works again; after a fork, open the engine in the child")
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ unsafe impl RawRegion for DsaRegion {
     }
 
     unsafe fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
-        Err(error(ErrorKind::Unsupported, "DSA copies within one process: it exports nothing")
+        Err(error(ErrorKind::Unsupported, "DSA copies within one process, so it cannot export memory")
             .with_hint("export memory of the CPU engine, or of a BlueField's"))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A [`Wrapper`] sees calls and regions. Its [`QueueHook`] receives the calls of a queue and forwards them to
 //! the inner queue.
-#![expect(unsafe_code, reason = "implements the contract by that of the engine within")]
+#![expect(unsafe_code, reason = "implements the contract by calls of the inner engine")]
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

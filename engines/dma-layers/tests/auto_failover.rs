@@ -84,7 +84,7 @@ fn no_copy_is_lost_when_the_device_fails() {
 
 /// `cargo test -p dma-layers --test auto_failover -- --ignored --nocapture`
 #[test]
-#[ignore = "takes a minute, and judges times"]
+#[ignore = "takes a minute, and depends on times"]
 fn ten_million_copies_have_no_pause_of_a_second() {
     let faults = [
         "fail@every=70001",

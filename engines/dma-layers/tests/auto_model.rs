@@ -1,6 +1,6 @@
 //! Random batches on `AutoEngine` with a faulty device. An oracle knows the descriptors that each engine got,
 //! its reports, and the expected bytes of the memory.
-#![expect(unsafe_code, reason = "spies on raw queues, and drives one")]
+#![expect(unsafe_code, reason = "wraps and uses raw queues")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -264,7 +264,7 @@ impl Device {
 
     /// Returns the error of a provider that lacks the calls of the data path.
     pub(crate) fn lacks(&self) -> Error {
-        error(ErrorKind::MissingSdk, format!("the provider of {} lacks calls", self.name)).with_hint(
+        error(ErrorKind::MissingSdk, format!("the provider of {} lacks required calls", self.name)).with_hint(
             "install the providers of the same release as libibverbs: `apt install ibverbs-providers`",
         )
     }
@@ -329,7 +329,7 @@ impl Drop for Device {
 pub(crate) fn nonblocking(file: std::os::fd::BorrowedFd<'_>) -> Result<()> {
     let set = rustix::fs::fcntl_getfl(file)
         .and_then(|flags| rustix::fs::fcntl_setfl(file, flags | rustix::fs::OFlags::NONBLOCK));
-    set.map_err(|errno| failed("a file of the device refuses to be read without blocking", errno))
+    set.map_err(|errno| failed("a file of the device cannot be made non-blocking", errno))
 }
 
 fn query_port(verbs: &Verbs, context: Handle<ibv_context>, port: u8) -> Result<ibv_port_attr, Errno> {

@@ -47,7 +47,7 @@ pub(crate) fn of_devices(verbs: &Verbs) -> Vec<Finding> {
 fn fork(safe: Option<bool>) -> Option<Finding> {
     let what = "forks of a process with RDMA memory";
     match safe {
-        Some(true) => Some(Finding::ok(what, "leave pinned pages alone")),
+        Some(true) => Some(Finding::ok(what, "do not affect pinned pages")),
         Some(false) => Some(Finding::warning(
             what,
             "the kernel is older than 5.12: a write after a fork can move a page away from the device",

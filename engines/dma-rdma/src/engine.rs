@@ -63,7 +63,7 @@ impl RdmaEngine {
     /// Opens a device with the calls of a table.
     pub(crate) fn with(verbs: &Verbs, options: &RdmaOptions) -> Result<Self> {
         if cfg!(not(target_pointer_width = "64")) {
-            return Err(error(ErrorKind::Unsupported, "the RDMA engine needs addresses of 64 bits")
+            return Err(error(ErrorKind::Unsupported, "the RDMA engine needs 64-bit addresses")
                 .with_hint("name another engine, such as cpu"));
         }
         let device = Device::open(verbs, options)?;
@@ -121,7 +121,7 @@ fn check_depth(depth: usize, most: usize) -> Result<()> {
     }
     Err(error(ErrorKind::OutOfRange, format!("a depth of {depth}"))
         .with_numbers(depth as u64, most as u64)
-        .with_hint("the device's max_qp_wr and max_cqe bound the depth (`ibv_devinfo -v`): lower it"))
+        .with_hint("the device's max_qp_wr and max_cqe limit the depth (`ibv_devinfo -v`): lower the depth"))
 }
 
 #[expect(unsafe_code, reason = "the safe API relies on the description of an engine")]

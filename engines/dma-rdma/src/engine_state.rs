@@ -77,6 +77,6 @@ impl EngineState {
     /// Returns imported memory by its number.
     pub(crate) fn import(&self, id: u32) -> Result<Arc<Import>> {
         let found = lock(&self.imports).by_id.get(&id).map(Arc::clone);
-        found.ok_or_else(|| error(ErrorKind::NotFound, "imported memory that was dropped"))
+        found.ok_or_else(|| error(ErrorKind::NotFound, "the imported memory was dropped"))
     }
 }

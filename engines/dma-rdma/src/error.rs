@@ -18,11 +18,11 @@ pub(crate) const REMOTE: i32 = 1 << 8;
 const GONE: i32 = REMOTE + 64;
 /// Failures to connect to an exporter. Their codes count from [`GONE`] on.
 const CONNECTING: [(ErrorKind, &str); 6] = [
-    (ErrorKind::Revoked, "the exporter took the memory back, or is gone"),
+    (ErrorKind::Revoked, "the exporter revoked the memory or is gone"),
     (ErrorKind::DeviceFault, "the exporter cannot be reached"),
     (ErrorKind::OutOfResources, "the exporter or this host has no queue pair or thread left"),
     (ErrorKind::VersionMismatch, "the exporter speaks another version"),
-    (ErrorKind::Malformed, "an answer of no exporter"),
+    (ErrorKind::Malformed, "the answer did not come from an exporter"),
     (
         ErrorKind::PermissionDenied,
         "this side or the exporter did not prove that it knows the export's secret",
@@ -110,13 +110,13 @@ pub(crate) fn failed(message: impl Into<Cow<'static, str>>, errno: Errno) -> Err
     let (kind, hint) = match errno {
         Errno::PERM | Errno::ACCESS => (
             ErrorKind::PermissionDenied,
-            "this user needs to read and write /dev/infiniband/uverbs*: see their owner and group",
+            "this user needs read and write access to /dev/infiniband/uverbs*: check the owner and group of these files",
         ),
         Errno::NODEV | Errno::IO | Errno::NXIO => (
             ErrorKind::DeviceLost,
             "the device is gone, or does not answer: see `dmesg` and `ibv_devinfo`, then open the engine again",
         ),
-        Errno::NOMEM => (ErrorKind::OutOfResources, "close some queues or regions, or ask for a lower depth"),
+        Errno::NOMEM => (ErrorKind::OutOfResources, "close some queues or regions, or choose a lower depth"),
         Errno::MFILE | Errno::NFILE => {
             (ErrorKind::OutOfResources, "raise the limit of open files with `ulimit -n`")
         }

@@ -38,8 +38,14 @@ impl Domain {
         // SAFETY: the device is open.
         let pd = unsafe { (verbs.ibv_alloc_pd)(device.context.as_ptr()) };
         // SAFETY: the domain was just made. `proof` and queue pairs, which use it, are dropped before it.
-        let pd =
-            unsafe { Owned::new(device, pd, verbs.ibv_dealloc_pd, "no protection domain for an export") }?;
+        let pd = unsafe {
+            Owned::new(
+                device,
+                pd,
+                verbs.ibv_dealloc_pd,
+                "the device has no protection domain left for an export",
+            )
+        }?;
         // One entry suffices, because requests of peers make no completions on this side.
         let completions = Completions::new(device, 1, None)?;
         let word = PageMemory::new(&MemoryRequest::new(WORD))?;

@@ -82,18 +82,20 @@ impl Import {
 }
 
 fn foreign_bytes(service: SocketAddr) -> Error {
-    error(ErrorKind::Malformed, format!("the answer of {service} is not that of an exporter"))
-        .with_hint("check that the descriptor is that of the export, and which program listens there")
+    error(ErrorKind::Malformed, format!("the answer of {service} does not come from an exporter")).with_hint(
+        "check that the descriptor belongs to the export, and which program listens at this address",
+    )
 }
 
 fn revoked(what: String) -> Error {
-    error(ErrorKind::Revoked, what).with_hint("have the exporter export the memory again, and import that")
+    error(ErrorKind::Revoked, what)
+        .with_hint("let the exporter export the memory again, and import the new descriptor")
 }
 
 /// Returns the error of a service that cannot be reached, or does not answer.
 fn unreachable(service: SocketAddr, source: std::io::Error) -> Error {
     if matches!(source.kind(), std::io::ErrorKind::ConnectionRefused | std::io::ErrorKind::ConnectionReset) {
-        return revoked(format!("no exporter answers at {service} any more")).with_source(source);
+        return revoked(format!("the exporter at {service} no longer answers")).with_source(source);
     }
     error(ErrorKind::DeviceFault, format!("the exporter at {service} cannot be reached"))
         .with_source(source)
@@ -189,12 +191,12 @@ fn ask_once(
         Reply::Busy => {
             *is_busy = true;
             let message =
-                format!("the exporter at {service} is busy: too many connections to it send no request");
+                format!("the exporter at {service} is busy: too many of its connections send no request");
             Err(error(ErrorKind::OutOfResources, message)
-                .with_hint("find out there who holds them (`ss -tn`), and try again"))
+                .with_hint("find these connections on that host (`ss -tn`), and try again"))
         }
         Reply::OtherVersion => Err(other_version(service)),
-        Reply::Unproven => Err(unproven(format!("{service} does not take the secret of the descriptor"))),
+        Reply::Unproven => Err(unproven(format!("{service} does not accept the secret of the descriptor"))),
     }
 }
 
@@ -205,7 +207,7 @@ fn other_version(service: SocketAddr) -> Error {
 
 fn unproven(what: String) -> Error {
     error(ErrorKind::PermissionDenied, what).with_hint(
-        "pass on the bytes of the export unchanged; if they are, another program answers in the exporter's place",
+        "pass on the bytes of the export unchanged; if they are unchanged, another program answers instead of the exporter",
     )
 }
 
@@ -217,7 +219,7 @@ fn not_ours(foreign: ForeignBlob, len: usize) -> Error {
     };
     match foreign {
         ForeignBlob::Length => malformed(format!("{len} bytes, where an RDMA export has {BLOB}")),
-        ForeignBlob::Address(service) => malformed(format!("{service} is no address of a service")),
+        ForeignBlob::Address(service) => malformed(format!("{service} is not the address of a service")),
         ForeignBlob::Version(version) => {
             error(ErrorKind::VersionMismatch, format!("an RDMA export of version {version}"))
                 .with_numbers(version.into(), VERSION.into())
@@ -253,7 +255,7 @@ impl Imported {
         let (len, rights) = (descriptor.len(), descriptor.rights());
         if (grant.len, grant.rights) != (len, rights) {
             let message = format!(
-                "the descriptor states {len} bytes to {rights}, and the exporter grants {} to {}",
+                "the descriptor states {len} bytes to {rights}, but the exporter grants {} to {}",
                 grant.len, grant.rights
             );
             return Err(error(ErrorKind::Malformed, message)

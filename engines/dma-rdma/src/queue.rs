@@ -220,7 +220,7 @@ impl RdmaQueue {
         self.take();
         if !self.pair.quiesce() {
             self.state = PairState::Lost(crate::error::failed(
-                "the device neither resets nor destroys a queue pair",
+                "the device can neither reset nor destroy a queue pair",
                 rustix::io::Errno::IO,
             ));
             return false;
@@ -419,7 +419,7 @@ unsafe impl RawQueue for RdmaQueue {
                 if taken > 0 {
                     return Ok(taken);
                 }
-                return Err(error(ErrorKind::Unsupported, "RDMA copies, without lists")
+                return Err(error(ErrorKind::Unsupported, "RDMA supports only copies without lists")
                     .with_hint("give one segment on either side"));
             };
             let ids = (id_of(src.key), id_of(dst.key));

@@ -86,7 +86,9 @@ impl QueuePair {
         // SAFETY: `pd` and the completion queue in `attr` belong to this device, and `keeps` keeps them
         // alive.
         let handle = Handle::new(unsafe { (device.verbs.ibv_create_qp)(pd.as_ptr(), &raw mut attr) })
-            .map_err(|errno| failed(format!("no queue pair for {depth} requests"), errno))?;
+            .map_err(|errno| {
+                failed(format!("the device cannot create a queue pair for {depth} requests"), errno)
+            })?;
         Ok(Self { device: Arc::clone(device), handle: Some(handle), post_send, is_connected: false, keeps })
     }
 

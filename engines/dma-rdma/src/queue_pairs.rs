@@ -37,7 +37,7 @@ impl Completions {
         let cq = unsafe { (device.verbs.ibv_create_cq)(context, entries, ptr::null_mut(), events, 0) };
         let destroy = device.verbs.ibv_destroy_cq;
         // SAFETY: the object was just made. Queue pairs, which use it, keep this value alive.
-        let cq = unsafe { Owned::new(device, cq, destroy, "the device makes no completion queue") }?;
+        let cq = unsafe { Owned::new(device, cq, destroy, "the device cannot create a completion queue") }?;
         Ok(Self { cq, channel })
     }
 }
@@ -79,7 +79,9 @@ impl QueuePairs {
         let channel = unsafe { (verbs.ibv_create_comp_channel)(device.context.as_ptr()) };
         let destroy = verbs.ibv_destroy_comp_channel;
         // SAFETY: the channel was just made, and the completion queue that uses it keeps it alive.
-        let channel = unsafe { Owned::new(device, channel, destroy, "no completion channel for a queue") }?;
+        let channel = unsafe {
+            Owned::new(device, channel, destroy, "the device cannot create a completion channel for a queue")
+        }?;
         // After a failure, each request makes a completion. A connection to a peer adds one for each chain.
         let entries = i32::try_from(2 * depth + 1).unwrap_or(i32::MAX).min(device.attr.max_cqe);
         let completions = Arc::new(Completions::new(device, entries, Some(channel))?);

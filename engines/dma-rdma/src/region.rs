@@ -156,7 +156,7 @@ impl RdmaRegion {
         if len as u64 > most {
             return Err(error(ErrorKind::OutOfRange, format!("a region of {len} bytes"))
                 .with_numbers(len as u64, most)
-                .with_hint("the device registers no more in one piece: use several regions"));
+                .with_hint("the device cannot register more in one piece: use several regions"));
         }
         let &MemoryRequest { access, export, .. } = request;
         // Remote rights are safe here, because queue pairs of this domain are connected to themselves, or
@@ -202,7 +202,7 @@ pub(crate) fn refused(len: usize, errno: Errno) -> Error {
             }
             None => error(ErrorKind::OutOfMemory, what)
                 .with_source(std::io::Error::from(errno))
-                .with_hint("the process may pin so much, so the device or the machine has too little: free memory, or regions"),
+                .with_hint("the process may pin this much, so the device or the machine lacks memory: free memory, or drop regions"),
         },
         Errno::FAULT | Errno::INVAL => error(ErrorKind::InvalidArgument, what)
             .with_source(std::io::Error::from(errno))
@@ -217,11 +217,11 @@ fn refused_dmabuf(len: usize, errno: Errno) -> Error {
     let (kind, hint) = match errno {
         Errno::INVAL | Errno::FAULT | Errno::BADF => (
             ErrorKind::InvalidArgument,
-            "check that the descriptor is a dma-buf of that length, whose device lets others reach its memory",
+            "check that the descriptor is a dma-buf of this length, and that its device allows access by other devices",
         ),
         Errno::OPNOTSUPP | Errno::PROTONOSUPPORT | Errno::NOSYS => (
             ErrorKind::Unsupported,
-            "the NIC's driver or the kernel (5.12 and later) takes no dma-bufs: copy through host memory",
+            "the NIC's driver or the kernel (5.12 or later is needed) does not support dma-bufs: copy through host memory",
         ),
         other => return failed(what, other),
     };

@@ -1,5 +1,5 @@
 //! The work requests of a queue, in a ring. Each request is linked to the next.
-#![expect(unsafe_code, reason = "requests hold pointers to each other")]
+#![expect(unsafe_code, reason = "links requests by pointers")]
 
 use std::ptr::{self, NonNull};
 

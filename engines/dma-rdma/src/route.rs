@@ -133,8 +133,8 @@ impl RdmaQueue {
         let most = self.inner.device.attr.max_qp_wr.min(self.inner.device.attr.max_cqe.saturating_sub(1));
         let slots = (2 * self.depth).min(usize::try_from(most).unwrap_or(0));
         if slots < 2 {
-            return Err(error(ErrorKind::OutOfResources, "a copy to another host takes two requests")
-                .with_hint("the device's max_qp_wr and max_cqe bound them (`ibv_devinfo -v`)"));
+            return Err(error(ErrorKind::OutOfResources, "a copy to another host needs two requests")
+                .with_hint("the device's max_qp_wr and max_cqe limit their number (`ibv_devinfo -v`)"));
         }
         let bounce = self.bounce()?.info().segment(PIECE, PROOF);
         let is_connected = self.pair.use_link(&import, slots)?;
@@ -198,7 +198,7 @@ impl RdmaQueue {
             PairState::Unconnected
         } else {
             PairState::Lost(
-                error(ErrorKind::DeviceLost, "the device neither resets nor destroys a queue pair")
+                error(ErrorKind::DeviceLost, "the device can neither reset nor destroy a queue pair")
                     .with_hint("see `dmesg`, then open the engine again"),
             )
         };

@@ -101,9 +101,9 @@ impl Service {
         let (listen, reached) = place(device).ok_or_else(no_address)?;
         let failed = |source: std::io::Error| {
             Error::from(source)
-                .with_message(format!("importers cannot be listened for at {listen}"))
+                .with_message(format!("the service cannot listen for importers at {listen}"))
                 .with_backend(crate::error::BACKEND)
-                .with_hint("choose a free port and an address of this host by the option `listen`")
+                .with_hint("choose a free port and an address of this host with the option `listen`")
         };
         let listener = TcpListener::bind(listen).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
@@ -152,7 +152,7 @@ impl Drop for Service {
 /// Returns the error of an engine without an address to listen on.
 pub(crate) fn no_address() -> Error {
     error(ErrorKind::Unsupported, "the port's GID is not an address at which importers could reach this host")
-        .with_hint("name one by the option `listen`, such as rdma:mlx5_0,listen=10.0.0.1:0")
+        .with_hint("set an address with the option `listen`, such as rdma:mlx5_0,listen=10.0.0.1:0")
 }
 
 impl SharedExports {
@@ -213,7 +213,7 @@ impl SharedExports {
         let reply = match Request::decode(&caller.request) {
             Err(Foreign::Version) => Reply::OtherVersion.encode_refusal(),
             Err(Foreign::Bytes | Foreign::Proof) => {
-                tracing::debug!("a peer sent foreign bytes; closing");
+                tracing::debug!("a peer sent bytes that are not a request; its connection is closed");
                 return Next::Close;
             }
             Ok((request, proof)) => self.answer(&request, &proof, &caller.challenge, &mut pair),
@@ -271,7 +271,7 @@ impl Served {
 impl Caller {
     /// Reports to the peer that this service is busy, and closes the connection.
     fn refuse(mut self) {
-        tracing::debug!("too many connections wait: one is closed");
+        tracing::debug!("too many connections wait, so one is closed");
         // This does not block, because a new connection has room for the answer. A peer that is gone needs no
         // answer.
         let _ = self.stream.write_all(&Reply::Busy.encode_refusal());

@@ -4,7 +4,7 @@
 //! Jobs are claimed in order of publication, chunk by chunk, so one word identifies the next chunk. A fenced
 //! job is claimed only when all earlier jobs have finished, and later jobs wait for it. Jobs finish in any
 //! order. The owner retires them in order of publication.
-#![expect(unsafe_code, reason = "hands the owner's jobs to other threads")]
+#![expect(unsafe_code, reason = "passes the owner's jobs to other threads")]
 
 #[cfg(all(test, loom))]
 mod loom_tests;

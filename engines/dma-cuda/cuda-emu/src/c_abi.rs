@@ -6,7 +6,7 @@
 //! API: a pointer to a result is NULL or valid for a write of its type; an array has the length that the call
 //! states; a string ends in NUL. Safe code cannot make an [`Out`], [`In`] or [`Text`], so every access
 //! through them relies on that promise. Handles are numbers, which are looked up in tables.
-#![expect(unsafe_code, reason = "pointers from C are followed here")]
+#![expect(unsafe_code, reason = "dereferences pointers from C")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 

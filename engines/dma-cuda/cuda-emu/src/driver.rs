@@ -528,7 +528,7 @@ impl Driver {
             self.thread_started = true;
             let thread = std::thread::Builder::new().name("cuda-emu".to_owned());
             if let Err(error) = thread.spawn(run) {
-                eprintln!("cuda-emu: no thread for host functions and delays: {error}");
+                eprintln!("cuda-emu: the thread for host functions and delays cannot be started: {error}");
                 self.thread_started = false;
             }
         }

@@ -1,5 +1,5 @@
 //! A device of the model behind the streams of one GPU.
-#![expect(unsafe_code, reason = "gives the model all memory of the process")]
+#![expect(unsafe_code, reason = "grants the model access to all memory of the process")]
 
 use std::ptr::NonNull;
 use std::sync::Arc;

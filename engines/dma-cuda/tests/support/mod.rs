@@ -1,6 +1,6 @@
 //! The stand-in driver in this process.
 #![expect(unsafe_code, reason = "hands the stand-in's calls to the engine")]
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, reason = "each test file uses only a part")]
 
 use dma_cuda::{CudaDevice, CudaEngine, CudaOptions, Driver};
 

@@ -116,7 +116,7 @@ impl QueueConfig {
             }
         }
         if !(1..16).contains(&self.label.len()) || self.label.contains(['/', '\n', '\0']) {
-            return Err(format!("label is `{}`; give 1 to 15 characters, as the kernel takes", self.label));
+            return Err(format!("label is `{}`; give 1 to 15 characters, the kernel's limit", self.label));
         }
         if let Some(rule) =
             self.faults.rules.iter().find(|rule| rule.fault == Fault::Oversize || rule.channel.is_some())

@@ -439,7 +439,7 @@ fn report(descriptor: &Descriptor, record: &Record) -> End {
     let failed = record.status != status::SUCCESS;
     if !descriptor.has(flag::RECORD_VALID) {
         return match failed || descriptor.has(flag::REPORT) {
-            true => End::Unreported("a descriptor without a completion record is to be reported"),
+            true => End::Unreported("a descriptor asks for a report, but has no completion record"),
             false => End::Ended(record.status),
         };
     }

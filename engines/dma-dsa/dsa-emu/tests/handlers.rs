@@ -1,7 +1,7 @@
 //! Tests that a program's signal handlers still work after the stand-in has installed its own. The test has a
 //! process of its own, because handlers belong to the process.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-#![expect(unsafe_code, reason = "signal handlers, and faults that they mend")]
+#![expect(unsafe_code, reason = "installs signal handlers, which repair faults")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

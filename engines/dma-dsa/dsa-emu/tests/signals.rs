@@ -1,6 +1,6 @@
 //! Signals that arrive while a trap is handled.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-#![expect(unsafe_code, reason = "signal handlers, and stores to a portal")]
+#![expect(unsafe_code, reason = "installs signal handlers, and stores to a portal")]
 
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
 //! Submits descriptors by `write()`, and checks the completion records.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-#![expect(unsafe_code, reason = "descriptors have addresses, which the stand-in accesses")]
+#![expect(unsafe_code, reason = "passes addresses, which the stand-in accesses")]
 
 #[path = "statuses/dif.rs"]
 mod dif;

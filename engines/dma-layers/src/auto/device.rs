@@ -151,7 +151,7 @@ impl DeviceQueue {
                 opened.queue = Some(queue);
             }
             Err(error) => {
-                tracing::warn!(%error, "the device opens no queue: the CPU copies");
+                tracing::warn!(%error, "the device cannot open a queue, so the CPU copies");
                 shared.ledger.note_reason(error.to_string());
                 opened.state = DeviceState::BackedOff(now + MIN_BACKOFF);
                 opened.is_over = true;
@@ -505,7 +505,7 @@ impl DeviceQueue {
 
     fn leave_failed(&mut self, failed: Completion, learner: &mut Learner, counts: &Counts) {
         let native = self.queue.as_ref().map(|queue| queue.explain(failed.native));
-        let why = format!("{FAILURES} failures in a row, at last {:?}, {native:?}", failed.outcome);
+        let why = format!("{FAILURES} consecutive failures, the last one {:?}, {native:?}", failed.outcome);
         self.leave(&why, learner, counts);
     }
 

@@ -156,13 +156,14 @@ impl AutoEngine {
     ) -> Result<Self> {
         let (own, other) = (cpu.info(), device.info());
         if !other.capabilities.contains(Capabilities::REGISTER) {
-            let message = format!("{} {} cannot register memory of others", other.backend, other.device);
+            let message = format!("{} {} cannot register existing memory", other.backend, other.device);
             return Err(Error::new(ErrorKind::Unsupported, message)
                 .with_hint("choose another device, or open this one without `auto`"));
         }
         if !own.capabilities.contains(Capabilities::ALLOCATE) {
-            let message = format!("{} allocates no host memory", own.backend);
-            return Err(Error::new(ErrorKind::Unsupported, message).with_hint("give the engine `cpu` first"));
+            let message = format!("{} cannot allocate host memory", own.backend);
+            return Err(Error::new(ErrorKind::Unsupported, message)
+                .with_hint("pass the engine `cpu` as the first one"));
         }
         let engines = [first.to_owned(), format!("{} {}", other.backend, other.device)];
         let mut info = own.clone();
@@ -367,8 +368,11 @@ unsafe impl DmaEngine for AutoEngine {
 
     fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
         if self.shared.gives_memory {
-            return Err(Error::new(ErrorKind::Unsupported, "imports beside a device with memory of its own")
-                .with_hint("import with the engine `cpu`, or leave the device out: `auto:device=none`"));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "imports together with a device that has memory of its own",
+            )
+            .with_hint("import with the engine `cpu`, or leave the device out: `auto:device=none`"));
         }
         let cpu = self.cpu.import_raw(descriptor)?;
         let info = RegionInfo { engine: self.shared.id, ..*cpu.info() };

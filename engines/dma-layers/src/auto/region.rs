@@ -176,7 +176,7 @@ unsafe impl RawRegion for AutoRegion {
 
 /// Returns the error of an export of device memory.
 pub(super) fn no_export() -> Error {
-    Error::new(ErrorKind::Unsupported, "device memory is not exported by way of the CPU")
+    Error::new(ErrorKind::Unsupported, "device memory cannot be exported through the CPU")
         .with_hint("export host memory, or open the device by its own name")
 }
 

@@ -123,7 +123,7 @@ impl Events<'_> {
             _ => return Err(damaged("an event")),
         };
         if matches!(event, TraceEvent::Submit { count: 0, .. } | TraceEvent::Ended { count: 0, .. }) {
-            return Err(damaged("an event of nothing"));
+            return Err(damaged("an event without content"));
         }
         Ok(Some(event))
     }
@@ -196,7 +196,7 @@ impl Events<'_> {
             total = total.saturating_add(len);
         }
         if count.is_none() && segments > 0 && total != *len {
-            return Err(damaged("the length of a list"));
+            return Err(damaged("a list with an invalid length"));
         }
         Ok(())
     }

@@ -61,7 +61,7 @@ impl Sink {
 fn kept(error: Error, partial: Option<&Path>) -> Error {
     match partial {
         Some(partial) => {
-            let message = format!("{}; the trace until then is {}", error.message(), partial.display());
+            let message = format!("{}; the trace up to this error is {}", error.message(), partial.display());
             error.with_message(message)
         }
         None => error,
@@ -78,7 +78,7 @@ fn block(file: &mut impl Write, queue: u32, bytes: &[u8]) -> io::Result<()> {
 
 /// Returns the error of a trace that was finished or given up.
 pub(super) fn given_up() -> Error {
-    Error::new(ErrorKind::Closed, "the trace was finished or given up before")
+    Error::new(ErrorKind::Closed, "the trace was already finished or given up")
         .with_hint("open the engine again")
 }
 
@@ -106,7 +106,7 @@ mod tests {
         assert!(path.exists() && !partial.exists());
         let full = || io::Error::from(io::ErrorKind::StorageFull);
         Sink::create(&path).unwrap().give_up(full());
-        assert!(!partial.exists(), "there is nothing to keep");
+        assert!(!partial.exists(), "the file has no content to keep");
         let mut sink = Sink::create(&path).unwrap();
         sink.block(0, &[1]).unwrap();
         let error = sink.give_up(full()).to_string();

@@ -250,7 +250,7 @@ impl Trace {
             }
         };
         if !partial && !input.rest.is_empty() {
-            return Err(damaged("bytes behind the end"));
+            return Err(damaged("bytes after the end"));
         }
         let (mut recorded, queues) = decode_summary(summary, version).ok_or(damaged("the summary"))?;
         recorded.partial = partial;

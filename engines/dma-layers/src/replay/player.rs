@@ -340,7 +340,7 @@ impl<'a> Player<'a> {
 
     fn hangs(&self) -> Error {
         let message = format!(
-            "the engine completed none of {} descriptors for {} s",
+            "none of {} descriptors completed within {} s",
             self.tokens.in_flight,
             self.stall.as_secs_f64()
         );

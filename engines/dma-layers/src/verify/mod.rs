@@ -455,7 +455,7 @@ impl VerifyQueue {
                     // operands. Dropping the staging queue leaks it.
                     (self.staging, _) = (None, self.staged.pop_front());
                     tracing::error!(
-                        "a copy of device memory to host memory does not end: its queue is leaked"
+                        "a copy of device memory to host memory does not end, so its queue is leaked"
                     );
                     continue;
                 }

@@ -1,5 +1,5 @@
 //! Inner engines for tests of the wrappers.
-#![allow(dead_code, reason = "a test asks for some of them")]
+#![allow(dead_code, reason = "each test uses only some of the engines")]
 
 use std::sync::Arc;
 

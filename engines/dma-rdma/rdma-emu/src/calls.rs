@@ -1,5 +1,5 @@
 //! The library's calls, under their C names.
-#![expect(unsafe_code, reason = "implements calls of C, on objects that its callers pass by address")]
+#![expect(unsafe_code, reason = "implements calls of C on objects that callers pass by address")]
 
 use std::collections::VecDeque;
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};

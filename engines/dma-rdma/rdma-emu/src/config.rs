@@ -49,8 +49,10 @@ impl Config {
     fn parse(text: &str) -> Result<Self, String> {
         let config: Self = toml::from_str(text).map_err(|e| one_line(&e))?;
         match config {
-            Self { max_qp_wr: ..1, .. } => Err("max_qp_wr: a queue pair takes 1 request or more".to_owned()),
-            Self { max_msg_sz: 0, .. } => Err("max_msg_sz: a message has 1 byte or more".to_owned()),
+            Self { max_qp_wr: ..1, .. } => {
+                Err("max_qp_wr: a queue pair must have room for at least 1 request".to_owned())
+            }
+            Self { max_msg_sz: 0, .. } => Err("max_msg_sz: a message must have at least 1 byte".to_owned()),
             config => Ok(config),
         }
     }

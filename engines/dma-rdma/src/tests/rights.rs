@@ -1,6 +1,6 @@
 //! Tests that the device enforces rights: on the stand-in's device, and on a device of this machine. On the
 //! latter, also tests requests that no host answers.
-#![expect(unsafe_code, reason = "posts requests that must not pass")]
+#![expect(unsafe_code, reason = "posts requests that the device must refuse")]
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;

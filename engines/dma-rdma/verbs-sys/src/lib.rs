@@ -2,7 +2,7 @@
 //! values are those of rdma-core's public header `infiniband/verbs.h` and its manual pages.
 //!
 //! Structures that only the library makes are declared up to the last field that is read.
-#![expect(non_camel_case_types, reason = "declares C's calls by C's names")]
+#![expect(non_camel_case_types, reason = "declares C's calls under their C names")]
 #![expect(missing_docs, reason = "the manual pages of rdma-core describe the calls, structures and fields")]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};

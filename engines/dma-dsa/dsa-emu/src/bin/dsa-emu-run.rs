@@ -58,7 +58,7 @@ Starts PROGRAM on made-up work queues of Intel DSA.
         let library = prefix.join("lib/libdsa_emu.so");
         let there = library.is_file();
         there.then_some(library.clone()).ok_or_else(|| {
-            format!("{} does not exist: make it with engines/dma-dsa/dsa-emu/install", library.display())
+            format!("{} does not exist: build it with engines/dma-dsa/dsa-emu/install", library.display())
         })
     }
 

@@ -11,7 +11,7 @@
 //! The handlers run on the program's alternate stack, which may have room for only two frames. So all other
 //! signals are blocked while a trap is handled, and are delivered when it ends. The emulation of an
 //! instruction runs on the program's own stack, below the bytes in use.
-#![expect(unsafe_code, reason = "signal handlers, and the registers that they change")]
+#![expect(unsafe_code, reason = "installs signal handlers, which change registers")]
 
 use std::ffi::{CStr, c_int, c_void};
 use std::io::Write;

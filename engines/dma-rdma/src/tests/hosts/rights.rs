@@ -1,5 +1,5 @@
 //! Tests that the exporter's kernel or NIC refuses each request that exceeds a grant.
-#![expect(unsafe_code, reason = "posts requests that must not pass")]
+#![expect(unsafe_code, reason = "posts requests that the device must refuse")]
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,5 +1,5 @@
 //! Read bandwidth, to compare with `ib_read_bw -s 65536 -t 32`.
-#![expect(unsafe_code, reason = "uses a raw queue, as that program uses verbs")]
+#![expect(unsafe_code, reason = "uses a raw queue, because `ib_read_bw` uses the verbs directly")]
 
 use std::time::Instant;
 
