@@ -12,7 +12,8 @@ pub struct Diagnosis {
     pub name: &'static str,
     /// True if the backend drives a device, not the CPU.
     pub is_hardware: bool,
-    /// True if an engine can be opened now. For a hardware backend, a simulated device does not count.
+    /// True if an engine can be opened now. For a hardware backend, this is false if only a simulated device
+    /// can be opened.
     pub is_usable: bool,
     /// True if an engine can be opened by the backend's name, even if it is a simulated device.
     pub opens: bool,

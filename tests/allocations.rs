@@ -22,7 +22,7 @@ fn warm(what: &str, mut work: impl FnMut()) {
     panic!("{what} still allocates: {allocated} times in 200 rounds");
 }
 
-/// Runs `operation`, and keeps the operands that it returns for the next call.
+/// Calls `with`, and keeps the operands that it returns for the next call.
 fn cycle<T>(operands: &mut Option<T>, with: impl FnOnce(T) -> T) {
     let taken = operands.take().expect("they came back");
     *operands = Some(with(taken));

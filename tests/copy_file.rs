@@ -23,7 +23,7 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        // Some tests run the program as another user, who must have access.
+        // Other users need access, because some tests run the program as another user.
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("permissions");
         Self { dir }
     }

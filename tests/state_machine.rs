@@ -1,8 +1,8 @@
 //! Runs random programs on every engine, and compares them with an oracle in plain memory.
 //!
-//! The oracle keeps each buffer as a `Vec<u8>`. It knows an operation's result at the submission, because the
-//! operation owns its operands until it ends. After a failure the destination is undefined, so the test
-//! writes the expected bytes itself. Guard bytes surround every buffer.
+//! The oracle keeps each buffer as a `Vec<u8>`. The oracle knows an operation's result at the submission,
+//! because the operation owns its operands until it ends. After a failure the destination is undefined, so
+//! the test writes the expected bytes itself. Guard bytes surround every buffer.
 
 mod stand_ins;
 mod standin_gpu;
@@ -27,7 +27,7 @@ const GUARD: usize = 64;
 /// Stall timeout of the queues.
 const STALL: Duration = Duration::from_millis(3);
 
-/// Engines on which no operation fails.
+/// Engines without faults, on which no operation fails.
 const SOUND: [&str; 28] = [
     "cpu",
     "cpu:threads=0",
@@ -58,6 +58,7 @@ const SOUND: [&str; 28] = [
     "verify+standin-gpu:1",
     "standin-gpu:0,depth=7",
 ];
+/// Engines with faults, on which operations fail.
 const FAULTY: [&str; 12] = [
     "sim:profile=bluefield3,faults=reset@7",
     "sim:profile=ideal,faults=fail:p=0.1+slow@3:for=50us",
@@ -559,8 +560,8 @@ impl StateMachineTest for Test {
                 let from_pool = if matches!(from, From::Pool) { system.pool.try_get(len).ok() } else { None };
                 let buffer = match from_pool {
                     Some(mut buffer) => {
-                        // A pool's buffer contains the bytes of its last user. It has no guard bytes, because
-                        // other buffers surround it.
+                        // A pool's buffer contains the bytes of its last user. The buffer has no guard bytes,
+                        // because other buffers surround it.
                         buffer.fill(0);
                         buffer
                     }

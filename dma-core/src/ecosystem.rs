@@ -168,7 +168,7 @@ mod arrow {
             let (begin, len) = (NonNull::from(&buffer[..]).cast(), buffer.len());
             // The bytes never change, so a panic cannot leave them in an inconsistent state.
             let owner = Arc::new(AssertUnwindSafe(buffer));
-            // SAFETY: the owner keeps the bytes alive. They are initialized, and never written while the
+            // SAFETY: the owner keeps the bytes alive. The bytes are initialized, and never written while the
             // owner lives.
             unsafe { Self::from_custom_allocation(begin, len, owner) }
         }

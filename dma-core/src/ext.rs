@@ -209,8 +209,8 @@ pub trait DmaEngineExt: DmaEngine {
         Ok(Queue::new(raw, self.info(), options, bounce))
     }
 
-    /// Opens a queue that any number of threads and tasks can use. It has one or more lanes. Each lane is a
-    /// device queue with its own thread.
+    /// Opens a queue that any number of threads and tasks can use. The queue has one or more lanes. Each lane
+    /// is a device queue with its own thread.
     ///
     /// # Errors
     ///
@@ -233,7 +233,7 @@ impl<E: DmaEngine + ?Sized> DmaEngineExt for E {}
 type Opened = (Box<dyn crate::RawQueue>, Option<BufferMut>);
 
 fn open<E: DmaEngine + ?Sized>(engine: &E, options: &QueueOptions) -> Result<Opened> {
-    /// Length of the bounce buffer in bytes. It is long enough that emulated operations need few descriptors.
+    /// Length of the bounce buffer in bytes. With this length, emulated operations need few descriptors.
     const BOUNCE_BUFFER_LEN: usize = 64 * 1024;
 
     let info = engine.info();

@@ -20,8 +20,9 @@
 //!   failed, or aborted by a reset.
 //! - **Few virtual calls.** One virtual call submits many descriptors, and one virtual call returns many
 //!   completions.
-//! - **The library handles the device's limits.** It splits long copies and lists. It emulates operations
-//!   that the device lacks by copies or by the CPU, and missing fences by waiting.
+//! - **The library handles the device's limits.** The safe API splits long copies and lists. If the device
+//!   lacks an operation, the safe API emulates it by copies or by the CPU. It emulates missing fences by
+//!   waiting.
 //! - **Copies do not allocate.** After the first operations, a queue allocates only to keep the operands of a
 //!   transfer that is dropped early.
 //!

@@ -1,4 +1,4 @@
-//! The stand-in SDKs. They are installed once for all tests of a package that start or load them.
+//! The stand-in SDKs. Each stand-in is installed once for all tests of a package that start or load it.
 #![allow(dead_code, reason = "each test uses only some of these functions")]
 
 use std::fs::{self, File};

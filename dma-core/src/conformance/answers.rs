@@ -30,7 +30,7 @@ fn until_accepted<T, R>(mut operands: T, submit: impl Fn(T) -> Result<R, OpError
 /// Lengths of zero bytes, of one chunk, and of several chunks on engines with tight limits.
 const LENS: [usize; 9] = [0, 1, 7, 64, 99, 101, 1000, 4097, 70_001];
 
-/// Both destinations of a copy hold the source, and nothing else is written.
+/// A copy to two destinations writes the source's bytes to both, and writes no other bytes.
 pub fn copies_go_to_both_destinations(engine: &dyn DmaEngine) {
     let q = queue(engine);
     for len in LENS {

@@ -404,8 +404,8 @@ pub fn full_queues_hand_back(engine: &dyn DmaEngine) {
 }
 
 /// Operations that are short enough for the [inline executor](crate::InlineExecutor) are done when they have
-/// been submitted. They are counted, take no place in the queue, and obey fences. Longer operations are in
-/// flight. The case is skipped on an engine without an executor.
+/// been submitted. Such operations are counted, take no place in the queue, and obey fences. Longer
+/// operations are in flight. The case is skipped on an engine without an executor.
 pub fn short_operations_take_no_place(engine: &dyn DmaEngine) {
     let limit = inline_limit(engine);
     if limit == 0 {
@@ -459,7 +459,8 @@ pub fn short_operations_take_no_place(engine: &dyn DmaEngine) {
     again.wait().expect(COMPLETES);
 }
 
-/// A batch completes when all its copies have completed. It returns its operands in order, and can be reused.
+/// A batch completes when all its copies have completed. The batch returns its operands in order, and can be
+/// reused.
 pub fn batches_complete_as_a_whole(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let mut batch: Batch<_, _> = (0..50_u8)
@@ -540,7 +541,7 @@ impl Wake for Count {
     }
 }
 
-/// Transfers are futures. They complete without a runtime if they are polled. A pending transfer without a
+/// Transfers are futures. A transfer that is polled completes without a runtime. A pending transfer without a
 /// driver wakes its task, so that it is polled again.
 pub fn futures_resolve_anywhere(engine: &dyn DmaEngine) {
     let q = queue(engine);

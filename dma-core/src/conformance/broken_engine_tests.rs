@@ -175,8 +175,8 @@ fn a_completion_that_is_lost_is_said_to_be_missing() {
             (shared_queues_serve_threads, &[COMPLETES, "timed out"]),
             (dropped_transfers_finish, &[COMPLETES, "none of 1 copies was reported within 10s"]),
             (futures_resolve_anywhere, &[COMPLETES, "1 copies are not done after 10s of polling"]),
-            (closing_accounts_for_everything, &[COUNTED, "the missing ones were never reported"]),
-            (shared_queues_close_cleanly, &[COUNTED, "the missing ones were never reported"]),
+            (closing_accounts_for_everything, &[COUNTED, "the missing operations were never reported"]),
+            (shared_queues_close_cleanly, &[COUNTED, "the missing operations were never reported"]),
         ],
     );
 }

@@ -198,7 +198,7 @@ unsafe impl RawRegion for Shadowed {
 #[derive(Debug)]
 struct InFlight {
     token: u64,
-    /// Copies from shadows to host memory. They are made before the operation is reported.
+    /// Copies from shadows to host memory, to be made before the operation is reported.
     back: Vec<(Segment, Segment)>,
 }
 

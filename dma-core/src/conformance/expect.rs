@@ -34,7 +34,7 @@ pub(super) fn expect_all_completed(counters: Counters, operations: u64, when: im
     assert!(
         (submitted, completed, in_flight) == (operations, operations, 0),
         "{when}, all of {operations} operations must be completed, each counted once: {submitted} were submitted, {completed} completed, \
-         {failed} failed, {aborted} were aborted, {abandoned} abandoned, {in_flight} are in flight; the missing ones were never reported, or not as done",
+         {failed} failed, {aborted} were aborted, {abandoned} abandoned, {in_flight} are in flight; the missing operations were never reported, or not as done",
     );
 }
 

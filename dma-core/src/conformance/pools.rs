@@ -6,8 +6,8 @@ use crate::{
     PoolOptions, SharedQueueOptions, WindowPool,
 };
 
-/// Buffers of a pool are used in copies like other buffers. They return to the pool when they are dropped and
-/// the device no longer uses them.
+/// Buffers of a pool are used in copies like other buffers. A buffer returns to the pool when it is dropped
+/// and the device no longer uses it.
 pub fn pools_get_their_buffers_back(engine: &dyn DmaEngine) {
     let options = PoolOptions::new().with_class(5000, 2).with_class(100, 3);
     let pool = match BufferPool::new(engine, &options) {

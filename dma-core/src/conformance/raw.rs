@@ -110,8 +110,8 @@ pub fn descriptors_are_reported_once(engine: &dyn DmaEngine) {
         engine.open_queue_raw(&QueueOptions::new().with_depth(depth)).expect("an engine opens a queue");
     let mut first = 1;
     for _ in 0..16 {
-        // Long copies come first, so that an engine that copies several at a time completes later ones
-        // earlier.
+        // Long copies come first, so that an engine that executes several copies at a time completes later
+        // copies earlier.
         let descriptors: Vec<_> = (0..depth)
             .map(|i| {
                 let len = if i % 4 == 0 { most } else { 1 };

@@ -47,7 +47,7 @@ impl Default for ReferenceOptions {
 /// order.
 ///
 /// The conformance suite uses this engine as "another engine", and tests of the safe API run on it with tight
-/// limits. It is also an example of a backend. It is not fast.
+/// limits. The engine is also an example of a backend. It is not optimized for speed.
 #[derive(Debug)]
 pub struct ReferenceEngine {
     id: EngineId,

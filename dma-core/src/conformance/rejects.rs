@@ -61,9 +61,9 @@ pub fn foreign_memory_is_rejected(engine: &dyn DmaEngine) {
     assert_eq!(q.counters().submitted, 0, "nothing was accepted");
 }
 
-/// An engine made of engines has its own id. Its queues refuse memory of an inner engine as source and as
-/// destination, and the inner engine's queues refuse memory of the outer engine. This case is not in
-/// [`CASES`](super::CASES), because only the caller knows the inner engine.
+/// An engine made of engines has its own id. The outer engine's queues refuse memory of an inner engine as
+/// source and as destination, and the inner engine's queues refuse memory of the outer engine. This case is
+/// not in [`CASES`](super::CASES), because only the caller knows the inner engine.
 ///
 /// # Panics
 ///

@@ -17,7 +17,7 @@ fn shared(engine: &dyn DmaEngine, depth: usize) -> SharedQueue {
     engine.open_shared_queue(&options).expect("an engine opens a shared queue")
 }
 
-/// Several threads use one shared queue. They wait for, await and drop transfers.
+/// Several threads use one shared queue, and wait for, await and drop transfers.
 pub fn shared_queues_serve_threads(engine: &dyn DmaEngine) {
     let q = shared(engine, 32);
     const PER_THREAD: u64 = 100;
@@ -179,8 +179,8 @@ pub fn exports_are_imported_and_revoked(engine: &dyn DmaEngine) {
     q.copy(allocate(engine, 8), allocate(engine, 8)).expect(ACCEPTS).wait().expect(COMPLETES);
 }
 
-/// A copy between memory and an import of this memory is refused if, and only if, the ranges overlap. Their
-/// addresses do not matter. The same applies to two imports of one export.
+/// A copy between memory and an import of this memory is refused if, and only if, the ranges overlap,
+/// whatever the addresses are. A copy between two imports of one export is refused under the same condition.
 pub fn imports_of_own_memory_overlap_it(engine: &dyn DmaEngine) {
     if !engine.info().capabilities.contains(Capabilities::EXPORT | Capabilities::IMPORT) {
         return;

@@ -19,10 +19,10 @@ pub struct Counters {
     pub completed: u64,
     /// Operations that failed.
     pub failed: u64,
-    /// Operations that a device reset or a close ended. It is safe to submit them again.
+    /// Operations that a device reset or a close ended. Submitting them again is safe.
     pub aborted: u64,
-    /// Operations that had not ended when the queue was closed. The device may still access their memory,
-    /// which is never reused.
+    /// Operations that had not ended when the queue was closed. The memory of these operations is never
+    /// reused, because the device may still access it.
     pub abandoned: u64,
     /// Operations in flight.
     pub in_flight: u64,

@@ -7,8 +7,8 @@ use crate::{DeviceAddr, Operation, RegionKey, Segment};
 
 /// One unit of work for a device: an [`Operation`], a token and a fence.
 ///
-/// Most descriptors copy one segment. For these, the struct is cheap to write and read, because it contains
-/// no enum and its 56 bytes are less than a cache line.
+/// Most descriptors copy one segment. To make such descriptors cheap to write and read, the struct contains
+/// no enum, and its 56 bytes are less than a cache line.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Descriptor<'a> {
@@ -19,7 +19,7 @@ pub struct Descriptor<'a> {
     src: Side<'a>,
     dst: Side<'a>,
     /// The lowest byte is the [`DescriptorKind`], the next bit is the fence, and the upper half is the seed.
-    /// They share one word, because a load that spans several recent stores stalls.
+    /// The three share one word, because a load that spans several recent stores stalls.
     word: u64,
 }
 
@@ -30,7 +30,7 @@ const FENCE: u64 = 1 << 8;
 #[derive(Clone, Copy)]
 #[repr(C)]
 union Side<'a> {
-    /// The address of one segment. Its length is the descriptor's length.
+    /// The address of one segment, whose length is the descriptor's length.
     one: (RegionKey, DeviceAddr),
     list: &'a [Segment],
     pair: &'a [Segment; 2],
@@ -141,8 +141,8 @@ impl<'a> Descriptor<'a> {
         Self::new(DescriptorKind::CopyToBoth, token, src.len, one(src), Side { pair: dst }, 0)
     }
 
-    /// Sets the fence: this descriptor *and all later ones* of the queue start only when all earlier ones
-    /// have completed. Only with [`Capabilities::FENCE`](crate::Capabilities::FENCE).
+    /// Sets the fence: this descriptor *and all later descriptors* of the queue start only when all earlier
+    /// descriptors have completed. Only with [`Capabilities::FENCE`](crate::Capabilities::FENCE).
     #[inline]
     #[must_use]
     pub const fn with_fence(mut self, fence: bool) -> Self {

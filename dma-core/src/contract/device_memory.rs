@@ -66,8 +66,8 @@ impl DeviceMemory {
         Ok(Self { addr, len, dmabuf: Some((fd, offset)), owner: Owner::new((addresses, owner)) })
     }
 
-    /// Adds the dma-buf `fd`, for engines that register memory of other devices. Their device accesses the
-    /// bytes through the dma-buf, not by address.
+    /// Adds the dma-buf `fd`, for engines that register memory of other devices. The engine's device accesses
+    /// the bytes through the dma-buf, not by address.
     ///
     /// # Safety
     ///

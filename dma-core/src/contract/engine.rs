@@ -36,7 +36,8 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     /// Describes the engine. The description never changes, and the call is cheap.
     fn info(&self) -> &EngineInfo;
 
-    /// Returns the id that all regions and queues of this engine have. It is constant, and the call is cheap.
+    /// Returns the id that all regions and queues of this engine have. The id is constant, and the call is
+    /// cheap.
     ///
     /// No other engine has this id, except a pointer to this engine. An engine made of engines has its own
     /// id, so that its queues refuse memory of an inner engine.
@@ -314,9 +315,9 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
 
     /// Returns the executor of the queue's short operations. The default is `None`, for a queue that must see
     /// every operation: queues of devices, and queues of engines that count, record or check operations. An
-    /// engine that chooses between a device and the CPU by measured times also returns `None`. It does not
-    /// know in advance which of them is faster, but an executor executes every operation up to a constant
-    /// length.
+    /// engine that chooses between a device and the CPU by measured times also returns `None`. An executor
+    /// executes every operation up to a constant length, but such an engine does not know in advance whether
+    /// the device or the CPU is faster.
     ///
     /// The safe API calls this once, when it opens the queue. It may then pass short operations to the
     /// executor instead of [`submit`](Self::submit), so this queue never sees them.
@@ -366,7 +367,7 @@ pub unsafe trait InlineExecutor: fmt::Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// The requirements are those of [`execute`](Self::execute).
+    /// See [`execute`](Self::execute).
     unsafe fn copy(&self, src: DeviceAddr, dst: DeviceAddr, len: usize);
 
     /// Executes copies of one batch, in any order. The default calls [`copy`](Self::copy) for each. The safe
@@ -398,7 +399,7 @@ pub struct InlineCopy {
 
 /// The event of a queue, which can wake the queue's owner.
 pub trait QueueEvents {
-    /// Returns the event's file descriptor. It becomes readable when a completion arrives after
+    /// Returns the event's file descriptor. The descriptor becomes readable when a completion arrives after
     /// [`arm`](Self::arm), or when a software device needs a [`RawQueue::poll`]. In the second case the poll
     /// may report nothing.
     ///
@@ -421,7 +422,7 @@ pub trait QueueEvents {
     fn disarm(&mut self);
 }
 
-/// The address that the device uses for a byte. For memory of this process, it equals the CPU's address.
+/// The address that the device uses for a byte. For memory of this process, this is the CPU's address.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceAddr(pub u64);
 
@@ -461,7 +462,7 @@ impl fmt::Debug for DeviceAddr {
     }
 }
 
-/// The key that identifies a region in an engine's descriptors. It has no meaning outside the engine.
+/// The key that identifies a region in an engine's descriptors. The key has no meaning outside the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegionKey(pub usize);
 

@@ -56,8 +56,8 @@ pub enum ErrorKind {
     DeviceLost,
     /// The peer that exported the memory has revoked the export or has exited.
     Revoked,
-    /// The queue, channel or export is closed. Open another one. An operation that the close ended also has
-    /// this kind; its destination is undefined.
+    /// The queue, channel or export is closed. Open another queue, channel or export. An operation that the
+    /// close ended also has this kind; its destination is undefined.
     Closed,
     /// The bytes are not a valid encoding, for example of an export descriptor.
     Malformed,

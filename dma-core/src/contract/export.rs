@@ -1,4 +1,4 @@
-//! [`ExportDescriptor`]: the bytes that a peer needs to import memory. They can be sent over any channel.
+//! [`ExportDescriptor`]: the bytes that a peer needs to import memory. Any channel can carry these bytes.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,8 +14,8 @@ const HEADER: usize = 4 + 2 + 2 + 4 + 8 + 4;
 /// Number of bytes of the checksum at the end.
 const TRAILER: usize = 4;
 
-/// A grant of memory to a peer. It contains the backend's name, the rights, the length and the backend's own
-/// blob.
+/// A grant of memory to a peer. The descriptor contains the backend's name, the rights, the length and the
+/// backend's own blob.
 ///
 /// Any process that has the bytes of this descriptor can import the memory. Send them over a channel that
 /// only the peer can read.

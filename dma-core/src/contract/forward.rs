@@ -44,8 +44,8 @@ pub unsafe trait ForwardEngine {
 macro_rules! forward_engine {
     ([$($generics:tt)*] $type:ty) => {
         #[deny(clippy::missing_trait_methods)]
-        // SAFETY: each call goes to an engine that meets the requirements of `DmaEngine`. It is always the
-        // same engine, because `ForwardEngine` requires this.
+        // SAFETY: each call goes to an engine that meets the requirements of `DmaEngine`. The engine is
+        // always the same, because `ForwardEngine` requires this.
         unsafe impl<$($generics)*> $crate::DmaEngine for $type {
             fn info(&self) -> &$crate::EngineInfo {
                 $crate::ForwardEngine::forward_to(self).info()

@@ -259,7 +259,7 @@ impl HostMemory {
     /// Makes memory from the bytes of `owner`: a `Vec<u8>`, `Box<[u8]>`, `&'static mut [u8]` or another type
     /// that owns its bytes exclusively.
     ///
-    /// This calls `as_mut` once. It does not use `owner` again until the memory is deregistered.
+    /// This function calls `as_mut` once, and does not use `owner` again until the memory is deregistered.
     #[must_use]
     pub fn from_owner<M: AsMut<[u8]> + Send + Sync + 'static>(owner: M) -> Self {
         // Box the owner first, because bytes inside the owner itself must not move afterwards.
@@ -342,14 +342,14 @@ impl HostMemory {
     /// Makes memory from the `len` bytes at `ptr`, which other code, such as C code, may read and write at
     /// any time. `owner` keeps them alive; use `()` for memory that is never freed.
     ///
-    /// [`DmaEngineExt::register_window`](crate::DmaEngineExt::register_window) registers the memory. It can
-    /// only become a [`Window`](crate::Window), whose bytes are never borrowed.
+    /// [`DmaEngineExt::register_window`](crate::DmaEngineExt::register_window) registers the memory. Such
+    /// memory can only become a [`Window`](crate::Window), whose bytes are never borrowed.
     ///
     /// # Safety
     ///
     /// While `owner` lives and this value or a region made from it exists, the bytes must be mapped,
-    /// initialized and valid for reads. They must also be valid for writes, unless they are registered as
-    /// read-only. No reference to them may exist in Rust code during that time.
+    /// initialized and valid for reads. The bytes must also be valid for writes, unless they are registered
+    /// as read-only. No reference to them may exist in Rust code during that time.
     #[must_use]
     #[expect(unsafe_code, reason = "the caller guarantees that the pointer is valid")]
     pub unsafe fn from_shared(ptr: NonNull<u8>, len: usize, owner: impl Send + Sync + 'static) -> Self {
@@ -362,8 +362,8 @@ impl HostMemory {
     }
 
     /// Declares that the bytes are a mapping of `fd` that begins at byte `offset`. Some engines register a
-    /// dma-buf or memfd by this file descriptor. Their devices then access the file, not the bytes by
-    /// address.
+    /// dma-buf or memfd by this file descriptor. The devices of such engines access the file, not the bytes
+    /// by address.
     ///
     /// # Safety
     ///

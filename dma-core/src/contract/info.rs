@@ -121,8 +121,8 @@ bitflags! {
         /// Allocates [device](crate::Place::Device) memory.
         const ALLOCATE_DEVICE = 1 << 7;
         /// Completions of one queue are reported in the order of submission. The conformance suite checks
-        /// this. Only direct users of [`RawQueue`](crate::RawQueue) may rely on this order. It does not order
-        /// memory accesses; use a fence for that.
+        /// this. Only direct users of [`RawQueue`](crate::RawQueue) may rely on this order. Memory accesses
+        /// are not ordered; use a fence to order them.
         const IN_ORDER = 1 << 8;
         /// Compares memory: [`Operation::Compare`](crate::Operation::Compare).
         const COMPARE = 1 << 9;
@@ -282,8 +282,7 @@ impl Limits {
 }
 
 bitflags! {
-    /// Rights to memory. A region's rights are those of the local device. An export's rights are those of the
-    /// peer.
+    /// Rights to memory. A region has rights for the local device. An export has rights for the peer.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Access: u32 {
         /// The memory may be read, as the source of a copy.

@@ -67,8 +67,8 @@ impl Drop for Pending {
 
 /// The kind of an output.
 enum Target {
-    /// Standard output or error of this process. It is not opened again, because opening would truncate the
-    /// file that it may be redirected to.
+    /// Standard output or error of this process. The stream is not opened again, because opening would
+    /// truncate the file that it may be redirected to.
     Stream(u32),
     /// A character device, a pipe, or another open file of this process.
     Special,
@@ -124,7 +124,7 @@ impl OutputFile {
                     }
                 }
             }
-            let message = "1000 partial files of earlier runs exist; remove the ones that you do not need";
+            let message = "1000 partial files of earlier runs exist; remove the files that you do not need";
             Err(io::Error::new(ErrorKind::AlreadyExists, message))
         })
     }
@@ -264,9 +264,9 @@ fn new_file(path: &Path, mode: u32) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
 }
 
-/// Creates an empty temporary file in the directory of `path`. It is removed unless it is finished. Its name
-/// is random, because in a shared directory other users may create files or links with names that they can
-/// guess.
+/// Creates an empty temporary file in the directory of `path`. The file is removed unless it is finished. The
+/// name is random, because in a shared directory other users may create files or links with names that they
+/// can guess.
 fn hidden(path: &Path, mode: u32) -> io::Result<(File, Pending)> {
     let folder = folder_of(path);
     loop {

@@ -81,8 +81,8 @@ impl PageMemory {
         // With an alignment below a page, `base` is the start of the mapping.
         let len = self.len.next_multiple_of(page);
         if huge {
-            // SAFETY: the advice covers only this mapping, which starts at a page. It does not change the
-            // content.
+            // SAFETY: the advice covers only this mapping, which starts at a page. The advice does not change
+            // the content.
             let _ = unsafe { madvise(self.base.as_ptr().cast(), len, Advice::LinuxHugepage) };
         }
         // SAFETY: the advice covers only this mapping, to which no other pointer exists yet.
@@ -101,7 +101,8 @@ impl PageMemory {
     }
 
     /// Returns a pointer to the first byte, with the requested alignment. The pointer is valid until this
-    /// value is dropped. It is for an owner that keeps this value and makes no reference to its bytes.
+    /// value is dropped. Use the pointer in an owner that keeps this value and makes no reference to its
+    /// bytes.
     #[must_use]
     pub const fn as_ptr(&self) -> NonNull<u8> {
         self.base

@@ -27,8 +27,8 @@ use crate::{
 #[derive(Clone)]
 pub struct Region(pub(crate) RegionHandle);
 
-/// The part of a region that all views share. It contains a copy of the raw region's constants, because every
-/// copy operation reads them.
+/// The part of a region that all views share. This struct contains a copy of the raw region's constants,
+/// because every copy operation reads them.
 #[repr(C)]
 pub(crate) struct RegionInner {
     /// The engine, the rights, and whether the CPU can reach the bytes: [`EngineId::tag`].
@@ -39,7 +39,7 @@ pub(crate) struct RegionInner {
     raw: Box<dyn RawRegion>,
     memory: Option<Registered>,
     pub(crate) backend: &'static str,
-    /// The number of handles. It is 1 while the region is free in a pool.
+    /// The number of handles. The number is 1 while the region is free in a pool.
     users: AtomicUsize,
     /// The pool that the region returns to.
     pub(crate) pool_slot: Option<PoolSlot>,

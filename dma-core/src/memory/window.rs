@@ -105,9 +105,9 @@ impl Window {
     /// Reads up to `len` bytes of `file`, beginning at `file_offset`, to the bytes that begin at `offset`.
     /// Uses `pread`, without an intermediate copy. A peer may see a partial update.
     ///
-    /// Returns the number of bytes read. It is below `len` at the end of the file or if the kernel stops
-    /// early, and 0 only at the end of the file. Resumes after signals. Blocks while the kernel reads the
-    /// file.
+    /// Returns the number of bytes read. The number is below `len` at the end of the file or if the kernel
+    /// stops early, and 0 only at the end of the file. Resumes after signals. Blocks while the kernel reads
+    /// the file.
     ///
     /// # Errors
     ///
@@ -128,9 +128,9 @@ impl Window {
     /// Writes up to `len` bytes, beginning at `offset`, to `file`, beginning at `file_offset`. Uses `pwrite`,
     /// without an intermediate copy. Bytes that other code writes at the same time may be old or new.
     ///
-    /// Returns the number of bytes written. It is below `len` if the kernel stops early. If the disk becomes
-    /// full, the kernel writes the bytes that fit, and the next call fails. Resumes after signals. Blocks
-    /// while the kernel writes the file.
+    /// Returns the number of bytes written. The number is below `len` if the kernel stops early. If the disk
+    /// becomes full, the kernel writes the bytes that fit, and the next call fails. Resumes after signals.
+    /// Blocks while the kernel writes the file.
     ///
     /// # Errors
     ///

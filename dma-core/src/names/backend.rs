@@ -14,8 +14,8 @@ use crate::{DmaEngine, EngineInfo};
 /// A backend is a `static` value that implements this trait. The facade's registry lists the backends of its
 /// build, and programs can add others.
 pub trait Backend: fmt::Debug + Send + Sync {
-    /// Returns the backend's name, such as `doca`, which is the beginning of its engine names. It is a
-    /// lowercase letter, followed by lowercase letters, digits, `-` and `_`.
+    /// Returns the backend's name, such as `doca`, which is the beginning of its engine names. A backend's
+    /// name is a lowercase letter, followed by lowercase letters, digits, `-` and `_`.
     fn name(&self) -> &'static str;
 
     /// Describes the backend's engines in one line.

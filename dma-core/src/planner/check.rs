@@ -207,7 +207,8 @@ pub(crate) fn batch<S: Operand, D: Operand>(
     })
 }
 
-/// Vectors for lists of segments. They are reused, so that after the first operations no operation allocates.
+/// Vectors for lists of segments. The vectors are reused, so that after the first operations no operation
+/// allocates.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     spare: Vec<Vec<Segment>>,

@@ -16,7 +16,7 @@ impl Cursor {
         Self { list, at: 0, done: 0 }
     }
 
-    /// Returns the next `len` bytes as one segment. They must all be in the current segment.
+    /// Returns the next `len` bytes as one segment. All these bytes must be in the current segment.
     pub(crate) fn segment(&self, len: usize) -> Segment {
         let segment = self.list[self.at];
         Segment { addr: segment.addr.offset(self.done), len, ..segment }

@@ -68,7 +68,7 @@ impl<P> Ticket<P> {
             return None;
         }
         // SAFETY: only `done` stores this slot number, together with a result. Only `spend` changes the
-        // number, to another one.
+        // number, and it stores `SPENT`.
         Some(unsafe { self.link.result })
     }
 

@@ -24,8 +24,8 @@ const PREFETCHED_ROWS: usize = 16;
 /// Number of cache lines that are prefetched of a row that is read. The CPU itself overlaps the reads of
 /// later lines.
 const READ_LINES: usize = 2;
-/// Number of cache lines that are prefetched of a row that is written. They are more, because a write waits
-/// for its line.
+/// Number of cache lines that are prefetched of a row that is written. The number is greater than for reads,
+/// because a write waits for its line.
 const WRITTEN_LINES: usize = 8;
 
 /// A queue's [`InlineExecutor`]. Operations are checked before they are passed to the executor.

@@ -68,7 +68,7 @@ pub(crate) struct OpState {
     /// Number of operations: more than 1 for a batch.
     operations: u32,
     phase: Phase,
-    /// True if the layer above must be told when the operation ends.
+    /// True if the planner must report the end of the operation to the layer above.
     pub(crate) has_waiter: bool,
     /// The worst outcome of the descriptors so far.
     pub(crate) outcome: Outcome,
@@ -108,8 +108,8 @@ impl OpState {
     }
 }
 
-/// A log event. It is logged later, without a borrow or a lock, because a log subscriber may panic or use the
-/// queue.
+/// A log event. The event is logged later, without a borrow or a lock, because a log subscriber may panic or
+/// use the queue.
 #[derive(Debug)]
 pub(crate) enum LogEvent {
     /// A descriptor was refused or has failed.
@@ -172,7 +172,7 @@ enum Advance {
     Ended,
 }
 
-/// The use of the bounce buffer. It changes only while nothing is in flight.
+/// The use of the bounce buffer. The use changes only while nothing is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ScratchUse {
     /// The buffer repeats this pattern, and fills are copied from it.
@@ -186,7 +186,7 @@ pub(crate) struct Planner {
     raw: Option<Box<dyn RawQueue>>,
     pub(crate) engine: EngineId,
     pub(crate) backend: &'static str,
-    /// Executes short operations. It is allowed only while no operation is open.
+    /// Executes short operations. Inline execution is allowed only while no operation is open.
     inline: Inline,
     capabilities: Capabilities,
     max_transfer: usize,
@@ -244,7 +244,7 @@ impl fmt::Debug for Planner {
 
 impl Planner {
     /// Makes a planner for `slots` operations on `raw`. `bounce` is the memory to emulate operations that the
-    /// device lacks. Its length must be a multiple of 8.
+    /// device lacks. The length of `bounce` must be a multiple of 8.
     pub(crate) fn new(
         raw: Box<dyn RawQueue>,
         info: &EngineInfo,
@@ -335,7 +335,7 @@ impl Planner {
         self.counters.polls
     }
 
-    /// Delays operations that are submitted after this call until all earlier ones have completed.
+    /// Delays operations that are submitted after this call until all earlier operations have completed.
     pub(crate) fn fence(&mut self) {
         // While operations may be executed inline, all earlier operations have completed, so no fence is
         // needed.
@@ -377,8 +377,8 @@ impl Planner {
         std::mem::replace(&mut self.inline, none)
     }
 
-    /// Begins `operations` operations with `bytes` in total in `slot`, which must be idle. They are not
-    /// submitted to the device before [`Admission::commit`] and [`pushed`](Self::pushed).
+    /// Begins `operations` operations with `bytes` in total in `slot`, which must be idle. The operations are
+    /// not submitted to the device before [`Admission::commit`] and [`pushed`](Self::pushed).
     #[inline]
     pub(crate) fn admit(
         &mut self,
@@ -479,8 +479,9 @@ impl Planner {
             let Some(raw) = &mut self.raw else { return };
             self.in_engine_call = true;
             // SAFETY: every pending descriptor was checked for this engine, its regions' bounds and rights,
-            // and overlap. A transfer owns the operands. It keeps them registered, and the program cannot
-            // access them, until the completion; or it leaks them.
+            // and overlap. A transfer owns the operands. Until the completion, the transfer keeps the
+            // operands registered and inaccessible to the program; if the device does not respond, it leaks
+            // them.
             let taken = unsafe { raw.submit(&self.pending[self.submitted..]) };
             self.in_engine_call = false;
             match taken {
@@ -846,8 +847,8 @@ impl Planner {
         }
         self.in_engine_call = true;
         // SAFETY: every pending descriptor was checked for this engine, its regions' bounds and rights, and
-        // overlap. A transfer owns the operands. It keeps them registered, and the program cannot access
-        // them, until the completion; or it leaks them.
+        // overlap. A transfer owns the operands. Until the completion, the transfer keeps the operands
+        // registered and inaccessible to the program; if the device does not respond, it leaks them.
         let taken = unsafe { raw.submit(left) };
         self.in_engine_call = false;
         let n = match taken {
@@ -1174,7 +1175,7 @@ impl Admission<'_> {
         }
     }
 
-    /// Adds the copy with this index. It must have at least 1 byte.
+    /// Adds the copy with this index. The copy must have at least 1 byte.
     #[inline]
     pub(crate) fn push_flat(&mut self, index: u32, src: Segment, dst: Segment) {
         let planner = &mut *self.planner;

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-/// Returns `call(input)`. The call is not inlined. It is for the rare case at the end of a fast path.
+/// Returns `call(input)`. The call is not inlined. Use it for the rare case at the end of a fast path.
 ///
 /// A call writes its result to memory. If the fast path used the same memory for its own result, it would
 /// build a transfer there and then move it, with loads that span several recent stores (a dozen cycles each).

@@ -107,8 +107,8 @@ impl DeferredOp {
         self.left == 0
     }
 
-    /// Writes the next chunk to `chunk`. It is as long as the limits and the segments of both sides permit.
-    /// Only [`advance`](Self::advance) changes the position.
+    /// Writes the next chunk to `chunk`. The chunk is as long as the limits and the segments of both sides
+    /// permit. Only [`advance`](Self::advance) changes the position.
     pub(crate) fn next_chunk(&self, max_transfer: usize, max_segments: usize, chunk: &mut Chunk) {
         chunk.src.clear();
         chunk.dst.clear();

@@ -1,4 +1,4 @@
-//! Random programs on one window. They test that an operation behind a fence sees the effects of all
+//! Random programs on one window. The programs test that an operation behind a fence sees the effects of all
 //! operations before the fence. The device is full at times, refuses descriptors, and lacks operations.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 

@@ -38,8 +38,8 @@ use crate::{
     Window,
 };
 
-/// Grace period for a device to stop. When it expires, memory that the device may still write is leaked. It
-/// is long enough for software devices on a busy machine.
+/// Grace period for a device to stop. When it expires, memory that the device may still write is leaked. The
+/// period is long enough for software devices on a busy machine.
 const STOP: Duration = Duration::from_secs(1);
 
 /// Memory that a queue allocates for each slot, in bytes.
@@ -66,8 +66,8 @@ pub type SubmitResult<T, R = ()> = Result<Transfer<T, R>, OpError<T>>;
 /// - While nothing is in flight, an engine that copies by CPU may execute a short operation in the call that
 ///   submits it ([`InlineExecutor`](crate::InlineExecutor)). Such an operation is never in flight and has no
 ///   descriptor. Its transfer is done and does not count against the depth.
-/// - Operations are collected until a [`flush`](Self::flush), a wait or an await. It rings one doorbell for
-///   all of them.
+/// - Operations are collected until a [`flush`](Self::flush), a wait or an await, which rings one doorbell
+///   for all collected operations.
 /// - Operations may be executed in any order. Use a [`fence`](Self::fence) to order them.
 /// - Operations beyond the device's length and segment limits are split into several descriptors.
 /// - A queue belongs to the thread that opened it. For several threads, and for futures that move between
@@ -330,7 +330,7 @@ impl Queue {
         }
     }
 
-    /// Copies `src` to `dst`. They must have the same length and must not overlap.
+    /// Copies `src` to `dst`. Both must have the same length and must not overlap.
     ///
     /// Does not block. The copy may not start before a [`flush`](Self::flush). A copy of 0 bytes is done
     /// immediately.
@@ -596,7 +596,7 @@ impl Queue {
         )
     }
 
-    /// Delays operations that are submitted after this call until all earlier ones have completed.
+    /// Delays operations that are submitted after this call until all earlier operations have completed.
     pub fn fence(&self) {
         self.shared.borrow_mut().planner.fence();
     }

@@ -23,8 +23,8 @@ use crate::planner::{Answer, OpError, OpState, error};
 use crate::{Error, ErrorKind, Outcome, Result};
 
 transfer! {
-    /// The handle of an operation. It owns the operands (`T`) until the operation is done. Then it returns
-    /// the operands, and the result ([`R`](Answer)) if the operation has one.
+    /// The handle of an operation. A transfer owns the operands (`T`) until the operation is done. Then the
+    /// transfer returns the operands, and the result ([`R`](Answer)) if the operation has one.
     ///
     /// Wait for a transfer, poll it, or await it on any async executor. A wait flushes first. If a transfer
     /// is dropped, the operation continues, and the operands are dropped when the operation has ended. If a

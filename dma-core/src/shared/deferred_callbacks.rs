@@ -6,7 +6,7 @@ use std::task::Waker;
 
 use crate::planner::LogEvent;
 
-/// A user callback that runs while no lock is held. It may block, panic, or use the queue.
+/// A user callback that runs while no lock is held. The callback may block, panic, or use the queue.
 pub(super) enum DeferredCallback {
     /// Wakes the waiting task.
     Wake(Waker),

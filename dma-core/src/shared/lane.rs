@@ -65,7 +65,7 @@ pub(super) struct Lane {
     full: AtomicU64,
     /// Number of polls with progress by threads other than the lane's thread.
     driven: CachePadded<AtomicU64>,
-    /// Number of polls in which the device reported something. It is written under the lock.
+    /// Number of polls in which the device reported something. The number is written under the lock.
     reports: CachePadded<AtomicU64>,
     /// The value of `reports` when the lane's thread detected a stall, and the time of the last completion.
     /// The next report invalidates the value.
@@ -84,7 +84,9 @@ struct Core {
     over: bool,
     /// Slots taken from the inboxes. The list is reused.
     taken: Vec<u32>,
+    /// Number of slots in `taken` whose requests were passed to the planner.
     accepted: usize,
+    /// Slots whose operations have ended. The list is reused.
     ended: Vec<u32>,
     /// Callbacks to run after the lock is released.
     callbacks: Vec<DeferredCallback>,
@@ -94,14 +96,15 @@ struct Core {
 /// The caller on whose behalf the device is polled, which decides when the doorbell rings.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Caller {
-    /// A waiting thread with this submitter id. It rings immediately, and serves its own requests first.
+    /// A waiting thread with this submitter id. The thread rings immediately, and serves its own requests
+    /// first.
     Waiter(usize),
-    /// A task, after other tasks had the opportunity to submit. It rings when enough requests wait.
+    /// A task, after other tasks had the opportunity to submit. The task rings when enough requests wait.
     Task,
-    /// The lane's thread. It rings under the same conditions as a task. While tasks are still submitting, it
-    /// does not ring, even if the device is idle.
+    /// The lane's thread. The thread rings under the same conditions as a task. While tasks are still
+    /// submitting, the thread does not ring, even if the device is idle.
     Lane,
-    /// A thread that closes the queue. It rings immediately.
+    /// A thread that closes the queue. The thread rings immediately.
     Closer,
 }
 
@@ -620,7 +623,7 @@ impl Lane {
                 )
             };
             guarded("the log", tell);
-            // Wake the tasks that wait for room. They then fail with `TimedOut`.
+            // Wake the tasks that wait for room, so that the tasks fail with `TimedOut`.
             self.wait_queue.all().into_iter().map(DeferredCallback::Wake).for_each(DeferredCallback::run);
         }
         true

@@ -93,7 +93,7 @@ impl SharedQueueOptions {
         Err(error.with_operation("open shared queue"))
     }
 
-    /// Sets the cores that the lanes' threads may run on, such as those of the device's
+    /// Sets the cores that the lanes' threads may run on, such as the cores of the device's
     /// [node](crate::NumaNodes::cores). Cores that the process may not use are ignored. Opening the queue
     /// fails if no other cores remain.
     #[must_use]
@@ -103,7 +103,8 @@ impl SharedQueueOptions {
     }
 }
 
-/// A queue for any number of threads and tasks. Clones use the same queue. Its transfers are `Send` futures.
+/// A queue for any number of threads and tasks. Clones use the same queue. Transfers of the queue are `Send`
+/// futures.
 ///
 /// Submitting a copy of one range to another range is lock-free. Operations of tasks wait up to
 /// [`QueueOptions::doorbell_delay`] to share a doorbell with other operations. A thread that waits for its
@@ -142,8 +143,8 @@ pub struct SharedQueue {
 /// so that threads with different clones do not contend.
 struct QueueHandle {
     hub: Arc<Hub>,
-    /// The submitter id of this clone. It selects the lane, the free list word and the inbox that the clone
-    /// uses first.
+    /// The submitter id of this clone. The id selects the lane, the free list word and the inbox that the
+    /// clone uses first.
     submitter_id: usize,
     /// The lane that this clone uses first.
     first_lane: u16,
@@ -235,7 +236,7 @@ impl SharedQueue {
         Self { handle: Arc::new(QueueHandle { hub, submitter_id, first_lane }) }
     }
 
-    /// Copies `src` to `dst`. They must have the same length and must not overlap. Does not block, and needs
+    /// Copies `src` to `dst`. Both must have the same length and must not overlap. Does not block, and needs
     /// no flush.
     ///
     /// # Errors

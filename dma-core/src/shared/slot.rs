@@ -203,8 +203,8 @@ impl Slot {
     /// The requirements of [`complete`](Self::complete), which must not be called for the same operation.
     pub(super) unsafe fn abandon(&self) -> Option<DeferredCallback> {
         if self.state.swap(ABANDONED, Ordering::AcqRel) == PARKED {
-            // SAFETY: the state is PARKED, so the holder has left the operands to the lane. They are leaked,
-            // because the device may still write to them.
+            // SAFETY: the state is PARKED, so the holder has left the operands to the lane. The operands are
+            // leaked, because the device may still write to them.
             std::mem::forget(self.parked.with_mut(|parked| unsafe { (*parked).take() }));
         }
         self.waker.replace(None).map(DeferredCallback::Wake)

@@ -22,9 +22,9 @@ use crate::planner::{Answer, error};
 use crate::{Error, ErrorKind, OpError, Result};
 
 transfer! {
-    /// The handle of an operation on a [`SharedQueue`](crate::SharedQueue). It owns the operands (`T`) until
-    /// the operation is done. Then it returns the operands, and the result ([`R`](Answer)) if the operation
-    /// has one.
+    /// The handle of an operation on a [`SharedQueue`](crate::SharedQueue). A transfer owns the operands
+    /// (`T`) until the operation is done. Then the transfer returns the operands, and the result
+    /// ([`R`](Answer)) if the operation has one.
     ///
     /// Wait for a transfer, or await it on any async executor and any thread. If a transfer is dropped, the
     /// operation continues, and the operands are dropped when the operation has ended. If a transfer is

@@ -80,7 +80,7 @@ mod imp {
     use std::ptr;
 
     pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
-        // SAFETY: the caller has mapped both ranges. They may overlap, because this calls `ptr::copy`.
+        // SAFETY: the caller has mapped both ranges. `ptr::copy` permits ranges that overlap.
         unsafe { ptr::copy(src, dst, len) }
     }
 

@@ -91,8 +91,8 @@ fn a_thread_that_waits_rings_for_all() {
     drop(transfers);
 }
 
-/// A task may find the lane locked by its thread, which has accepted the task's request without ringing. Then
-/// the thread must ring.
+/// A task may find the lane locked by the lane's thread, which has accepted the task's request without
+/// ringing. In this case the thread must ring.
 #[test]
 fn the_lanes_thread_rings_for_a_lone_copy_at_once() {
     let rig = rig(FOR_EVER, Lane::serve);

@@ -101,7 +101,7 @@ unsafe impl RawQueue for Odd {
     }
 }
 
-/// The owner of memory. It calls a closure when it is dropped.
+/// The owner of memory. Dropping the owner calls a closure.
 struct Owner<F: FnOnce()>(Vec<u8>, Option<F>);
 
 impl<F: FnOnce()> AsMut<[u8]> for Owner<F> {
@@ -332,7 +332,7 @@ fn a_panicking_waker_costs_no_other_operation() {
     let rig = Rig::new();
     rig.mute(true);
     let mut unlucky = rig.copy(|| ());
-    assert!(poll(&mut unlucky, &waker(|| panic!("a waker was told to"))).is_pending());
+    assert!(poll(&mut unlucky, &waker(|| panic!("this test makes a waker panic"))).is_pending());
     let (done, receiver) = signal();
     drop(rig.copy(done));
     rig.mute(false);
@@ -589,7 +589,7 @@ fn a_waker_that_panics_as_it_is_let_go_costs_nobody_the_wake() {
     let rig = Rig::still();
     rig.mute(true);
     let mut transfer = rig.copy(|| ());
-    let bad = Arc::new(LetGo(|| panic!("a waker was told to"))).into();
+    let bad = Arc::new(LetGo(|| panic!("this test makes a waker panic"))).into();
     assert!(poll(&mut transfer, &bad).is_pending());
     drop(bad);
     let (done, receiver) = signal();

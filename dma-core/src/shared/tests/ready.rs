@@ -14,7 +14,7 @@ fn small(work: impl FnOnce(&Lane) + Send + 'static) -> Rig {
     rig
 }
 
-/// Makes a full queue that only the test polls, and the transfers that fill it. They are done.
+/// Makes a full queue that only the test polls, and the transfers that fill it. The transfers are done.
 fn full() -> (Rig, [SharedTransfer<Pair>; 2]) {
     let rig = small(|_| ());
     let held = [rig.copy(|| ()), rig.copy(|| ())];

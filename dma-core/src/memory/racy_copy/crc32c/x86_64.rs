@@ -300,8 +300,8 @@ fn join<const CHAIN: usize>([a, b, c]: [u64; 3]) -> u32 {
     _mm_crc32_u64(crc, std::arch::x86_64::_mm_extract_epi64::<1>(sum) as u64) as u32 ^ c as u32
 }
 
-/// Declares `block`, which processes three chains of `CHAIN` bytes. It processes one line of each chain in
-/// turn.
+/// Declares `block`, which processes three chains of `CHAIN` bytes. The code processes one line of each chain
+/// in turn.
 macro_rules! block {
     ($name:ident $(, $dst:ident, $store:literal)?) => {
         mod $name {
