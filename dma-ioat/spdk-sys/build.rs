@@ -1,8 +1,8 @@
-//! Implements the features: `linked` asks `pkg-config` which libraries of SPDK and DPDK to link, `bindgen`
-//! binds the installed headers. It has no effect where none are installed.
+//! Implements the features. `linked` gets the libraries of SPDK and DPDK to link from `pkg-config`.
+//! `bindgen` makes the declarations from the installed headers.
 //!
-//! Without an installed SPDK, both warn and have no effect: libraries are loaded at run time, and
-//! declarations are those of this crate. So all features together build everywhere.
+//! Without an installed SPDK, both warn and have no effect: libraries are loaded at run time, and this
+//! crate's declarations are used. So a build with all features works on every machine.
 
 #[cfg(feature = "linked")]
 #[path = "build/linking.rs"]
@@ -15,7 +15,7 @@ fn main() {
     for variable in ["PKG_CONFIG", "PKG_CONFIG_PATH", "SPDK_INCLUDE_DIR"] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
-    // A later installation there triggers a rebuild.
+    // If SPDK is installed there later, that triggers a rebuild.
     #[cfg(any(feature = "linked", feature = "bindgen"))]
     for dir in std::env::split_paths(&std::env::var_os("PKG_CONFIG_PATH").unwrap_or_default()) {
         println!("cargo::rerun-if-changed={}", dir.display());
@@ -51,7 +51,7 @@ mod linked {
 
     /// The packages of SPDK to link, from its documentation (doc/pkgconfig.md).
     const SPDK: [&str; 2] = ["spdk_ioat", "spdk_env_dpdk"];
-    /// Their dependencies; a build may lack some.
+    /// Packages of their dependencies. An installation may lack some of them.
     const DPDK_OF_SPDK: &str = "spdk_dpdklibs";
     const BEHIND: [&str; 2] = ["libdpdk", "spdk_syslibs"];
 
@@ -67,8 +67,8 @@ mod linked {
                 return;
             }
         };
-        // Shared libraries do not name all their dependencies, so programs cannot be linked with them: they
-        // are loaded at run time.
+        // Shared libraries do not name all their dependencies, so programs cannot be linked with them. They
+        // are loaded at run time instead.
         let dirs = super::pkg_config(&["--variable=libdir", SPDK[1]]).unwrap_or_default();
         let dirs =
             dirs.into_iter().chain(spdk.iter().filter_map(|flag| Some(flag.strip_prefix("-L")?.to_owned())));
@@ -90,8 +90,8 @@ mod linked {
         }
     }
 
-    /// True if the C compiler, which links, finds a file in its own directories. Without a compiler, linking
-    /// fails later.
+    /// Returns true if the C compiler, which links the program, finds a file in its own directories. Without
+    /// a compiler, returns true, and linking fails later.
     fn is_known(file: &str) -> bool {
         let found = std::process::Command::new("cc").arg(format!("-print-file-name={file}")).output();
         found.map_or(true, |output| String::from_utf8_lossy(&output.stdout).trim().contains('/'))
@@ -135,7 +135,7 @@ mod headers {
             .unwrap_or_else(|e| panic!("{}: {e}", out.display()));
     }
 
-    /// The C compiler's directory of `limits.h`, because libclang is often installed without its own.
+    /// The C compiler's directory of `limits.h`, because libclang is often installed without this header.
     fn compiler_include() -> Option<String> {
         let output = std::process::Command::new("cc").arg("-print-file-name=include").output().ok()?;
         let dir = String::from_utf8(output.stdout).ok()?.trim().to_owned();

@@ -1,4 +1,4 @@
-//! I/OAT channels, by name.
+//! The entry of I/OAT channels in the registry of backends.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use dma_core::StaticBackend;
 
 use crate::{IoatEngine, IoatOptions};
 
-/// The backend `ioat`. Discovery sets SPDK's environment up for the process, with the default options, if the
-/// system shows I/OAT functions.
+/// The backend `ioat`. If the system has I/OAT functions, discovery sets up SPDK's environment for the
+/// process, with the default options.
 pub static BACKEND: StaticBackend = StaticBackend {
     name: crate::error::BACKEND,
     about: "Intel I/OAT, through SPDK, which is loaded at run time",

@@ -22,9 +22,9 @@ pub(crate) struct Channel {
     pub(crate) raw: RawChannel,
     pub(crate) function: RawFunction,
     pub(crate) numa: i32,
-    /// True if it supports fills.
+    /// True if the channel supports fills.
     pub(crate) fill: bool,
-    /// Descriptors of its ring, one of which stays free.
+    /// Number of descriptors of its ring. One of them always stays free.
     pub(crate) ring: u32,
 }
 
@@ -32,17 +32,17 @@ pub(crate) struct Channel {
 enum Use {
     Free,
     Taken,
-    /// Its queue is gone with descriptors in flight, and a reset failed: the device may write to their
-    /// memory.
+    /// The channel's queue was dropped with descriptors in flight, and a reset failed, so the device may
+    /// still write to their memory.
     Lost(InFlight),
 }
 
 /// Descriptors in flight on a channel that hangs.
 #[derive(Clone, Debug)]
 pub(crate) struct InFlight {
-    /// Descriptors ended, counted by the channel's callbacks.
+    /// Number of ended descriptors, counted by the channel's callbacks.
     pub(crate) done: Arc<AtomicU64>,
-    /// Descriptors submitted.
+    /// Number of submitted descriptors.
     pub(crate) submitted: u64,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Channels {
     pub(crate) broken: BTreeSet<PciAddress>,
     /// Channels that are being attached again. Only the thread that attaches a channel may take it.
     pub(crate) restarting: BTreeSet<PciAddress>,
-    /// Restarting channels without a queue. They are free once attached.
+    /// Restarting channels without a queue. They become free when they are attached.
     returning: BTreeSet<PciAddress>,
 }
 
@@ -72,13 +72,13 @@ impl Channels {
         self.channels.values().map(|(channel, _)| channel)
     }
 
-    /// Returns the functions that other processes have, with the process.
+    /// Returns the functions that other processes have, each with the name of the process.
     pub(crate) fn held(&self) -> impl Iterator<Item = (PciAddress, &str)> {
         self.held.iter().map(|(address, holder)| (*address, holder.as_str()))
     }
 
-    /// Attaches every function that SPDK offers and no other process has. It attaches them all at once,
-    /// because SPDK offers no function twice.
+    /// Attaches every function that SPDK offers and no other process has. All are attached together,
+    /// because SPDK offers each function only once.
     pub(crate) fn probe(&mut self, spdk: &Library) -> Result<()> {
         self.held.clear();
         loop {
@@ -86,14 +86,13 @@ impl Channels {
             let code = ffi::probe(spdk, &mut probe);
             let Attach { pending, refused, .. } = probe;
             for function in refused {
-                // SAFETY: SPDK offered it, and it was not attached. SPDK offers it again when the process
-                // that uses it releases it.
+                // SAFETY: SPDK offered the function, and it was not attached.
                 unsafe { ffi::release(spdk, function) };
             }
             if code == 0 {
                 return Ok(());
             }
-            // SPDK stops at a function that it cannot start. Skip that one, and continue.
+            // SPDK stops at a function that it cannot start. Skip this function, and continue.
             match pending {
                 Some(address) if self.broken.insert(address) => {
                     tracing::warn!(%address, "SPDK cannot start this I/OAT channel: see its messages");
@@ -118,17 +117,17 @@ impl Channels {
     pub(crate) fn probe_again(&mut self, spdk: &Library) -> Result<()> {
         let before = std::mem::take(&mut self.broken);
         let probed = self.probe(spdk);
-        // SPDK may not have offered all of them.
+        // SPDK may not have offered all of these functions again.
         self.broken.extend(before.into_iter().filter(|address| !self.channels.contains_key(address)));
         probed
     }
 
-    /// Takes a free channel: the one at `address`, or any.
+    /// Takes a free channel: the channel at `address`, or without an address any channel.
     pub(crate) fn take(&mut self, spdk: &Library, address: Option<PciAddress>) -> Result<Channel> {
         if let Some(channel) = self.take_free(address) {
             return Ok(channel);
         }
-        // Another process may have released one since the last probe.
+        // Another process may have released a function since the last probe.
         self.probe_again(spdk)?;
         self.take_free(address).ok_or_else(|| self.none_free(address))
     }
@@ -143,7 +142,7 @@ impl Channels {
         Some(channel.clone())
     }
 
-    /// Takes a channel that was restarting, if it is attached.
+    /// Takes a channel that was restarting, if it is attached again.
     pub(crate) fn take_back(&mut self, address: PciAddress) -> Option<Channel> {
         let (channel, used) = self.channels.get_mut(&address)?;
         *used = Use::Taken;
@@ -237,12 +236,13 @@ impl Channels {
         self.mark(channel, Use::Free);
     }
 
-    /// Marks a channel that is being attached again: it becomes free once it is attached.
+    /// Marks a channel that is being attached again and has no queue. It becomes free when it is attached.
     pub(crate) fn comes_back(&mut self, channel: &Channel) {
         self.returning.insert(channel.address);
     }
 
-    /// Frees such a channel. `back` is the attached channel, or `None` if attaching failed.
+    /// Frees a channel that [`comes_back`](Self::comes_back) marked. `back` is the attached channel, or
+    /// `None` if attaching failed.
     pub(crate) fn came_back(&mut self, channel: &Channel, back: Option<&Channel>) {
         self.returning.remove(&channel.address);
         if let Some(back) = back {
@@ -250,12 +250,12 @@ impl Channels {
         }
     }
 
-    /// True if a channel, or the one at `address`, will be free once it is attached again.
+    /// Returns true if a channel, or the channel at `address`, will become free when it is attached again.
     pub(crate) fn is_awaited(&self, address: Option<PciAddress>) -> bool {
         address.map_or(!self.returning.is_empty(), |address| self.returning.contains(&address))
     }
 
-    /// True if a channel, or the one at `address`, is being attached again.
+    /// Returns true if a channel, or the channel at `address`, is being attached again.
     pub(crate) fn is_restarting(&self, address: Option<PciAddress>) -> bool {
         address.map_or(!self.restarting.is_empty(), |address| self.restarting.contains(&address))
     }
@@ -270,7 +270,7 @@ impl Channels {
         self.mark(channel, Use::Lost(left));
     }
 
-    /// Takes a lost channel: the one at `address`, or any.
+    /// Takes a lost channel: the channel at `address`, or without an address any lost channel.
     pub(crate) fn take_lost(&mut self, address: Option<PciAddress>) -> Option<(Channel, InFlight)> {
         let mut channels = self.channels.values_mut();
         channels.find_map(|(channel, used)| {
@@ -294,10 +294,11 @@ impl Channels {
     ///
     /// # Safety
     ///
-    /// The channel has nothing in flight or has halted, and is not used any more.
+    /// The channel has no descriptors in flight or has halted, and is not used any more.
     pub(crate) unsafe fn detach(&mut self, spdk: &Library, channel: &Channel) {
         self.channels.remove(&channel.address);
-        // SAFETY: it was attached. The caller guarantees that nothing is in flight and that it is not used.
+        // SAFETY: the channel was attached. The caller guarantees that it has no descriptors in flight or
+        // has halted, and is not used.
         unsafe { ffi::detach(spdk, channel.raw) };
         // SAFETY: the function's channel was detached above. SPDK offers only released functions again.
         unsafe { ffi::release(spdk, channel.function) };
@@ -312,7 +313,7 @@ impl Channels {
             .map(|(channel, _)| channel.clone())
             .collect();
         for channel in &free {
-            // SAFETY: a free channel has no queue, and so nothing in flight.
+            // SAFETY: a free channel has no queue, and so no descriptors in flight.
             unsafe { self.detach(spdk, channel) };
         }
         free.len()
@@ -325,7 +326,7 @@ struct Attach<'a> {
     pool: &'a mut Channels,
     /// The function that is being attached.
     pending: Option<PciAddress>,
-    /// Functions of other processes, and those that cannot be started.
+    /// Functions of other processes, and functions that cannot be started.
     refused: Vec<RawFunction>,
 }
 
@@ -333,7 +334,7 @@ impl ffi::Probe for Attach<'_> {
     fn wants(&mut self, function: RawFunction, address: PciAddress) -> bool {
         self.pending = None;
         if self.pool.broken.contains(&address) {
-            // SPDK offers it again after its release.
+            // SPDK offers the function again after its release.
             self.refused.push(function);
             return false;
         }

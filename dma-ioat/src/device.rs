@@ -5,8 +5,8 @@ use dma_vendor::host::pci::{Function, SYSFS};
 
 use crate::error::error;
 
-/// The device numbers of Intel's I/OAT functions, from Xeon E5 (2012) to Xeon Ice Lake, as ranges: those of
-/// SPDK's driver (public header `spdk/pci_ids.h`).
+/// The device numbers of Intel's I/OAT functions, from Xeon E5 (2012) to Xeon Ice Lake, as ranges. Source:
+/// SPDK's public header `spdk/pci_ids.h`.
 const DEVICE_IDS: [(u16, u16); 12] = [
     (0x0b00, 0x0b00),
     (0x0c50, 0x0c53),
@@ -33,7 +33,7 @@ fn is_ioat(function: &Function) -> bool {
     function.vendor == INTEL && DEVICE_IDS.iter().any(among)
 }
 
-/// Returns the reason why SPDK does not offer a function, as far as the system shows it.
+/// Returns the reason why SPDK does not offer a function, as far as the system's files show it.
 pub(crate) fn obstacle(function: &Function) -> Error {
     let address = function.address;
     let bind = format!(
@@ -119,7 +119,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// The I/OAT functions of a system with these functions: address, vendor, device, driver.
+    /// Makes the files of a system with these functions (address, vendor, device, driver), and returns its
+    /// I/OAT functions.
     pub(crate) fn functions(functions: &[(&str, &str, &str, Option<&str>)]) -> Vec<Function> {
         let root = tempfile::tempdir().unwrap();
         for (address, vendor, device, driver) in functions {

@@ -44,7 +44,7 @@ fn of_devices(functions: &[Function]) -> Vec<Finding> {
         return vec![Finding::bad(
             "I/OAT channel",
             "none on the PCI bus",
-            "it takes an Intel Xeon with I/OAT (up to Ice Lake), switched on in the BIOS. `sim:profile=ioat` shows how one would behave",
+            "it takes an Intel Xeon with I/OAT (up to Ice Lake), switched on in the BIOS. `sim:profile=ioat` simulates one",
         )];
     }
     functions.iter().map(of_device).collect()
@@ -54,7 +54,7 @@ fn of_device(function: &Function) -> Finding {
     let address = function.address;
     let what = format!("I/OAT channel {address}");
     let bind = format!(
-        "give it to user space: SPDK's `sudo scripts/setup.sh`, or `echo vfio-pci | sudo tee /sys/bus/pci/devices/{address}/driver_override; echo {address} | sudo tee /sys/bus/pci/drivers_probe`"
+        "bind it to vfio-pci: SPDK's `sudo scripts/setup.sh`, or `echo vfio-pci | sudo tee /sys/bus/pci/devices/{address}/driver_override; echo {address} | sudo tee /sys/bus/pci/drivers_probe`"
     );
     match function.driver.as_deref() {
         Some("vfio-pci" | "uio_pci_generic" | "igb_uio") => Finding::ok(what, function.to_string()),
@@ -67,7 +67,8 @@ fn of_device(function: &Function) -> Finding {
     }
 }
 
-/// Checks that this process may open the devices bound to vfio-pci, or, without any, that it runs as root.
+/// Checks that this process may open the devices bound to vfio-pci. Without such devices, checks that it
+/// runs as root.
 fn rights(functions: &[Function]) -> Option<Finding> {
     let bound = functions.iter().filter(|function| function.driver.as_deref() == Some("vfio-pci"));
     let groups = bound.filter_map(|function| function.iommu_group.as_deref());
@@ -79,7 +80,7 @@ fn rights(functions: &[Function]) -> Option<Finding> {
         Finding::warning(
             "rights",
             "not root",
-            "SPDK needs root, unless the devices are bound to vfio-pci and /dev/vfio is yours",
+            "SPDK needs root, unless the devices are bound to vfio-pci and this user may open /dev/vfio",
         )
     })
 }
@@ -94,7 +95,7 @@ fn loads(library: &Library) -> Finding {
     Finding::ok(LOADS, format!("{}{stand_in}{}", library.release, absent_calls(&absent)))
 }
 
-/// Checks that SPDK accepts its DPDK; `None` without one, as below the stand-in.
+/// Checks that SPDK accepts its DPDK. `None` without a DPDK, which the stand-in lacks.
 fn dpdk(library: &Library) -> Option<Finding> {
     let version = library.dpdk.as_ref()?;
     Some(match env::dpdk_refused(library) {

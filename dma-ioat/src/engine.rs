@@ -1,4 +1,4 @@
-//! [`IoatEngine`]: a channel of I/OAT, or all of them, as an engine.
+//! [`IoatEngine`]: an I/OAT channel, or all of them, as an engine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use crate::recovery::{self, REATTACH_PAUSE};
 use crate::region::{IoatRegion, REGISTER_ALIGNMENT};
 use crate::{IoatOptions, PciAddress};
 
-/// The longest descriptor, which is shorter on a small ring. SPDK splits copies further, as memory and engine
-/// require.
+/// Maximum length of a descriptor; it is less on a small ring. SPDK splits descriptors further, where the
+/// memory or the engine requires it.
 const MAX_TRANSFER: u64 = 1 << 20;
 /// The smallest pages that SPDK splits at.
 const PAGE: usize = 4096;
 /// The default depth of a queue.
 const DEFAULT_DEPTH: usize = 256;
 
-/// Intel I/OAT through the SPDK that is installed. The README describes the set-up.
+/// Intel I/OAT through the installed SPDK. The README describes the set-up.
 ///
-/// Without an [address](IoatOptions::address), each queue takes a free channel of this process; with one,
-/// that channel is the engine's only one.
+/// Without an [address](IoatOptions::address), each queue takes a free channel of this process. With an
+/// address, the engine has only the channel at that address.
 ///
 /// ```
 /// use dma_ioat::{IoatEngine, IoatOptions};
@@ -44,24 +44,24 @@ pub struct IoatEngine {
     id: EngineId,
     info: EngineInfo,
     address: Option<PciAddress>,
-    /// The NUMA node of its channels; -1 for several.
+    /// The NUMA node of the engine's channels; -1 if they are on several nodes.
     numa: i32,
 }
 
 impl IoatEngine {
-    /// Opens a channel, or all: loads SPDK, sets up its environment and attaches the process's channels,
-    /// unless an earlier call did.
+    /// Opens one channel, or all channels. Loads SPDK, sets up its environment and attaches the process's
+    /// channels, unless an earlier call has done that.
     ///
-    /// May block for as long as DPDK takes to map its memory, which can be seconds. Channels stay attached,
-    /// and are unavailable to other processes, until [`release_idle`](Self::release_idle) or the end of the
-    /// process. [`IoatOptions::allow`] limits them.
+    /// May block for seconds, while DPDK maps its memory. Channels stay attached, and are unavailable to
+    /// other processes, until [`release_idle`](Self::release_idle) or the end of the process.
+    /// [`IoatOptions::allow`] limits them.
     ///
     /// # Errors
     ///
-    /// `MissingSdk`: no SPDK that can be used. `VersionMismatch`: an SPDK that is too old, or that does not
-    /// accept its DPDK. `NotFound`: no I/OAT device found. `InUse`: the device is another process's or the
-    /// kernel's, or the environment was set up with other options. `PermissionDenied`, `OutOfMemory`: the
-    /// system lacks rights or huge pages. `InvalidArgument`: invalid options. Each error names the remedy.
+    /// `MissingSdk`: no usable SPDK. `VersionMismatch`: an SPDK that is too old, or that does not accept its
+    /// DPDK. `NotFound`: no I/OAT device found. `InUse`: another process or the kernel uses the device, or
+    /// the environment was set up with other options. `PermissionDenied`, `OutOfMemory`: the system lacks
+    /// rights or huge pages. `InvalidArgument`: invalid options. Each error names the remedy.
     pub fn open(options: &IoatOptions) -> Result<Self> {
         Self::open_unnamed(options).map_err(|e| e.with_operation("open engine"))
     }
@@ -103,15 +103,15 @@ impl IoatEngine {
     }
 }
 
-/// Describes an engine on `channels`, of which there is at least one.
+/// Describes an engine on `channels`, which are not empty.
 fn describe(environment: &Environment, channels: &[&Channel]) -> EngineInfo {
     let mut capabilities = Capabilities::ALLOCATE | Capabilities::REGISTER | Capabilities::IN_ORDER;
     capabilities.set(Capabilities::FILL, channels.iter().all(|channel| channel.fill));
     // One descriptor of a ring is kept free.
     let ring = channels.iter().map(|channel| channel.ring as usize).min().unwrap_or(0);
     let depth = ring.saturating_sub(1).max(1);
-    // All pieces of a copy must fit into the ring. A piece ends where a page of either side ends, or with the
-    // copy.
+    // All pieces of a copy must fit into the ring. A piece ends at the end of the copy, or at a page boundary
+    // of the source or the destination.
     let longest = ((depth - 1) / 2).max(1) * PAGE;
     let limits = Limits::default()
         .with_max_transfer(MAX_TRANSFER.min(longest as u64))
@@ -124,7 +124,7 @@ fn describe(environment: &Environment, channels: &[&Channel]) -> EngineInfo {
         [first, .., last] => format!("{} channels, {} to {}", channels.len(), first.address, last.address),
         [] => String::new(),
     };
-    // -1 on a machine of one node.
+    // The node is -1 on a machine that has only one node.
     let node = channels.first().and_then(|channel| u32::try_from(channel.numa).ok());
     let node = node.filter(|_| channels.iter().all(|channel| channel.numa == channels[0].numa));
     let info = EngineInfo::new(BACKEND, device, format!("SPDK {}", environment.spdk.release))
@@ -138,7 +138,7 @@ fn describe(environment: &Environment, channels: &[&Channel]) -> EngineInfo {
 }
 
 #[expect(unsafe_code, reason = "the safe API relies on the description of an engine")]
-// SAFETY: `info` holds the properties that SPDK reports, the minimum where channels differ.
+// SAFETY: `info` holds the limits that SPDK reports. If channels differ, it holds the minimum.
 unsafe impl DmaEngine for IoatEngine {
     fn info(&self) -> &EngineInfo {
         &self.info
@@ -196,7 +196,7 @@ unsafe impl DmaEngine for IoatEngine {
             self.environment.pool().give_back(&channel);
             return Err(error(ErrorKind::OutOfRange, format!("a depth of {}", options.depth))
                 .with_numbers(options.depth as u64, most as u64)
-                .with_hint("a channel's ring holds that many descriptors: open several queues"));
+                .with_hint("the limit is the size of a channel's ring: open several queues"));
         }
         Ok(Box::new(IoatQueue::open(&self.environment, self.id, channel, &options)))
     }
@@ -205,8 +205,8 @@ unsafe impl DmaEngine for IoatEngine {
 /// Lists the channels of this machine. Unusable ones, a missing SPDK and a missing device are listed with
 /// their error and its remedy.
 ///
-/// Sets SPDK's environment up for the process, as [`IoatEngine::open`] does. Without a function that the
-/// system shows, nothing is set up.
+/// Sets up SPDK's environment for the process, as [`IoatEngine::open`] does, unless the system has no I/OAT
+/// function.
 #[must_use]
 pub fn discover(options: &IoatOptions) -> Vec<Discovered> {
     let only = |error: Error| {
@@ -235,7 +235,7 @@ pub fn discover(options: &IoatOptions) -> Vec<Discovered> {
     }
     let discovered = found.into_iter().map(|(address, info)| {
         let plain = EngineName::of(&crate::BACKEND);
-        // An address has neither commas nor equals signs.
+        // This succeeds, because an address contains no commas or equals signs.
         Discovered::new(plain.clone().with_device(address.to_string()).unwrap_or(plain), info)
     });
     discovered.collect()

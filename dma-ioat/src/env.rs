@@ -21,7 +21,7 @@ pub(crate) struct Environment {
     lib_dir: Option<PathBuf>,
     /// True if this crate loaded the library; false for `IoatOptions::with_library`.
     loaded: bool,
-    /// Locked before `pool`.
+    /// Lock order: `phase` is locked before `pool`.
     phase: Mutex<SetUpPhase>,
     pool: Mutex<Channels>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Environment {
 enum SetUpPhase {
     Down,
     Up(Settings),
-    /// Set-up failed, which is final: SPDK's environment cannot be set up twice.
+    /// Setting up has failed. This is final, because SPDK's environment cannot be set up twice.
     Failed(Error),
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Environment {
-    /// Returns the environment of the library of `options`, which is loaded on first use.
+    /// Returns the environment of the library that `options` name. Loads the library on first use.
     pub(crate) fn of(options: &IoatOptions) -> Result<Arc<Self>> {
         options.check()?;
         let mut environments = lock(&ENVIRONMENTS);
@@ -97,8 +97,8 @@ impl Environment {
         }
     }
 
-    /// Sets the environment up with `options`, or checks that it is compatible with them. Gives access to its
-    /// channels.
+    /// Sets up the environment with `options`. If it is set up already, checks that it is compatible with
+    /// them. Returns access to its channels.
     pub(crate) fn up(&self, options: &IoatOptions) -> Result<MutexGuard<'_, Channels>> {
         let mut phase = lock(&self.phase);
         match &*phase {
@@ -125,17 +125,17 @@ impl Environment {
         Ok(self.pool())
     }
 
-    /// Returns the channels of an environment that is up.
+    /// Returns the channels of an environment that is set up.
     pub(crate) fn pool(&self) -> MutexGuard<'_, Channels> {
         lock(&self.pool)
     }
 
-    /// True if its memory comes from huge pages, or may do.
+    /// Returns true if the environment's memory comes from huge pages, or if that is unknown.
     pub(crate) fn is_huge(&self) -> bool {
         !matches!(&*lock(&self.phase), SetUpPhase::Up(settings) if !settings.huge)
     }
 
-    /// Sets the environment up. The flag of an error is true if it is final.
+    /// Sets up the environment. The flag of an error is true if the error is final.
     fn set_up(&self, options: &IoatOptions) -> Result<Settings, (Error, bool)> {
         let known = ffi::core_count(&self.spdk) > 0;
         if options.env == EnvSetup::External {
@@ -168,8 +168,8 @@ impl Environment {
         if code < 0 { Err((settings.refused(code, &self.spdk), true)) } else { Ok(settings) }
     }
 
-    /// Returns the I/OAT functions of the machine. `None` if the calls have devices of their own: the
-    /// stand-in's, and calls that the program supplies.
+    /// Returns the I/OAT functions of the machine. `None` for the stand-in's calls and for calls that the
+    /// program supplies, because they have devices of their own.
     fn system_functions(&self) -> Option<BTreeSet<PciAddress>> {
         let is_system = self.loaded && self.spdk.stand_in.is_none();
         is_system.then(|| device::functions().iter().map(|function| function.address).collect())
@@ -213,8 +213,8 @@ fn load(dir: Option<&Path>) -> Result<Library> {
 }
 
 impl Settings {
-    /// Resolves the options on this machine. DPDK would take every device that it has a driver for, such as
-    /// the network card, so only `functions` are allowed unless the options say otherwise.
+    /// Resolves the options on this machine. DPDK would take every device for which it has a driver, such as
+    /// the network card. So only `functions` are allowed, unless the options name others.
     fn new(options: &IoatOptions, functions: Option<BTreeSet<PciAddress>>) -> Result<Self> {
         let allow = match (&options.allow, functions) {
             (None, Some(functions)) if functions.is_empty() => return Err(device::none(&[])),
@@ -280,7 +280,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Returns the error of a set-up that returned `code`.
+    /// Returns the error of setting up the environment, which returned `code`.
     fn refused(&self, code: i32, spdk: &Library) -> Error {
         if code == -error::EALREADY {
             return exists().with_native(error::native(code));
@@ -316,7 +316,7 @@ impl Settings {
 }
 
 /// The remedy for an SPDK that refuses its DPDK.
-pub(crate) const OTHER_DPDK: &str = "use the DPDK that this SPDK was built with (its own is in spdk/dpdk/build/lib; see LD_LIBRARY_PATH), or an SPDK that accepts this one";
+pub(crate) const OTHER_DPDK: &str = "use the DPDK that this SPDK was built with (SPDK's own is in spdk/dpdk/build/lib; name it in LD_LIBRARY_PATH), or an SPDK that accepts this DPDK";
 
 /// Returns a sentence with both versions if SPDK is known to refuse its DPDK.
 pub(crate) fn dpdk_refused(spdk: &Library) -> Option<String> {
@@ -338,7 +338,7 @@ fn no_huge_pages() -> Error {
 fn exists() -> Error {
     error(
         ErrorKind::InUse,
-        "other code of this process has already set up SPDK's environment, of which a process has one",
+        "other code of this process has already set up SPDK's environment, and a process can have only one",
     )
     .with_operation("open engine")
     .with_hint("use it with the option `env=external`")

@@ -15,7 +15,7 @@ pub(crate) const EBUSY: i32 = 16;
 pub(crate) const EINVAL: i32 = 22;
 pub(crate) const EALREADY: i32 = 114;
 
-/// Names of the codes: SPDK returns negative error numbers of the system.
+/// Names of the codes. SPDK returns the system's error numbers as negative values.
 const NAMES: [(i32, &str); 9] = [
     (EPERM, "EPERM"),
     (2, "ENOENT"),
@@ -28,8 +28,8 @@ const NAMES: [(i32, &str); 9] = [
     (EALREADY, "EALREADY"),
 ];
 
-/// Result of `spdk_ioat_process_events` on a halted channel. It is not an error number: a completion never
-/// has EPERM.
+/// Result of `spdk_ioat_process_events` on a halted channel. It is not an error number, because a
+/// completion never has EPERM.
 pub(crate) const HALTED: i32 = -1;
 
 /// Returns the name and description of a call's result.
@@ -49,7 +49,7 @@ pub(crate) fn completion(code: i32) -> NativeError {
         return NativeError {
             code,
             name: "channel halted".into(),
-            description: "spdk_ioat_process_events answered -1; SPDK's log has the channel's error register"
+            description: "spdk_ioat_process_events returned -1; SPDK's log has the channel's error register"
                 .into(),
         };
     }

@@ -21,7 +21,8 @@ const VTOPHYS_ERROR: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawChannel(pub(crate) NonNull<spdk_ioat_chan>);
 
-// SAFETY: a handle; the calls that take it are unsafe. SPDK allows any one thread at a time.
+// SAFETY: this is only a handle. The calls that take it are unsafe, and SPDK allows them on any thread, one
+// at a time.
 unsafe impl Send for RawChannel {}
 // SAFETY: a shared handle alone gives no access to the channel: each call that takes it is unsafe, and states
 // its requirements.
@@ -31,9 +32,9 @@ unsafe impl Sync for RawChannel {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawFunction(NonNull<spdk_pci_device>);
 
-// SAFETY: a handle, which is not dereferenced here. SPDK's functions of PCI devices take it on any thread.
+// SAFETY: the handle is not dereferenced here. SPDK's calls for PCI functions can be made on any thread.
 unsafe impl Send for RawFunction {}
-// SAFETY: sharing the handle accesses no memory. SPDK's calls of PCI functions can be made on any thread.
+// SAFETY: sharing the handle accesses no memory. SPDK's calls for PCI functions can be made on any thread.
 unsafe impl Sync for RawFunction {}
 
 /// Returns the model behind the channels, if SPDK is the stand-in.
@@ -48,20 +49,20 @@ pub(crate) fn model(spdk: &Library) -> Option<String> {
 
 /// Returns the number of CPUs of the environment: 0 before it is set up.
 pub(crate) fn core_count(spdk: &Library) -> u32 {
-    // SAFETY: reads a number, at any time.
+    // SAFETY: the call only reads a number, and can be made at any time.
     spdk.env.spdk_env_get_core_count.map_or(0, |call| unsafe { call() })
 }
 
-/// Sets the environment up, once per process.
+/// Sets up the environment, which is possible once per process.
 pub(crate) fn env_init(spdk: &Library, opts: &EnvOpts) -> i32 {
-    // SAFETY: options that the library initialized, which outlive the call.
+    // SAFETY: the library initialized the options, and they outlive the call.
     unsafe { (spdk.env.spdk_env_init)(opts.as_ptr()) }
 }
 
-/// Allocates zeroed memory that devices reach, on a NUMA node, or on any with -1. `len` and `align` are not
-/// 0.
+/// Allocates zeroed memory that devices can access, on a NUMA node, or on any node with -1. `len` and `align`
+/// are not 0.
 pub(crate) fn allocate(spdk: &Library, len: usize, align: usize, numa: i32) -> Option<NonNull<u8>> {
-    // SAFETY: the third argument must be null.
+    // SAFETY: the third argument must be null, and is.
     let memory = unsafe {
         (spdk.env.spdk_zmalloc)(len, align, std::ptr::null_mut(), numa, SPDK_MALLOC_DMA | SPDK_MALLOC_SHARE)
     };
@@ -74,8 +75,8 @@ pub(crate) fn allocate(spdk: &Library, len: usize, align: usize, numa: i32) -> O
 ///
 /// The memory is from [`allocate`], and is not used any more.
 pub(crate) unsafe fn free(spdk: &Library, memory: DeviceAddr) {
-    // SAFETY: the caller got the memory from `allocate`, which is `spdk_zmalloc`, and it is not used any
-    // more.
+    // SAFETY: the caller promises that the memory is from `allocate`, which calls `spdk_zmalloc`, and that it
+    // is not used any more.
     unsafe { (spdk.env.spdk_free)(memory.as_ptr().cast()) };
 }
 
@@ -94,14 +95,14 @@ pub(crate) unsafe fn register(spdk: &Library, memory: NonNull<u8>, len: usize) -
 ///
 /// # Safety
 ///
-/// No device uses it.
+/// No device uses the memory.
 pub(crate) unsafe fn unregister(spdk: &Library, memory: DeviceAddr, len: usize) -> i32 {
     // SAFETY: no device uses the memory, as the caller guarantees. SPDK refuses a range that is not
     // registered.
     unsafe { (spdk.env.spdk_mem_unregister)(memory.as_ptr().cast(), len) }
 }
 
-/// Checks that a device can reach `len` bytes from `addr` on. The error is the offset of the first byte
+/// Checks that a device can access `len` bytes from `addr` on. The error is the offset of the first byte
 /// without a translation.
 pub(crate) fn translate(spdk: &Library, addr: DeviceAddr, len: usize) -> Result<(), usize> {
     let mut at = 0;
@@ -118,11 +119,11 @@ pub(crate) fn translate(spdk: &Library, addr: DeviceAddr, len: usize) -> Result<
     Ok(())
 }
 
-/// Callbacks of a probe.
+/// The callbacks of a probe.
 pub(crate) trait Probe {
     /// Returns true to attach this function.
     fn wants(&mut self, function: RawFunction, address: PciAddress) -> bool;
-    /// The function was attached.
+    /// Called when the function was attached.
     fn attached(&mut self, function: RawFunction, address: PciAddress, channel: RawChannel);
 }
 
@@ -134,8 +135,8 @@ pub(crate) fn probe<P: Probe>(spdk: &Library, probe: &mut P) -> i32 {
 }
 
 unsafe extern "C" fn wants<P: Probe>(context: *mut c_void, function: *mut spdk_pci_device) -> bool {
-    // SAFETY: `probe` passed this pointer as the context, and SPDK calls back within that call only, one call
-    // at a time.
+    // SAFETY: `probe` passed this pointer as the context, and SPDK runs the callbacks only within that call,
+    // one at a time.
     let (spdk, probe) = unsafe { &mut *context.cast::<(&Library, &mut P)>() };
     let Some(function) = NonNull::new(function).map(RawFunction) else { return false };
     probe.wants(function, address_of(spdk, function))
@@ -146,8 +147,8 @@ unsafe extern "C" fn attached<P: Probe>(
     function: *mut spdk_pci_device,
     channel: *mut spdk_ioat_chan,
 ) {
-    // SAFETY: `probe` passed this pointer as the context, and SPDK calls back within that call only, one call
-    // at a time.
+    // SAFETY: `probe` passed this pointer as the context, and SPDK runs the callbacks only within that call,
+    // one at a time.
     let (spdk, probe) = unsafe { &mut *context.cast::<(&Library, &mut P)>() };
     if let (Some(function), Some(channel)) = (NonNull::new(function), NonNull::new(channel)) {
         let function = RawFunction(function);
@@ -156,7 +157,7 @@ unsafe extern "C" fn attached<P: Probe>(
 }
 
 fn address_of(spdk: &Library, RawFunction(function): RawFunction) -> PciAddress {
-    // SAFETY: a function that SPDK offers.
+    // SAFETY: SPDK offers this function, so the handle is valid.
     let address = unsafe { (spdk.env.spdk_pci_device_get_addr)(function.as_ptr()) };
     PciAddress { domain: address.domain, bus: address.bus, device: address.dev, function: address.func }
 }
@@ -168,13 +169,13 @@ pub(crate) const fn native_address(address: PciAddress) -> spdk_pci_addr {
 
 /// Returns the NUMA node of a function that SPDK offers; -1 if it is unknown.
 pub(crate) fn numa_of(spdk: &Library, RawFunction(function): RawFunction) -> i32 {
-    // SAFETY: a function that SPDK offers.
+    // SAFETY: SPDK offers this function, so the handle is valid.
     spdk.env.spdk_pci_device_get_numa_id.map_or(-1, |call| unsafe { call(function.as_ptr()) })
 }
 
 /// Claims a function for this process. Returns a negative number if another process has it.
 pub(crate) fn claim(spdk: &Library, RawFunction(function): RawFunction) -> i32 {
-    // SAFETY: a function that SPDK offers.
+    // SAFETY: SPDK offers this function, so the handle is valid.
     spdk.env.spdk_pci_device_claim.map_or(0, |call| unsafe { call(function.as_ptr()) })
 }
 
@@ -226,11 +227,11 @@ mod registers {
     pub(super) const GONE: u8 = 0xff;
 }
 
-/// Time limit of a suspend and of a reset, the same as SPDK's.
+/// Time limit of a suspend and of a reset. SPDK uses the same.
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// Resets the engine of an attached channel. Returns true if it stopped: it touches no memory until it is
-/// attached again. Blocks for about 40 ms at most.
+/// Resets the engine of an attached channel. Returns true if the engine has stopped; it then accesses no
+/// memory until the channel is attached again. Blocks for at most about 40 ms.
 ///
 /// # Safety
 ///
@@ -241,14 +242,14 @@ pub(crate) unsafe fn stop(spdk: &Library, RawFunction(function): RawFunction) ->
         return false;
     };
     let (mut start, mut physical, mut len) = (std::ptr::null_mut(), 0, 0);
-    // SAFETY: a function that SPDK offers, and pointers to local variables.
+    // SAFETY: SPDK offers this function, and the pointers are to local variables.
     let code = unsafe { map(function.as_ptr(), 0, &raw mut start, &raw mut physical, &raw mut len) };
     if code != 0 || start.is_null() {
         return false;
     }
-    // SAFETY: mapped registers of at least this length.
+    // SAFETY: the registers are mapped, and have at least this length.
     let stopped = len >= registers::LEN && unsafe { reset(start.cast()) };
-    // SAFETY: mapped above.
+    // SAFETY: the registers were mapped above, and are not used any more.
     unsafe { unmap(function.as_ptr(), 0, start) };
     stopped
 }
@@ -257,8 +258,8 @@ pub(crate) unsafe fn stop(spdk: &Library, RawFunction(function): RawFunction) ->
 ///
 /// `register` points to a mapped register.
 unsafe fn read_register(register: *mut u8) -> u8 {
-    // The stand-in's engine is a thread of this process, whose accesses ThreadSanitizer takes for races with
-    // volatile ones.
+    // The accesses are atomic, because the stand-in's engine is a thread of this process, and ThreadSanitizer
+    // reports races of volatile accesses.
     // SAFETY: the caller's register is mapped, and all accesses to it are atomic.
     #[cfg(dma_thread_sanitizer)]
     let value =
@@ -289,7 +290,7 @@ unsafe fn write_register(register: *mut u8, value: u8) {
 /// `start` points to the mapped registers of a channel.
 unsafe fn reset(start: *mut u8) -> bool {
     let command = start.wrapping_add(registers::COMMAND);
-    // SAFETY: a mapped register of 8 bits.
+    // SAFETY: the register is mapped, and has 8 bits.
     let read = || unsafe { read_register(command) };
     let done = |bit: u8| {
         let until = Instant::now() + COMMAND_TIMEOUT;
@@ -301,24 +302,24 @@ unsafe fn reset(start: *mut u8) -> bool {
     if read() == registers::GONE {
         return false;
     }
-    // A reset during a transfer may block the bus: suspend first, as SPDK does. An engine that hangs may
-    // ignore that.
-    // SAFETY: `start` points to the mapped registers of a channel, of which this is the command.
+    // A reset during a transfer may block the bus, so suspend the engine first, as SPDK does. An engine that
+    // hangs may ignore the suspend.
+    // SAFETY: `start` points to the mapped registers of a channel, and this is its command register.
     unsafe { write_register(command, registers::SUSPEND) };
     done(registers::SUSPEND);
-    // SAFETY: `start` points to the mapped registers of a channel, of which this is the command.
+    // SAFETY: `start` points to the mapped registers of a channel, and this is its command register.
     unsafe { write_register(command, registers::RESET) };
     done(registers::RESET)
 }
 
-/// The length of an attached channel's ring, in descriptors.
+/// Returns the length of an attached channel's ring, in descriptors.
 pub(crate) fn ring_of(spdk: &Library, RawChannel(channel): RawChannel) -> u32 {
-    // SAFETY: the handle is from a probe.
+    // SAFETY: the handle is from a probe, and the channel is attached.
     unsafe { (spdk.ioat.spdk_ioat_get_max_descriptors)(channel.as_ptr()) }
 }
 
-/// Capabilities of an attached channel, as SPDK's bits.
+/// Returns the capabilities of an attached channel, as SPDK's bits.
 pub(crate) fn capabilities_of(spdk: &Library, RawChannel(channel): RawChannel) -> u32 {
-    // SAFETY: the handle is from a probe.
+    // SAFETY: the handle is from a probe, and the channel is attached.
     unsafe { (spdk.ioat.spdk_ioat_get_dma_capabilities)(channel.as_ptr()) }
 }

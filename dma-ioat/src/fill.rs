@@ -6,9 +6,9 @@ use dma_core::DeviceAddr;
 /// The parts of a fill for the CPU and the engine.
 ///
 /// The engine repeats 8 bytes. SPDK splits a fill at page boundaries where memory is not contiguous, and
-/// restarts the pattern there. The pattern stays in phase only if the destination begins at a multiple of 8.
-/// Therefore the CPU writes the bytes before the first such multiple, and the pattern is rotated by their
-/// number. A pattern of equal bytes needs neither.
+/// begins the pattern again there. The result is only right if the destination begins at a multiple of 8.
+/// Therefore the CPU writes the bytes before the first multiple of 8, and the pattern is rotated by the
+/// number of these bytes. If all bytes of the pattern are equal, this is not needed.
 #[derive(Debug)]
 pub(crate) struct Fill {
     dst: DeviceAddr,
@@ -45,7 +45,8 @@ impl Fill {
     /// The caller may write the destination.
     pub(crate) unsafe fn begin(&self) {
         for (at, byte) in self.first[..self.by_cpu].iter().enumerate() {
-            // SAFETY: `by_cpu` is at most the destination's length, and the caller may write the destination.
+            // SAFETY: `at` is less than `by_cpu`, which is at most the destination's length, and the caller
+            // may write the destination.
             unsafe { self.dst.offset(at).as_ptr().write(*byte) };
         }
     }
@@ -57,11 +58,11 @@ mod tests {
 
     use super::*;
 
-    /// Models an engine that restarts the pattern at every multiple of `page` of the address.
+    /// Models an engine that begins the pattern again at every address that is a multiple of `page`.
     fn fill_in_pieces(memory: &mut [u8], at: usize, len: usize, pattern: [u8; 8], page: usize) {
         let dst = DeviceAddr::of(NonNull::from(&mut memory[..]).cast()).offset(at);
         let fill = Fill::new(dst, len, pattern);
-        // SAFETY: this test's memory.
+        // SAFETY: the destination is this test's memory.
         unsafe { fill.begin() };
         let skip = (fill.rest.0 - dst.0) as usize;
         let mut phase = 0;

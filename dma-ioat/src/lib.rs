@@ -1,26 +1,29 @@
-//! Intel I/OAT (CBDMA, the copy engine of Xeon processors) as an engine of the `dma` crate, through the SPDK
-//! that is installed.
+//! Intel I/OAT (CBDMA, the copy engine of Xeon processors) as an engine of the `dma` crate, through the
+//! installed SPDK.
 //!
-//! SPDK is loaded when the first engine is opened: nothing of it is needed to build. If it or a device is
+//! SPDK is loaded when the first engine is opened, and is not needed to build. If SPDK or a device is
 //! missing, [`IoatEngine::open`] and [`discover`] return errors with the remedy. The README describes the
 //! set-up of a machine.
 //!
 //! Properties of I/OAT and SPDK that users see:
 //!
-//! - **One environment per process.** SPDK's environment (DPDK's) is set up with the first engine's
-//!   [`IoatOptions`], and shared by all later engines. Options that contradict it are refused.
+//! - **One environment per process.** SPDK's environment, which is DPDK's, is set up with the first engine's
+//!   [`IoatOptions`], and all later engines share it. Options that contradict it are refused.
 //! - **One channel per queue.** Every PCI function is one channel, and has one queue at a time. The first
-//!   engine attaches every channel that the process may have. When all are taken, the error names the owners.
+//!   engine attaches every channel that the process may use. When all channels are taken, the error names the
+//!   owners.
 //! - **Memory.** Regions are allocated from the environment, or registered: whole pages of 2 MiB, each once.
 //! - **Copy and fill.** The hardware has no scatter-gather lists, fences or event descriptors. The safe API
 //!   emulates the first two, and polls.
-//! - **Halts.** After an error a channel stops, and SPDK does not report which descriptor failed. All in
-//!   flight are reported as aborted, or, if there was one, as failed. The channel is detached and attached
-//!   again. The next descriptors run one at a time, which identifies the faulty one if it is retried.
-//! - **Log.** SPDK's log becomes `tracing` events of the target `spdk`, if this crate set the environment up
-//!   and a subscriber existed then; otherwise SPDK prints it. DPDK's own output goes to standard error.
-//! - **Draining.** A channel cannot cancel descriptors. When a queue is closed, descriptors in
-//!   flight complete. A channel that never answers is leaked.
+//! - **Halts.** After an error, a channel stops, and SPDK does not report which descriptor failed. All
+//!   descriptors in flight are reported as aborted; if only one was in flight, it is reported as failed. The
+//!   channel is detached and attached again. The next descriptors run one at a time, so that a retry
+//!   identifies the faulty one.
+//! - **Log.** SPDK's log becomes `tracing` events of the target `spdk`, if this crate set up the environment,
+//!   and a subscriber existed at that time. Otherwise SPDK prints it. DPDK's own output goes to standard
+//!   error.
+//! - **Draining.** A channel cannot cancel descriptors. When a queue is closed, descriptors in flight
+//!   complete. A channel that hangs is reset. If it does not stop, it is leaked.
 
 mod backend;
 mod channels;

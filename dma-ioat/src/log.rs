@@ -10,11 +10,11 @@ use spdk_sys::{Library, Log};
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
-/// The log that is forwarded: a process has one.
+/// The library whose log is forwarded. A process has only one.
 static LOG: OnceLock<Log> = OnceLock::new();
 
 unsafe extern "C" {
-    /// Belongs to the C library. All supported processors pass a `va_list` by its address.
+    /// A function of the C library. All supported processors pass a `va_list` by its address.
     fn vsnprintf(to: *mut c_char, size: usize, format: *const c_char, args: *mut c_void) -> c_int;
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn forward(spdk: &Library) {
         && LevelFilter::current() != LevelFilter::OFF
         && LOG.set(*log).is_ok()
     {
-        // SAFETY: a function that can be called from any thread for as long as the process lives.
+        // SAFETY: the function can be called from any thread, as long as the process lives.
         unsafe { (log.spdk_log_open)(Some(line)) };
     }
 }
@@ -45,7 +45,7 @@ unsafe extern "C" fn line(
     format: *const c_char,
     args: *mut __va_list_tag,
 ) {
-    /// The maximum length of SPDK's own lines.
+    /// The maximum length of the lines that SPDK prints.
     const LEN: usize = 1024;
     let mut message = [0; LEN];
     if format.is_null() {
@@ -58,7 +58,8 @@ unsafe extern "C" fn line(
         if text.is_null() {
             return "?".into();
         }
-        // SAFETY: not null, and SPDK passes strings that end with a zero and stay valid during the call.
+        // SAFETY: the pointer is not null, and SPDK passes strings that end in NUL and stay valid during the
+        // call.
         unsafe { CStr::from_ptr(text) }.to_string_lossy()
     };
     let place = match file.is_null() {
@@ -69,7 +70,7 @@ unsafe extern "C" fn line(
     let _ = catch_unwind(AssertUnwindSafe(|| tell(level, &format!("{place}{}", message.trim_end()))));
 }
 
-/// Emits an event. Without a subscriber for it, prints the lines that SPDK would print.
+/// Emits an event. If no subscriber wants the event, prints the line if SPDK would print it.
 fn tell(level: c_int, line: &str) {
     macro_rules! event {
         ($level:expr) => {
@@ -86,7 +87,7 @@ fn tell(level: c_int, line: &str) {
         SPDK_LOG_NOTICE | SPDK_LOG_INFO => event!(Level::INFO),
         _ => event!(Level::DEBUG),
     }
-    // SAFETY: takes no arguments, and only reads.
+    // SAFETY: the call takes no arguments, and only reads a number.
     let shown = LOG.get().and_then(|log| log.spdk_log_get_print_level).map(|call| unsafe { call() });
     if level <= shown.unwrap_or(SPDK_LOG_NOTICE) {
         eprintln!("{line}");

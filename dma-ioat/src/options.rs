@@ -10,15 +10,16 @@ use spdk_sys::Library;
 
 use crate::error::BACKEND;
 
-/// The range of memory in MiB: SPDK takes an `int`.
+/// The range of memory in MiB. SPDK's type is an `int`.
 const MEMORY: RangeInclusive<u32> = 1..=i32::MAX as u32;
 const HUGE: [(&str, HugePages); 3] =
     [("auto", HugePages::Auto), ("on", HugePages::On), ("off", HugePages::Off)];
 
 /// The channel to open, and the settings of SPDK's environment.
 ///
-/// The environment is set up once per process and then shared, so all options but [`address`](Self::address)
-/// apply to the process: an engine opened later may leave them out, or must repeat them.
+/// The environment is set up once per process and then shared, so all options except
+/// [`address`](Self::address) apply to the process. An engine that is opened later must leave them out or
+/// repeat them.
 ///
 /// In engine names, such as `ioat:0000:00:04.0,mem=512`, the address follows the backend, and these options
 /// come next:
@@ -26,35 +27,36 @@ const HUGE: [(&str, HugePages); 3] =
 /// | key | value | default |
 /// |---|---|---|
 /// | `lib` | directory of SPDK's shared libraries | `DMA_SPDK_LIB_DIR`, then the system |
-/// | `cores` | CPUs for the environment: mask `0x3`, or list `0+2-3` | the first that this process may use |
-/// | `mem` | memory for DMA in MiB, reserved at once | as needed; 512 without huge pages |
+/// | `cores` | CPUs for the environment: mask `0x3`, or list `0+2-3` | the first usable CPU |
+/// | `mem` | MiB of memory for DMA, reserved at set-up | grows as needed; 512 without huge pages |
 /// | `huge` | huge pages: `auto`, `on`, `off` | `auto` |
 /// | `allow` | PCI addresses that SPDK may take, joined by `+` | all I/OAT functions |
-/// | `env` | who sets SPDK's environment up: `own`, or `external` for the program itself | `own` |
+/// | `env` | code that sets up SPDK's environment: `own` for this crate, `external` for the program | `own` |
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct IoatOptions {
     /// The channel's PCI address. `None` (the default): all channels that this process can attach, and each
-    /// queue takes a free one.
+    /// queue takes a free channel.
     pub address: Option<PciAddress>,
     /// The directory of SPDK's shared libraries. `None` (the default): the environment variable
     /// `DMA_SPDK_LIB_DIR`, then the system's directories.
     pub lib_dir: Option<PathBuf>,
-    /// The CPUs for SPDK's environment, which runs no work there and does not move the threads that
-    /// use queues. `None` (the default): the first CPU that this process may use. Not empty; numbers below
-    /// [`CORES_MAX`](Self::CORES_MAX).
+    /// The CPUs for SPDK's environment, which runs no work there and does not move the threads that use
+    /// queues. `None` (the default): the first usable CPU. The set must not be empty, and
+    /// its numbers must be below [`CORES_MAX`](Self::CORES_MAX).
     pub cores: Option<BTreeSet<u32>>,
     /// Memory for DMA, in MiB, at least 1, which is reserved when the environment is set up. `None` (the
-    /// default): huge pages are taken as needed; without huge pages,
+    /// default): huge pages are reserved as needed; without huge pages,
     /// [`MEM_WITHOUT_HUGE`](Self::MEM_WITHOUT_HUGE).
     pub mem: Option<u32>,
     /// Use of huge pages for DMA memory. Default [`HugePages::Auto`].
     pub huge: HugePages,
     /// The PCI functions that SPDK may take for this process. `None` (the default): the I/OAT functions that
-    /// the system shows, so that DPDK's drivers take no other device; without any, SPDK's environment is not
-    /// set up. Calls of [`with_library`](Self::with_library) may take all functions by default.
+    /// the system shows, so that DPDK's drivers take no other device. If the system has none, SPDK's
+    /// environment is not set up. Calls of [`with_library`](Self::with_library) may take all functions by
+    /// default.
     pub allow: Option<BTreeSet<PciAddress>>,
-    /// The code that sets SPDK's environment up. Default [`EnvSetup::Own`].
+    /// The code that sets up SPDK's environment. Default [`EnvSetup::Own`].
     pub env: EnvSetup,
     /// SPDK's calls. `None` loads the library.
     pub(crate) library: Option<Library>,
@@ -64,8 +66,8 @@ pub struct IoatOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HugePages {
-    /// Huge pages if the system has any. Without any: an error on machines with an I/OAT device, else
-    /// ordinary pages.
+    /// Huge pages, if the system has any. Otherwise, an error on machines with an I/OAT device, and ordinary
+    /// pages on other machines.
     #[default]
     Auto,
     /// Huge pages; an error if the system has none.
@@ -74,7 +76,7 @@ pub enum HugePages {
     Off,
 }
 
-/// The code that sets SPDK's environment up.
+/// The code that sets up SPDK's environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EnvSetup {
@@ -95,18 +97,28 @@ impl IoatOptions {
             "the folder of SPDK's shared libraries",
         )
         .needing_trust(),
-        OptionInfo::new("cores", "0xMASK|N[-N][+N...]", "the first usable", "CPUs for SPDK's environment"),
+        OptionInfo::new(
+            "cores",
+            "0xMASK|N[-N][+N...]",
+            "the first usable CPU",
+            "CPUs for SPDK's environment",
+        ),
         OptionInfo::new(
             "mem",
             "N",
             "as needed; 512 without huge pages",
-            "memory for DMA in MiB, reserved at once",
+            "memory for DMA in MiB, reserved when the environment is set up",
         ),
         OptionInfo::new("huge", "auto|on|off", "auto", "use of huge pages for DMA memory"),
-        OptionInfo::new("allow", "ADDRESS[+ADDRESS...]", "all of I/OAT", "PCI functions that SPDK may take"),
-        OptionInfo::new("env", "own|external", "own", "who sets SPDK's environment up"),
+        OptionInfo::new(
+            "allow",
+            "ADDRESS[+ADDRESS...]",
+            "all I/OAT functions",
+            "PCI functions that SPDK may take",
+        ),
+        OptionInfo::new("env", "own|external", "own", "the code that sets up SPDK's environment"),
     ];
-    /// Numbers of CPUs are below this.
+    /// CPU numbers must be below this limit.
     pub const CORES_MAX: u32 = 1024;
     /// Default of [`mem`](Self::mem) without huge pages, in MiB.
     pub const MEM_WITHOUT_HUGE: u32 = 512;

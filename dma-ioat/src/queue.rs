@@ -23,33 +23,34 @@ use crate::recovery::Recovery;
 
 /// Time limit for descriptors in flight when a queue is dropped.
 const DRAIN: Duration = Duration::from_secs(1);
-/// A stopping channel that completes nothing for this long is reset. A descriptor of the longest copy takes a
-/// millisecond.
+/// A stopping channel that completes no descriptor for this time is reset. The longest descriptor takes about
+/// a millisecond.
 const STALL_LIMIT: Duration = Duration::from_millis(250);
 /// SPDK does not split ranges within a page of this size.
 const PAGE: u64 = 4096;
 
 /// A channel of I/OAT as a queue.
 ///
-/// A channel completes in order, so the tokens in flight are a ring, and the callbacks only count.
+/// A channel completes descriptors in order. So the tokens in flight are in a ring, and the callbacks only
+/// count.
 #[derive(Debug)]
 pub(crate) struct IoatQueue {
     environment: Arc<Environment>,
     ioat: Ioat,
     engine: EngineId,
     channel: Option<Channel>,
-    /// Descriptors completed, counted by the callbacks.
+    /// Number of completed descriptors, counted by the callbacks.
     done: Arc<AtomicU64>,
     /// Number of descriptors submitted.
     head: u64,
-    /// Number of descriptors reported. Later ones are in flight, or done and not yet reported.
+    /// Number of descriptors reported. Later descriptors are in flight, or done and not reported yet.
     reported: u64,
     /// Tokens by descriptor number. The length is a power of two.
     tokens: Box<[u64]>,
     depth: usize,
-    /// Descriptors were submitted without a doorbell.
+    /// Set if descriptors were submitted without a doorbell.
     doorbell_pending: bool,
-    /// Time of `stop`, or of the last completion after it.
+    /// Time of the call of `stop`, or of the last completion after it.
     stopped: Option<Instant>,
     /// The descriptors that ended when the channel last halted.
     halted: HaltedRange,
@@ -70,15 +71,15 @@ struct HaltedRange {
     outcome: Outcome,
 }
 
-// SAFETY: one thread at a time uses the queue, and so its channel and count; SPDK runs callbacks only within
-// its calls.
+// SAFETY: one thread at a time uses the queue, and so its channel and its count. SPDK runs callbacks only
+// within calls of the queue.
 unsafe impl Send for IoatQueue {}
 
 /// Callback of a completed descriptor.
 unsafe extern "C" fn done(count: *mut c_void) {
-    // SAFETY: the queue's count, which lives until SPDK has run or forgotten every callback.
+    // SAFETY: the pointer is to the queue's count, which lives until SPDK has run or dropped every callback.
     let count = unsafe { &*count.cast::<AtomicU64>() };
-    // No read-modify-write instruction: one thread at a time calls SPDK for a channel.
+    // A read-modify-write instruction is not needed, because one thread at a time calls SPDK for a channel.
     count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
@@ -125,7 +126,7 @@ impl IoatQueue {
         self.head - self.done()
     }
 
-    /// Returns the number of descriptors that `submit` can take.
+    /// Returns the number of descriptors that `submit` can accept.
     fn room(&self) -> usize {
         if self.isolate_left > 0 {
             return usize::from(self.head == self.reported);
@@ -177,7 +178,8 @@ impl IoatQueue {
         ffi::translate(&self.environment.spdk, dst.addr, dst.len)
             .map_err(|at| Refused::Unreachable { at, len: dst.len })?;
         let fill = Fill::new(dst.addr, dst.len, pattern);
-        // SAFETY: the access lies within the destination, which the queue may write until the completion.
+        // SAFETY: the fill writes only within the destination, which the queue may write until the
+        // completion.
         unsafe { fill.begin() };
         let (to, count) = (fill.rest.as_ptr().cast(), self.count());
         let code = match fill.len as u64 {
@@ -205,11 +207,11 @@ impl IoatQueue {
     #[cold]
     fn refused(&self, why: Refused) -> Result<usize> {
         match why {
-            // The pieces of earlier descriptors fill the ring.
+            // The pieces of earlier descriptors fill the ring, so wait for them.
             Refused::Code(code) if code == -error::ENOMEM && self.in_flight() > 0 => Ok(0),
             Refused::Code(code) if code == -error::ENOMEM => Err(error(
                 ErrorKind::OutOfResources,
-                "the channel takes no descriptor although nothing is in flight",
+                "the channel accepts no descriptor, although none is in flight",
             )
             .with_native(error::native(code))
             .with_hint("if it persists, close the queue and open another")),
@@ -219,7 +221,7 @@ impl IoatQueue {
             )
             .with_native(error::native(code))
             .with_hint(OUTSIDE)),
-            Refused::Code(code) => Err(error::failed("SPDK does not take the descriptor", code)),
+            Refused::Code(code) => Err(error::failed("SPDK does not accept the descriptor", code)),
             Refused::Unreachable { at, len } => Err(error(
                 ErrorKind::OutOfRange,
                 format!("SPDK has no translation for byte {at} of {len} of the source or the destination"),
@@ -271,16 +273,16 @@ impl IoatQueue {
     fn halt(&mut self) {
         let Some(channel) = self.channel.take() else { return };
         let (from, to) = (self.done(), self.head);
-        // SPDK does not report the faulty descriptor. The next ones run one at a time, which identifies it if
-        // it is retried.
+        // SPDK does not report the faulty descriptor. The next descriptors run one at a time, so that a retry
+        // identifies the faulty one.
         let outcome = if to - from == 1 { Outcome::Failed(ErrorKind::DeviceFault) } else { Outcome::Aborted };
         tracing::warn!(address = %channel.address, in_flight = to - from, "an I/OAT channel halted");
         self.halted = HaltedRange { numbers: from..to, outcome };
-        // Doubled, because the reports of these descriptors are counted as well.
+        // The number is doubled, because the reports of these descriptors are counted too.
         self.isolate_left = if outcome == Outcome::Aborted { 2 * (to - from) } else { 0 };
         self.done.store(to, Ordering::Relaxed);
         self.doorbell_pending = false;
-        // SAFETY: it has halted, and this queue does not use it any more.
+        // SAFETY: the channel has halted, and this queue does not use it any more.
         self.recovery = Some(unsafe { Recovery::start(&self.environment, channel, None) });
     }
 
@@ -289,11 +291,11 @@ impl IoatQueue {
     fn reset(&mut self) {
         let Some(channel) = self.channel.take() else { return };
         let left = InFlight { done: Arc::clone(&self.done), submitted: self.head };
-        // SAFETY: it is attached, and this queue does not use it any more.
+        // SAFETY: the channel is attached, and this queue does not use it any more.
         self.recovery = Some(unsafe { Recovery::start(&self.environment, channel, Some(left)) });
     }
 
-    /// Ends all descriptors in flight once a channel that hung was reset.
+    /// Ends all descriptors in flight, if the channel that hung was reset.
     fn end_if_stopped(&mut self) {
         let (from, to) = (self.done(), self.head);
         if from < to && self.recovery.as_ref().is_some_and(Recovery::is_stopped) {
@@ -304,7 +306,7 @@ impl IoatQueue {
         }
     }
 
-    /// Takes the channel back once it is attached again. Returns true if the queue has a channel.
+    /// Takes the channel back if it is attached again. Returns true if the queue has a channel.
     fn recovered(&mut self) -> Result<bool> {
         if let Some(over) = self.recovery.as_mut().and_then(Recovery::take) {
             self.recovery = None;
@@ -348,8 +350,8 @@ impl IoatQueue {
     }
 }
 
-/// Returns `len` elements of a ring from index `from` on, in two parts: up to the ring's end, and from its
-/// start. The ring's length is a power of two and at least `len`.
+/// Returns `len` elements of a ring, from index `from` on, in two parts: the part up to the ring's end, and
+/// the part from its start. The ring's length is a power of two and at least `len`.
 #[inline]
 fn ring_mut(ring: &mut [u64], from: u64, len: usize) -> (&mut [u64], &mut [u64]) {
     let at = from as usize & (ring.len() - 1);
@@ -370,9 +372,10 @@ enum Refused {
 }
 
 // SAFETY: SPDK runs the callback of every descriptor once, in order, when the device has reported it or a
-// later one. On a halted channel it runs none: the device has stopped, and all descriptors are reported. Only
-// the destinations of descriptors are written. `submit`ted descriptors start with the next doorbell. A drop
-// with descriptors in flight waits for them, or resets the channel, or leaks it and the callbacks' count.
+// later one. On a halted channel, SPDK runs no callbacks. The device has then stopped, and the queue reports
+// all descriptors. Only the destinations of descriptors are written. Submitted descriptors start with the
+// next doorbell. A drop with descriptors in flight waits for them. If they do not end, it resets the channel,
+// or leaks the channel and the callbacks' count.
 unsafe impl RawQueue for IoatQueue {
     fn engine_id(&self) -> EngineId {
         self.engine
@@ -477,7 +480,7 @@ impl Drop for IoatQueue {
             std::thread::yield_now();
         }
         if self.in_flight() > 0 {
-            // Callbacks may still run: the count is leaked.
+            // Leak the count, because callbacks may still run.
             self.reset();
             std::mem::forget(Arc::clone(&self.done));
             return;

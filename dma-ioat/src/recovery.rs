@@ -22,7 +22,7 @@ pub(crate) struct Recovery(Arc<RecoveryJob>);
 struct RecoveryJob {
     environment: Arc<Environment>,
     channel: Channel,
-    /// Its descriptors in flight, if it hangs.
+    /// The channel's descriptors in flight, if it hangs.
     left: Option<InFlight>,
     state: Mutex<RecoveryState>,
 }
@@ -60,24 +60,24 @@ impl Recovery {
             state: Mutex::new(state),
         });
         let there = Arc::clone(&job);
-        // SAFETY: `start`'s caller hands over a channel that is not used. This closure is the only call of
-        // `run`, unless it is never run.
+        // SAFETY: the caller of `start` passes a channel that is not used any more. This closure makes the
+        // only call of `run`, unless the thread does not start.
         let work = move || unsafe { there.run() };
         if let Err(why) = std::thread::Builder::new().name("dma-ioat recovery".to_owned()).spawn(work) {
             tracing::warn!(%why, "no thread for the recovery of a channel");
-            // SAFETY: the thread did not start, so this is the only call of `run`. The channel is not used,
-            // as `start` requires.
+            // SAFETY: the thread did not start, so this is the only call of `run`. The caller of `start`
+            // promises that the channel is not used.
             unsafe { job.run() };
         }
         Self(job)
     }
 
-    /// True if the channel had halted, or was reset.
+    /// Returns true if the channel had halted, or was reset.
     pub(crate) fn is_stopped(&self) -> bool {
         !matches!(&*lock(&self.0.state), RecoveryState::Stopping | RecoveryState::Hangs)
     }
 
-    /// Takes the result, once the recovery is over.
+    /// Takes the result if the recovery is over.
     pub(crate) fn take(&mut self) -> Option<Result<Channel>> {
         let mut state = lock(&self.0.state);
         match std::mem::replace(&mut *state, RecoveryState::Abandoned) {
@@ -93,7 +93,7 @@ impl Recovery {
 impl RecoveryJob {
     /// # Safety
     ///
-    /// The requirements are those of [`Recovery::start`]. Called once.
+    /// The requirements are those of [`Recovery::start`]. This is called only once.
     unsafe fn run(&self) {
         if let Some(left) = &self.left {
             // SAFETY: a channel with descriptors left is attached and hangs, and its queue does not use it
@@ -113,8 +113,8 @@ impl RecoveryJob {
                 }
             }
         }
-        // SAFETY: without descriptors left it halted before, otherwise it was stopped now. No other code uses
-        // it.
+        // SAFETY: without descriptors left, the channel had halted before. Otherwise it was stopped above. No
+        // other code uses it.
         let result = unsafe { reattach(&self.environment, &self.channel) };
         let mut state = lock(&self.state);
         match (&*state, result) {
@@ -155,8 +155,8 @@ unsafe fn stop(environment: &Environment, channel: &Channel, left: InFlight) -> 
     stopped
 }
 
-/// Tries to recover the lost channels, or the one at `address`. Returns true if any is free now. Blocks, as
-/// [`reattach`] does.
+/// Tries to recover all lost channels, or the lost channel at `address`. Returns true if one of them is free
+/// now. Blocks, as [`reattach`] does.
 pub(crate) fn revive(environment: &Arc<Environment>, address: Option<PciAddress>) -> bool {
     let lost: Vec<_> = {
         let mut pool = environment.pool();
@@ -164,8 +164,8 @@ pub(crate) fn revive(environment: &Arc<Environment>, address: Option<PciAddress>
     };
     let mut some = false;
     for (channel, left) in lost {
-        // SAFETY: it is attached, its queue is gone, and it is marked as taken; its callbacks write to
-        // `left`.
+        // SAFETY: the channel is attached and marked as taken, and its queue was dropped, so no other code
+        // uses it. Its callbacks write to `left`.
         let runs = unsafe { ffi::process(&environment.spdk, channel.raw) };
         if runs && left.is_over() {
             tracing::warn!(address = %channel.address, "an I/OAT channel has recovered");
@@ -173,11 +173,12 @@ pub(crate) fn revive(environment: &Arc<Environment>, address: Option<PciAddress>
             some = true;
             continue;
         }
-        // SAFETY: it is attached, its queue is gone, and it is marked as taken, so no other code uses it.
+        // SAFETY: the channel is attached and marked as taken, and its queue was dropped, so no other code
+        // uses it.
         if runs && !unsafe { stop(environment, &channel, left) } {
             continue;
         }
-        // SAFETY: it has halted or was stopped, and no other code uses it.
+        // SAFETY: the channel has halted or was stopped, and no other code uses it.
         match unsafe { reattach(environment, &channel) } {
             Ok(channel) => {
                 environment.pool().give_back(&channel);

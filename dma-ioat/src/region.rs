@@ -14,10 +14,10 @@ use crate::error::{self, error};
 use crate::ffi;
 
 /// Alignment of the address and length of registered memory: SPDK translates addresses in pages of this size.
-/// (Newer releases also take 4 KiB, but only with an IOMMU.)
+/// Newer releases also accept 4 KiB, but only with an IOMMU.
 pub(crate) const REGISTER_ALIGNMENT: usize = 2 << 20;
 
-/// Memory that SPDK's channels reach.
+/// Memory that SPDK's channels can access.
 #[derive(Debug)]
 pub(crate) struct IoatRegion {
     environment: Arc<Environment>,
@@ -27,7 +27,7 @@ pub(crate) struct IoatRegion {
 }
 
 impl IoatRegion {
-    /// Allocates memory of the environment on the NUMA node or, with -1, on any.
+    /// Allocates memory of the environment on the NUMA node `numa`, or on any node with -1.
     pub(crate) fn allocate(
         environment: &Arc<Environment>,
         engine: EngineId,
@@ -54,7 +54,7 @@ impl IoatRegion {
         };
         match ffi::translate(spdk, DeviceAddr::of(base), len) {
             Ok(()) => Ok(region),
-            // The drop frees it.
+            // The drop of the region frees the memory.
             Err(at) => Err(unreachable(at, len)
                 .with_hint("use huge pages, or an IOMMU: without one, SPDK cannot translate ordinary pages")),
         }
@@ -85,16 +85,16 @@ impl IoatRegion {
                 ));
             }
         }
-        // SAFETY: `register_raw`'s caller keeps the memory mapped until the region is dropped, which
-        // unregisters it.
+        // SAFETY: the caller of `register_raw` keeps the memory mapped until the region is dropped, and the
+        // drop unregisters it.
         let code = unsafe { ffi::register(&environment.spdk, base, len) };
         if code != 0 {
             let wrapped = error::failed(format!("{len} bytes at {base:p} cannot be registered"), code);
             return Err(match -code {
                 error::EBUSY => wrapped.with_hint(
-                    "all or part of it is registered already, and SPDK allows that once: share the region, or register it whole",
+                    "all or part of it is registered already, which SPDK allows only once: share the region, or register all of it at once",
                 ),
-                error::ENOMEM => wrapped.with_hint("it has to be pinned: raise the limit with `ulimit -l unlimited`"),
+                error::ENOMEM => wrapped.with_hint("the memory must be pinned: raise the limit with `ulimit -l unlimited`"),
                 _ => wrapped.with_hint("check that all of it is mapped"),
             });
         }
@@ -103,10 +103,10 @@ impl IoatRegion {
             info: info(engine, base, len, access),
             allocated: false,
         };
-        // SPDK also registers memory that it cannot translate.
+        // SPDK also registers memory that it cannot translate, so check that here.
         match ffi::translate(&environment.spdk, DeviceAddr::of(base), len) {
             Ok(()) => Ok(region),
-            // The drop unregisters it.
+            // The drop of the region unregisters the memory.
             Err(at) => Err(unreachable(at, len).with_hint(
                 "without an IOMMU, all of it has to be huge pages: map it so, or allocate it from the engine",
             )),
@@ -114,7 +114,7 @@ impl IoatRegion {
     }
 }
 
-/// SPDK identifies memory by its address, so that the key is only the name of the region.
+/// SPDK identifies memory by its address, so the key only identifies the region.
 fn info(engine: EngineId, base: NonNull<u8>, len: usize, access: Access) -> RegionInfo {
     RegionInfo::local(engine, RegionKey::unique(), base, len, access)
 }
@@ -126,8 +126,8 @@ fn unreachable(at: usize, len: usize) -> Error {
     )
 }
 
-// SAFETY: the description never changes. The memory is SPDK's until the drop frees it, or the caller of
-// `register` keeps it valid. Only descriptors write to it.
+// SAFETY: the description never changes. The memory stays valid until the drop, because it is SPDK's, or the
+// caller of `register` promised that. The device writes to it only for descriptors.
 unsafe impl RawRegion for IoatRegion {
     fn info(&self) -> &RegionInfo {
         &self.info
@@ -143,7 +143,8 @@ impl Drop for IoatRegion {
     fn drop(&mut self) {
         let spdk = &self.environment.spdk;
         if self.allocated {
-            // SAFETY: from `allocate`; a region is dropped only when no descriptor names it any more.
+            // SAFETY: the memory is from `allocate`. A region is dropped only when no descriptor names it any
+            // more.
             unsafe { ffi::free(spdk, self.info.addr) };
             return;
         }

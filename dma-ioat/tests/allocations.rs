@@ -1,4 +1,4 @@
-//! Once warm, no form of operation allocates, the stand-in included.
+//! After warm-up, no form of operation allocates memory, neither in this crate nor in the stand-in.
 
 #[path = "../../tests/counting/mod.rs"]
 mod counting;
@@ -6,8 +6,8 @@ mod standin;
 
 use dma_core::{Batch, DmaEngineExt, QueueOptions};
 
-/// Asserts that `work` reaches 200 rounds without an allocation. Lists may grow before; an allocation per
-/// operation fails the test.
+/// Asserts that `work` reaches 200 rounds without an allocation. Earlier rounds may allocate, because
+/// lists may grow. An allocation per operation fails the test.
 fn warm<T>(what: &str, mut operands: T, mut work: impl FnMut(T) -> T) {
     let mut allocated = 0;
     for _ in 0..20 {
@@ -23,7 +23,7 @@ fn warm<T>(what: &str, mut operands: T, mut work: impl FnMut(T) -> T) {
     panic!("{what} still allocates: {allocated} times in 200 rounds");
 }
 
-// One test: the count is of the whole process.
+// All cases are in one test, because the count is that of the whole process.
 #[test]
 fn nothing_is_allocated_per_copy_once_warm() {
     let engine = standin::open();

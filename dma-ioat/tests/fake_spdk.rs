@@ -1,4 +1,4 @@
-//! The engine on a fake SPDK: its reaction to every result.
+//! The engine on a fake SPDK: its reaction to each result of SPDK.
 
 mod fake;
 mod script;
@@ -13,7 +13,7 @@ use dma_ioat::{EnvSetup, HugePages, IoatEngine, IoatOptions, PciAddress, discove
 use fake::{library, machine};
 use proptest::prelude::*;
 
-/// Machine `N`, with these functions, opened.
+/// Opens an engine on machine `N` with this number of functions.
 fn open<const N: usize>(functions: u8) -> IoatEngine {
     IoatEngine::open(&options::<N>(functions)).expect("it opens")
 }
@@ -74,7 +74,7 @@ fn a_channel_that_halts_accounts_for_everything_and_goes_on() {
     assert_eq!((counters.resets, counters.in_flight), (1, 0));
     assert_eq!(machine::<2>().detached, 1);
     assert_eq!(counters.completed + counters.aborted + counters.failed, counters.submitted);
-    let none = engine.open_queue(&QueueOptions::new()).expect_err("it is that queue's again");
+    let none = engine.open_queue(&QueueOptions::new()).expect_err("the queue has the channel again");
     assert_eq!(none.kind(), ErrorKind::OutOfResources);
     drop(queue);
     copy(&engine, &engine.open_queue(&QueueOptions::new()).unwrap()).unwrap();
@@ -85,7 +85,7 @@ fn the_descriptor_that_halts_is_found_when_it_is_tried_again() {
     let engine = open::<3>(1);
     let queue = engine.open_queue(&QueueOptions::new()).unwrap();
     let submit = || queue.copy(engine.allocate(64).unwrap(), engine.allocate(64).unwrap()).expect("room");
-    // The fourth of ten halts the channel, and does so again.
+    // The fourth of ten descriptors halts the channel, and halts it again when it is retried.
     machine::<3>().halt_in = Some(3);
     let first: Vec<_> = (0..10).map(|_| submit()).collect();
     assert!(first.into_iter().all(|t| t.wait().is_err_and(|e| e.kind() == ErrorKind::Aborted)));
@@ -105,7 +105,11 @@ fn a_channel_that_does_not_come_back_is_lost() {
     let queue = engine.open_queue(&QueueOptions::new().with_stall_timeout(Duration::from_secs(60))).unwrap();
     machine::<4>().gone = true;
     machine::<4>().halt_in = Some(0);
-    assert_eq!(copy(&engine, &queue).unwrap_err().kind(), ErrorKind::DeviceFault, "it was alone");
+    assert_eq!(
+        copy(&engine, &queue).unwrap_err().kind(),
+        ErrorKind::DeviceFault,
+        "it was the only descriptor in flight"
+    );
     let lost = copy(&engine, &queue).unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::DeviceLost, "{lost}");
     let counters = queue.close(Duration::from_secs(1));
@@ -126,25 +130,25 @@ fn a_channel_that_never_answers_is_leaked_and_says_so() {
     assert!(started.elapsed() < Duration::from_secs(10));
     assert_eq!((counters.abandoned, counters.in_flight), (1, 0));
     drop(transfer);
-    assert_eq!(machine::<5>().detached, 0, "its ring is the device's");
-    // The other channel works; the first is not given out again.
+    assert_eq!(machine::<5>().detached, 0, "the device may still use its ring");
+    // The other channel works. The first one is not used again.
     machine::<5>().stuck = false;
     let queue = engine.open_queue(&QueueOptions::new()).unwrap();
     copy(&engine, &queue).unwrap();
     machine::<5>().stuck = true;
-    let none = engine.open_queue(&QueueOptions::new()).expect_err("it is the only other one");
+    let none = engine.open_queue(&QueueOptions::new()).expect_err("the other channel is taken");
     assert_eq!(none.kind(), ErrorKind::OutOfResources);
     assert!(none.to_string().contains("1 of them do not answer"), "{none}");
     let address: PciAddress = "00:04.0".parse().unwrap();
     let reopened = IoatEngine::open(&options::<5>(2).with_address(address)).unwrap();
-    let lost = reopened.open_queue(&QueueOptions::new()).expect_err("it does not answer");
+    let lost = reopened.open_queue(&QueueOptions::new()).expect_err("the channel does not answer");
     assert_eq!(lost.kind(), ErrorKind::DeviceLost, "{lost}");
     assert!(lost.hint().contains("once the device has recovered"), "{lost}");
-    // Now it is.
+    // Now the device has recovered.
     machine::<5>().stuck = false;
     let again = reopened.open_queue(&QueueOptions::new()).unwrap();
     copy(&reopened, &again).unwrap();
-    assert_eq!(machine::<5>().detached, 0, "what it had completed: there was nothing to reset");
+    assert_eq!(machine::<5>().detached, 0, "its descriptors have completed, so no reset was needed");
 }
 
 #[test]
@@ -171,7 +175,7 @@ fn channels_run_out_with_a_clear_answer() {
     let address: PciAddress = "00:04.1".parse().unwrap();
     let one = IoatEngine::open(&options::<6>(4).with_address(address)).unwrap();
     assert_eq!((one.info().device.as_str(), one.info().limits.max_queues), ("0000:00:04.1", Some(1)));
-    let taken = one.open_queue(&QueueOptions::new()).expect_err("it is taken");
+    let taken = one.open_queue(&QueueOptions::new()).expect_err("the channel is taken");
     assert_eq!(taken.kind(), ErrorKind::OutOfResources);
     assert!(taken.to_string().contains("0000:00:04.1 is taken by another queue of this process"), "{taken}");
     let held = IoatEngine::open(&options::<6>(4).with_address("00:04.3".parse().unwrap())).unwrap_err();
@@ -180,18 +184,18 @@ fn channels_run_out_with_a_clear_answer() {
     assert_eq!(nowhere.kind(), ErrorKind::NotFound);
     assert!(nowhere.hint().contains("0000:00:04.0"), "{nowhere}");
 
-    // A queue that is closed gives its channel back; so does the other process.
+    // A closed queue releases its channel. The other process releases its channel too.
     queues.pop();
     let again = engine.open_queue(&QueueOptions::new()).unwrap();
     machine::<6>().functions[3].claimed = false;
-    let fourth = engine.open_queue(&QueueOptions::new()).expect("it is free now");
+    let fourth = engine.open_queue(&QueueOptions::new()).expect("the channel is free now");
     copy(&engine, &fourth).unwrap();
     let none = engine.open_queue(&QueueOptions::new()).expect_err("all four are taken");
     assert!(none.to_string().contains("all 4 channels"), "{none}");
     assert!(!none.to_string().contains("another process"), "{none}");
     drop((again, fourth));
     assert_eq!(engine.release_idle(), 2);
-    let back = engine.open_queue(&QueueOptions::new()).expect("it is attached again");
+    let back = engine.open_queue(&QueueOptions::new()).expect("the channel is attached again");
     copy(&engine, &back).unwrap();
 }
 
@@ -279,7 +283,7 @@ fn the_environment_is_set_up_once_and_shared() {
             "{conflict}"
         );
     }
-    // Memory of one engine is not another's, although SPDK would not mind.
+    // An engine refuses memory of another engine, although SPDK would accept it.
     let queue = other.open_queue(&QueueOptions::new()).unwrap();
     let refused = queue.copy(engine.allocate(8).unwrap(), again.allocate(8).unwrap()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::WrongEngine);
@@ -297,7 +301,7 @@ fn an_environment_that_does_not_come_up_says_what_to_do_and_stays_down() {
     let again = IoatEngine::open(&options).unwrap_err();
     assert_eq!(again.kind(), ErrorKind::OutOfMemory);
     assert!(again.hint().contains("start the process again"), "{again}");
-    assert_eq!(machine::<10>().env_inits.len(), 1, "SPDK cannot try twice");
+    assert_eq!(machine::<10>().env_inits.len(), 1, "SPDK's environment cannot be set up twice");
 
     machine::<11>().env_init = -13;
     let denied = IoatEngine::open(&self::options::<11>(1).with_huge(HugePages::Off)).unwrap_err();
@@ -325,7 +329,7 @@ fn an_environment_of_the_programs_own_is_used_if_asked_for() {
     copy(&engine, &engine.open_queue(&QueueOptions::new()).unwrap()).unwrap();
 }
 
-/// Two pages of 2 MiB, at a multiple of their size.
+/// Memory that begins at a multiple of 2 MiB.
 struct Aligned {
     memory: Vec<u8>,
     start: usize,
@@ -364,7 +368,7 @@ fn memory_is_registered_in_pages_of_2_mib_and_comes_back() {
     let mut owner: Aligned = memory.into_owner().unwrap();
     assert!(owner.as_mut().iter().all(|b| *b == 5));
 
-    // An unaligned start, two unaligned lengths; and below, memory that the device cannot reach.
+    // An unaligned start, and two unaligned lengths.
     for (skip, len) in [(4096, MIB2), (0, MIB2 + 4096), (0, 100)] {
         let mut memory = Aligned::new(2 * MIB2);
         (memory.start, memory.len) = (memory.start + skip, len);
@@ -376,7 +380,7 @@ fn memory_is_registered_in_pages_of_2_mib_and_comes_back() {
     let pointer = std::ptr::NonNull::from(owner.as_mut()).cast::<u8>();
     let whole = |engine: &IoatEngine| {
         #[expect(unsafe_code, reason = "registers the same memory twice")]
-        // SAFETY: nothing touches it here; `owner` outlives the regions.
+        // SAFETY: no code accesses the memory meanwhile, and `owner` outlives the regions.
         engine.register(unsafe { HostMemory::from_raw(pointer, MIB2, ()) })
     };
     let first = whole(&engine).unwrap();
@@ -389,7 +393,7 @@ fn memory_is_registered_in_pages_of_2_mib_and_comes_back() {
     assert!(partly.to_string().contains(&format!("byte {} of {MIB2}", MIB2 / 2)), "{partly}");
     assert_eq!(engine.allocate(100).unwrap_err().kind(), ErrorKind::AccessDenied);
     machine::<14>().untranslatable = false;
-    whole(&engine).expect("what was refused is not registered any more");
+    whole(&engine).expect("refused memory is not registered any more");
     drop((queue, dst));
     assert_eq!(machine::<14>().memory(), before, "all memory was freed");
 }
@@ -398,7 +402,7 @@ fn memory_is_registered_in_pages_of_2_mib_and_comes_back() {
 fn a_ring_full_of_pieces_is_back_pressure() {
     let engine = open::<15>(1);
     let queue = engine.open_queue(&QueueOptions::new().with_depth(8)).unwrap();
-    // Each of at least 128 pieces, of which the ring holds 511.
+    // Each copy has at least 128 pieces, and the ring holds 511 pieces.
     let len = 512 * 1024;
     let transfers: Vec<_> = (0..8)
         .map(|i| {

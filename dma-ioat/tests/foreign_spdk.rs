@@ -39,7 +39,7 @@ const IOAT: &str = "
 ";
 const EAL: &str = r#"const char *rte_version(void) { return "DPDK 22.11.11"; }"#;
 
-/// Compiles a library; false without a compiler.
+/// Compiles a library. Returns false without a compiler.
 fn library(dir: &Path, file: &str, code: &str, needs: &[&str]) -> bool {
     let source = dir.join("code.c");
     std::fs::write(&source, code).unwrap();
@@ -59,7 +59,7 @@ fn a_foreign_spdk_is_diagnosed_and_takes_no_other_device() {
     }
     assert!(library(dir.path(), "libspdk_env_dpdk.so.17.0", ENV, &["./librte_eal.so.23"]));
     assert!(library(dir.path(), "libspdk_ioat.so.9.0", IOAT, &[]));
-    // A process has one SPDK, which this process may not get.
+    // Use a separate process, because a process can have only one SPDK.
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["uses_the_spdk_of_its_environment", "--exact", "--ignored", "--nocapture"])
         .env("DMA_SPDK_LIB_DIR", dir.path())
@@ -75,14 +75,15 @@ fn a_foreign_spdk_is_diagnosed_and_takes_no_other_device() {
 fn uses_the_spdk_of_its_environment() {
     let allowed = std::env::var("ALLOWED").expect("the other test sets it");
     let findings = BACKEND.doctor();
-    let dpdk = findings.iter().find(|finding| finding.what == "DPDK").expect("it is looked at");
+    let dpdk = findings.iter().find(|finding| finding.what == "DPDK").expect("the DPDK is checked");
     assert!(
         dpdk.verdict == Verdict::Bad && dpdk.found == "SPDK 26.05 as released does not accept DPDK 22.11.11",
         "{dpdk:?}"
     );
     assert!(!dpdk.fix.is_empty());
 
-    // By default only I/OAT functions are allowed. Without any, the environment is not set up at all.
+    // By default only I/OAT functions are allowed. If the machine has none, the environment is not set
+    // up at all.
     let has_channels = findings.iter().any(|f| f.what.starts_with("I/OAT channel ") && f.what.contains(':'));
     let error = IoatEngine::open(&IoatOptions::new()).unwrap_err();
     let found = discover(&IoatOptions::new());

@@ -1,4 +1,4 @@
-//! The engine on a machine with I/OAT. It has never been run on hardware; see the README.
+//! The engine on a machine with I/OAT. This test has never been run on hardware; see the README.
 
 mod script;
 

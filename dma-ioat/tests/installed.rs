@@ -1,4 +1,4 @@
-//! SPDK's libraries as they are installed, found by directory and loaded.
+//! Tests with installed libraries of SPDK, which are found by their directory and loaded.
 
 #[path = "../../tests/stand_ins/mod.rs"]
 mod install;
@@ -24,7 +24,8 @@ fn conforms_when_it_is_loaded() {
         assert!(info.device.contains("0000:00:04.0 to 0000:00:04.7"), "{info:?}");
         conformance::run_all(&engine);
 
-        // The prefix is as good as the directory; another SPDK is none of this process's.
+        // The prefix can be given instead of the directory. A second SPDK is refused in this
+        // process.
         let again = IoatOptions::new().with_lib_dir(&dir).with_address("00:04.7".parse().unwrap());
         assert_eq!(IoatEngine::open(&again).unwrap().info().limits.max_queues, Some(1));
         let other = IoatEngine::open(&IoatOptions::new().with_lib_dir("/nowhere")).unwrap_err();

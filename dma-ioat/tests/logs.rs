@@ -1,4 +1,4 @@
-//! SPDK's log lines become `tracing` events; without a subscriber they are printed as before.
+//! SPDK's log lines become `tracing` events. Without a subscriber, SPDK prints them.
 
 mod standin;
 
@@ -45,7 +45,7 @@ fn log_lines_become_events() {
     });
 }
 
-/// The test below checks its standard error.
+/// The test below checks the standard error of this one.
 #[test]
 #[ignore = "run by logs_without_a_listener_are_printed"]
 fn print() {

@@ -77,7 +77,7 @@ fn a_failed_descriptor_halts_the_channel_which_comes_back() {
     });
 }
 
-/// Hands the channel of a new queue five copies, and closes it.
+/// Submits five copies to a new queue, and closes the queue.
 fn close_amid_copies(engine: &dma_ioat::IoatEngine) -> dma_core::Counters {
     let queue = engine.open_queue(&QueueOptions::new()).unwrap();
     let transfers: Vec<_> = (0..5)
@@ -97,7 +97,7 @@ fn a_stuck_channel_is_reset_and_comes_back() {
             let engine = open();
             let channels = engine.info().limits.max_queues.unwrap();
             let counters = close_amid_copies(&engine);
-            // Nothing is leaked: the device has stopped.
+            // No memory is leaked, because the device has stopped.
             assert_eq!((counters.in_flight, counters.abandoned, counters.resets), (0, 0, 1), "{counters:?}");
             let reopened = open();
             let queues: Vec<_> =

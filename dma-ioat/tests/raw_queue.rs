@@ -1,4 +1,4 @@
-//! The raw queue on a fake SPDK: promises of the contract that the safe API does not use.
+//! The raw queue on a fake SPDK: parts of the contract that the safe API does not use.
 #![expect(unsafe_code, reason = "submits to the queue as the safe API does")]
 
 mod fake;
@@ -40,20 +40,20 @@ fn copies(region: &dyn RawRegion, tokens: std::ops::Range<u64>) -> Vec<Descripto
 
 fn region(engine: &IoatEngine) -> Box<dyn RawRegion> {
     let region = engine.allocate_raw(&MemoryRequest::new(LEN * 40)).unwrap();
-    // SAFETY: the access lies within the region, which only this test uses.
+    // SAFETY: the bytes are within the region, which only this test uses.
     unsafe { region.info().addr.as_ptr().write_bytes(7, LEN) };
     region
 }
 
 fn byte(region: &dyn RawRegion, offset: usize) -> u8 {
     let at = region.info().addr.offset(offset).as_ptr();
-    // SAFETY: the access lies inside of the region, and no device writes it now.
+    // SAFETY: the byte is within the region, and no device writes it now.
     unsafe { at.read() }
 }
 
 /// Submits descriptors until one is refused.
 fn submit(queue: &mut dyn RawQueue, batch: &[Descriptor<'_>]) -> dma_core::Result<usize> {
-    // SAFETY: the tests' regions outlive what is in flight.
+    // SAFETY: the tests' regions outlive the descriptors in flight.
     unsafe { queue.submit(batch) }
 }
 
@@ -83,7 +83,8 @@ fn unreported_completions_take_room() {
     assert_eq!(tokens(&mut *queue, 8, 3), [3, 4, 5, 6, 7, 8, 9, 10]);
 }
 
-/// SPDK translates piece by piece, and would execute the pieces built before a failure.
+/// SPDK translates a range piece by piece, and would execute the pieces that it built before a
+/// failure.
 #[test]
 fn a_partly_reachable_range_is_refused_whole() {
     let engine = open::<1>(1);
@@ -91,7 +92,7 @@ fn a_partly_reachable_range_is_refused_whole() {
     let (page, len) = (4096, 4 * 4096);
     let make = || engine.allocate_raw(&MemoryRequest::new(len).with_align(page)).unwrap();
     let (whole, cut) = (make(), make());
-    // SAFETY: the whole region, which only this test uses.
+    // SAFETY: these are the bytes of the whole region, which only this test uses.
     unsafe { whole.info().addr.as_ptr().write_bytes(7, len) };
     machine::<1>().cut(cut.info().addr.0 as usize, 3 * page);
     let pattern = [9; 8];
@@ -100,14 +101,14 @@ fn a_partly_reachable_range_is_refused_whole() {
         Descriptor::copy(1, part(&*whole, 0, len), part(&*cut, 0, len)),
         Descriptor::copy(2, part(&*whole, 100, 4100), part(&*cut, 2 * page + 100, 4100)),
         Descriptor::fill(3, pattern, &fills),
-        // The source is cut off.
+        // The device cannot reach the end of the source.
         Descriptor::copy(4, part(&*cut, page, len - page), part(&*whole, page, len - page)),
     ] {
         let e = submit(&mut *queue, &[bad]).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::OutOfRange, "{e}");
         assert!(e.message().contains("translation for byte"), "{e}");
     }
-    // Nothing of them is in the ring.
+    // No piece of the refused descriptors is in the ring.
     assert_eq!(
         submit(&mut *queue, &[Descriptor::copy(5, part(&*whole, 0, 9), part(&*cut, page, 9))]).unwrap(),
         1
@@ -128,7 +129,7 @@ fn an_empty_channel_that_takes_nothing_is_an_error() {
     assert_eq!(e.kind(), ErrorKind::OutOfResources, "{e}");
     machine::<2>().full = false;
     assert_eq!(submit(&mut *queue, &copies(&*region, 0..1)).unwrap(), 1);
-    // While something is in flight, waiting helps.
+    // While a descriptor is in flight, the caller can wait, so this is not an error.
     machine::<2>().full = true;
     assert_eq!(submit(&mut *queue, &copies(&*region, 1..2)).unwrap(), 0);
     queue.flush();
@@ -159,8 +160,8 @@ fn dropping_a_queue_finishes_what_was_taken_and_gives_the_channel_back() {
         drop(queue);
         assert_eq!(byte(&*region, 3 * LEN), 7);
     }
-    assert!(begin.elapsed() < Duration::from_secs(3), "nothing was waited for in vain");
-    // A channel that does not answer is given up.
+    assert!(begin.elapsed() < Duration::from_secs(3), "no drop waited for its time limit");
+    // A channel that does not answer is abandoned.
     let mut queue = queue(&engine);
     machine::<4>().stuck = true;
     assert_eq!(submit(&mut *queue, &copies(&*region, 0..3)).unwrap(), 3);
@@ -169,7 +170,7 @@ fn dropping_a_queue_finishes_what_was_taken_and_gives_the_channel_back() {
     let e = engine.open_queue_raw(&QueueOptions::new().with_depth(8)).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::DeviceLost, "{e}");
     assert!(e.to_string().contains("do not answer"), "{e}");
-    // Once it does, the channel is free.
+    // When the channel answers again, it is free.
     machine::<4>().stuck = false;
     drop(engine.open_queue_raw(&QueueOptions::new().with_depth(8)).unwrap());
 }
@@ -189,14 +190,14 @@ fn an_impossible_request_is_refused_and_takes_no_room() {
 fn an_engine_with_an_address_takes_that_channel_and_no_other() {
     let one = IoatEngine::open(&options::<6>(3).with_address("00:04.1".parse().unwrap())).unwrap();
     let _first = one.open_queue(&QueueOptions::new()).unwrap();
-    let taken = one.open_queue(&QueueOptions::new()).expect_err("it has one channel");
+    let taken = one.open_queue(&QueueOptions::new()).expect_err("the engine has one channel");
     assert!(taken.to_string().contains("0000:00:04.1 is taken by another queue of this process"), "{taken}");
     let all = open::<6>(3);
     let _others = [(); 2].map(|()| all.open_queue(&QueueOptions::new()).expect("the other two are free"));
     assert_eq!(all.open_queue(&QueueOptions::new()).unwrap_err().kind(), ErrorKind::OutOfResources);
 }
 
-/// A channel that is being recovered for a queue is not given to another.
+/// A channel that is being recovered for a queue is not given to another queue.
 #[test]
 fn a_channel_that_is_restarting_is_its_queues() {
     let engine = open::<7>(1);

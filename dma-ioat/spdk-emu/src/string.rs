@@ -5,9 +5,9 @@ use std::ffi::{CString, c_char, c_int, c_long, c_longlong};
 
 use crate::c_abi::{Ptr, Text, c_calls, put_text};
 
-/// The C library's description of an error.
+/// Returns the C library's description of an error.
 fn describe(errnum: c_int) -> CString {
-    // SAFETY: a number.
+    // SAFETY: the call accepts any number.
     let text = unsafe { libc::strerror(errnum) };
     // SAFETY: the string is copied before another call can change it.
     let text = unsafe { Text::new(text) };
@@ -16,7 +16,7 @@ fn describe(errnum: c_int) -> CString {
 
 c_calls! {
     fn spdk_strerror_r(errnum: c_int, buf: Ptr<c_char>, buflen: usize) {
-        // SAFETY: C has room for `buflen` bytes.
+        // SAFETY: C promises room for `buflen` bytes.
         unsafe { put_text(buf, buflen, &describe(errnum).to_string_lossy()) };
     }
 
@@ -56,9 +56,9 @@ unsafe extern "C" {
 }
 
 fn errno_location() -> Ptr<c_int> {
-    // SAFETY: a call of the C library.
+    // SAFETY: the call has no requirements.
     let place = unsafe { libc::__errno_location() };
-    // SAFETY: valid as long as the thread runs.
+    // SAFETY: the address is valid as long as this thread runs.
     unsafe { Ptr::new(place) }
 }
 

@@ -10,8 +10,8 @@ c_calls! {
     fn spdk_u32log2(x: u32) -> u32 { x.checked_ilog2().unwrap_or(0) }
     fn spdk_u64log2(x: u64) -> u64 { x.checked_ilog2().unwrap_or(0).into() }
 
-    /// Identifies the stand-in: no SPDK has this call. Writes the profiles of the channels and their sources.
-    /// Returns 0, or -1 without a valid configuration or enough room.
+    /// Writes the profiles of the channels and their sources. No SPDK has this call, so it identifies the
+    /// stand-in. Returns 0, or -1 without a valid configuration or enough room.
     fn spdk_emu_model(model: Ptr<c_char>, size: usize) -> c_int {
         let Ok(config) = Config::in_use() else { return -1 };
         let mut profiles: Vec<_> =

@@ -1,4 +1,4 @@
-/* What takes any number of arguments, which Rust cannot define: formatted here, the rest is in Rust. */
+/* Variadic functions, which stable Rust cannot define. They format the text and call Rust. */
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ void spdk_log_open_ext(struct opts *opts)
 {
 	struct opts given = { 0 };
 
-	/* Without options to the system's log, which needs no opening. */
+	/* Without options, messages go to the system log, which need not be opened. */
 	if (opts != NULL)
 		memcpy(&given, opts, opts->size < sizeof(given) ? opts->size : sizeof(given));
 	current = given;

@@ -1,5 +1,5 @@
-//! All exported functions are declared by `c_calls!`, which makes them `unsafe`, because no compiler checks
-//! their C callers.
+//! `c_calls!` declares all exported functions and makes them `unsafe`, because no compiler checks their C
+//! callers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ struct Found {
     /// Functions in calls of `c_calls!`, without those that other macros pass to it.
     declared: usize,
     elsewhere: Vec<String>,
-    /// Names of the macros, or of the macros called, that have an exporting attribute in their text.
+    /// Macros, defined or called, that have an exporting attribute in their text.
     exporting: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ impl Found {
     }
 }
 
-/// The Rust files in `dir` and below.
+/// The Rust files in `dir` and its subdirectories.
 fn sources(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     entries

@@ -1,4 +1,5 @@
-//! A driver that uses only the registers of I/OAT and memory: BAR 0, descriptors, the completion word.
+//! Tests with a driver that uses only I/OAT's registers and memory: BAR 0, descriptors and the
+//! completion word.
 #![expect(unsafe_code, reason = "a driver in user space")]
 
 #[path = "support/env.rs"]
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use env::{Memory, bus};
 use spdk_sys::bindings as c;
 
-/// Each test has a function of its own.
+/// The configuration. Each test uses PCI functions of its own.
 const CONFIG: &str = "
     xfercap = '64K'
     [[socket]]
@@ -89,14 +90,14 @@ struct Driver {
     head: usize,
 }
 
-/// The wanted function, and the one found.
+/// The address of the wanted function, and the device that was found.
 struct Search<'a> {
     address: &'a str,
     device: *mut c::spdk_pci_device,
 }
 
 unsafe extern "C" fn pick(search: *mut c_void, device: *mut c::spdk_pci_device) -> c_int {
-    // SAFETY: the context that `Driver::new` gave.
+    // SAFETY: `unstarted` passed a pointer to its `Search` as the context.
     let search = unsafe { &mut *search.cast::<Search<'_>>() };
     if env::address(device) != search.address {
         return 1;
@@ -123,7 +124,7 @@ impl Driver {
         let device = search.device;
         assert!(!device.is_null(), "no function {address}");
         let (mut bar, mut phys, mut size) = (ptr::null_mut(), 0, 0);
-        // SAFETY: a function that was handed out, and local variables for the results.
+        // SAFETY: the library returned this device, and the pointers are to local variables.
         assert_eq!(unsafe { c::spdk_pci_device_map_bar(device, 0, &mut bar, &mut phys, &mut size) }, 0);
         assert!(size >= 0x100);
         let ring = Memory::new(RING * DESCRIPTOR, DESCRIPTOR);
@@ -131,16 +132,16 @@ impl Driver {
     }
 
     fn read<T: Shared>(&self, offset: usize) -> T {
-        // SAFETY: a register.
+        // SAFETY: the offset is that of a mapped register.
         unsafe { T::load(self.bar.wrapping_add(offset).cast()) }
     }
 
     fn write<T: Shared>(&self, offset: usize, value: T) {
-        // SAFETY: a register.
+        // SAFETY: the offset is that of a mapped register.
         unsafe { value.store(self.bar.wrapping_add(offset).cast()) }
     }
 
-    /// Waits until the low bits of the status are these.
+    /// Waits until the low bits of the status equal `state`.
     fn wait(&self, state: u64) {
         wait_until(
             || self.read::<u64>(CHANSTS) & 7 == state,
@@ -180,7 +181,7 @@ impl Driver {
     }
 
     fn field<T>(&self, i: usize, offset: usize, value: T) {
-        // SAFETY: in the descriptor.
+        // SAFETY: the field is within the descriptor, which is within the ring's memory.
         unsafe { self.ring.at(i % RING * DESCRIPTOR + offset).cast::<T>().write_volatile(value) }
     }
 
@@ -197,7 +198,7 @@ impl Driver {
     }
 
     fn completed(&self) -> u64 {
-        // SAFETY: the completion word.
+        // SAFETY: the completion word is aligned, and lives as long as the driver.
         unsafe { u64::load(self.completion.ptr.cast()) }
     }
 
@@ -212,7 +213,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // SAFETY: mapped in `unstarted`.
+        // SAFETY: `unstarted` mapped these registers, and they are not used any more.
         assert_eq!(unsafe { c::spdk_pci_device_unmap_bar(self.device, 0, self.bar.cast()) }, 0);
     }
 }
@@ -236,18 +237,18 @@ fn states_what_it_is() {
     assert_eq!(driver.read::<u8>(XFERCAP), 16);
     assert_eq!(driver.read::<u8>(CBVER), 0x34);
     assert_eq!(driver.read::<u32>(DMACAPABILITY) & 1 << 6, 1 << 6);
-    // Not started: what a driver finds is neither active nor idle.
+    // A channel that was not started is neither active nor idle.
     assert!(driver.read::<u64>(CHANSTS) & 7 >= SUSPENDED);
     let mut id = 0_u32;
-    // SAFETY: a device that was handed out, and a local variable for the result.
+    // SAFETY: the library returned this device, and the pointer is to a local variable.
     assert_eq!(unsafe { c::spdk_pci_device_cfg_read32(driver.device, &mut id, 0) }, 0);
     assert_eq!(id, 0x2021_8086);
     let mut command = 0_u16;
-    // SAFETY: a device that was handed out, and a local variable for the result.
+    // SAFETY: the library returned this device, and the pointer is to a local variable.
     unsafe { c::spdk_pci_device_cfg_read16(driver.device, &mut command, 4) };
-    // SAFETY: no pointers but the device.
+    // SAFETY: the library returned this device, and the call takes no other pointer.
     unsafe { c::spdk_pci_device_cfg_write16(driver.device, command | 4, 4) };
-    // SAFETY: a device that was handed out, and a local variable for the result.
+    // SAFETY: the library returned this device, and the pointer is to a local variable.
     unsafe { c::spdk_pci_device_cfg_read16(driver.device, &mut command, 4) };
     assert_eq!(command & 4, 4, "bus mastering is on");
 }
@@ -275,7 +276,8 @@ fn goes_round_the_ring() {
     let mut driver = Driver::new("0000:00:04.2");
     let (src, dst) = (Memory::new(RING, 64), Memory::new(RING, 64));
     mark(&src, 9);
-    // One byte each, three times round; a completion for each batch only.
+    // Copy one byte per descriptor, three times around the ring. Only the last descriptor of a batch
+    // updates the completion word.
     for i in 0..3 * RING {
         if i % RING == 0 {
             dst.bytes().fill(0xee);
@@ -297,7 +299,7 @@ fn one_doorbell_for_a_whole_ring() {
     let mut driver = Driver::new("0000:00:04.3");
     let (src, dst) = (Memory::new(8 * RING, 64), Memory::new(8 * RING, 64));
     mark(&src, 1);
-    // The ring's places but one.
+    // Use all descriptors of the ring except one.
     for i in 0..RING - 1 {
         driver.build(8, if i == RING - 2 { UPDATE } else { 0 }, src.bus(8 * i), dst.bus(8 * i));
     }
@@ -355,7 +357,7 @@ fn mistakes_halt_the_channel_and_a_reset_helps() {
         assert_eq!(driver.completed(), good | HALTED);
         assert_eq!(dst.bytes()[64..128], src.bytes()[..64]);
         assert_eq!(dst.bytes()[..64], [0; 64]);
-        assert_eq!(dst.bytes()[1024..1088], [0; 64], "what is behind the mistake was not done");
+        assert_eq!(dst.bytes()[1024..1088], [0; 64], "descriptors after the mistake were not executed");
         dst.bytes().fill(0);
         driver.start();
     }
@@ -393,11 +395,15 @@ fn memory_in_a_row_for_devices_need_not_be_so_for_the_program() {
     let mut driver = Driver::new("0000:00:04.7");
     const PAGE: usize = 2 << 20;
     let memory = Memory::new(4 * PAGE, PAGE);
-    // Two pages that are neighbours for devices, the second first.
+    // Find two pages that are contiguous for devices. In the program's memory, they are not.
     let buses: Vec<_> = (0..4).map(|page| memory.bus(page * PAGE)).collect();
     let pair = (0..4).find_map(|a| (0..4).find(|b| buses[a] + PAGE as u64 == buses[*b]).map(|b| (a, b)));
-    let (first, second) = pair.expect("pages in pairs");
-    assert_ne!(first + 1, second, "neighbours for devices and for the program: the test would be none");
+    let (first, second) = pair.expect("two pages that are contiguous for devices");
+    assert_ne!(
+        first + 1,
+        second,
+        "the pages must not be contiguous for the program, or the test would be void"
+    );
     let src = Memory::new(65_536, 64);
     mark(&src, 4);
     driver.build(65_536, UPDATE, src.bus(0), buses[first] + (PAGE - 1000) as u64);
@@ -405,7 +411,7 @@ fn memory_in_a_row_for_devices_need_not_be_so_for_the_program() {
     driver.finish();
     assert_eq!(memory.bytes()[first * PAGE + PAGE - 1000..][..1000], src.bytes()[..1000]);
     assert_eq!(memory.bytes()[second * PAGE..][..64_536], src.bytes()[1000..]);
-    // A pattern continues at its position.
+    // The pattern continues across the page boundary.
     driver.build(16, FILL | UPDATE, 0x0807_0605_0403_0201, buses[first] + (PAGE - 5) as u64);
     driver.ring_doorbell();
     driver.finish();
@@ -440,7 +446,7 @@ fn a_halted_channel_starts_again_after_a_reset_only() {
         assert_eq!(driver.read::<u64>(CHANSTS) & 7, HALTED);
         assert_eq!(dst.bytes(), [0; 64]);
     };
-    // At the first descriptor.
+    // The error is at the first descriptor.
     driver.reset();
     driver.write(CHAINADDR, 0x7f00_0000_0000_u64);
     driver.build(64, UPDATE, src.bus(0), dst.bus(0));
@@ -449,7 +455,7 @@ fn a_halted_channel_starts_again_after_a_reset_only() {
     driver.wait(HALTED);
     driver.write(CHAINADDR, driver.ring.bus(0));
     still_halted(&driver);
-    // In the middle.
+    // The error is at a later descriptor.
     driver.start();
     driver.build(64, UPDATE, 0x7f00_0000_0000, dst.bus(0));
     driver.build(64, UPDATE, src.bus(0), dst.bus(0));
@@ -468,7 +474,7 @@ fn a_halted_channel_starts_again_after_a_reset_only() {
 #[test]
 fn a_partly_mapped_destination_is_not_written() {
     let mut driver = Driver::new("0000:82:04.3");
-    // The mapped bytes in a row, and then one copy that is longer.
+    // Determine the number of contiguous mapped bytes. The copies below are longer.
     let memory = Memory::new(4096, 4096);
     let mut row = u64::MAX / 2;
     // SAFETY: the size is a local variable.
@@ -500,7 +506,7 @@ fn a_completion_is_written_when_it_is_asked_for_and_where_it_can_be() {
     let done = driver.ring.bus((driver.head - 1) * DESCRIPTOR);
     wait_until(|| driver.read::<u64>(CHANSTS) == done | IDLE, || "not done".to_owned());
     assert_eq!((driver.completed(), dst.bytes()), (first, src.bytes()));
-    // The third loses its completion.
+    // The third descriptor loses its completion update.
     driver.build(64, UPDATE, src.bus(0), dst.bus(0));
     driver.ring_doorbell();
     let done = driver.ring.bus((driver.head - 1) * DESCRIPTOR);
@@ -509,7 +515,7 @@ fn a_completion_is_written_when_it_is_asked_for_and_where_it_can_be() {
     driver.build(64, UPDATE, src.bus(0), dst.bus(0));
     driver.ring_doorbell();
     driver.finish();
-    // Not at a multiple of 8.
+    // The address of the completion word is not a multiple of 8.
     driver.reset();
     driver.write(CHANCMP, driver.completion.bus(0) + 4);
     driver.write(CHAINADDR, driver.ring.bus(0));
@@ -519,7 +525,7 @@ fn a_completion_is_written_when_it_is_asked_for_and_where_it_can_be() {
     driver.wait(HALTED);
 }
 
-/// Two copies after the start, on a function with a fault.
+/// Starts a function that has a fault, and submits two copies.
 fn with_fault(address: &str) -> (Driver, Memory, Memory) {
     let mut driver = Driver::new(address);
     let (src, dst) = (Memory::new(128, 64), Memory::new(128, 64));
@@ -533,7 +539,7 @@ fn with_fault(address: &str) -> (Driver, Memory, Memory) {
 
 #[test]
 fn faults_strike_as_configured() {
-    // The null descriptor is the first.
+    // The null descriptor of the start is the first descriptor.
     let (driver, src, dst) = with_fault("0000:80:04.0");
     driver.wait(HALTED);
     assert_eq!((&dst.bytes()[..64], &dst.bytes()[64..]), (&src.bytes()[..64], &[0; 64][..]));
@@ -541,7 +547,7 @@ fn faults_strike_as_configured() {
 
     let (driver, src, dst) = with_fault("0000:80:04.1");
     driver.finish();
-    assert_eq!(dst.bytes(), src.bytes(), "a completion that is lost is made up for by the next");
+    assert_eq!(dst.bytes(), src.bytes(), "the next completion covers a lost one");
 
     let (mut driver, _, dst) = with_fault("0000:80:04.2");
     std::thread::sleep(Duration::from_millis(20));
@@ -565,7 +571,7 @@ fn translation_is_by_page() {
     // SAFETY: the size is a local variable.
     let start = unsafe { c::spdk_vtophys(memory.at(100), &mut size) };
     assert_eq!(start, bus(memory.at(0)) + 100);
-    assert_eq!(size, (2 << 20) - 100, "neighbouring pages are not neighbours for devices");
+    assert_eq!(size, (2 << 20) - 100, "consecutive pages are not contiguous for devices");
     assert_eq!(bus(ptr::from_ref(&size).cast()), u64::MAX);
 }
 
@@ -577,7 +583,7 @@ fn the_size_of_a_translation_is_never_more_than_was_asked_for() {
     let outside = ptr::without_provenance::<c_void>((2 << 20) - 100);
     let nobodys = ptr::without_provenance::<c_void>(1 << 48);
     let translate = |at: *const c_void, mut size: u64| {
-        // SAFETY: the size is a local variable; addresses are looked up, and not followed.
+        // SAFETY: the size is a local variable. The address is only looked up, and never dereferenced.
         let bus = unsafe { c::spdk_vtophys(at, &raw mut size) };
         (bus != u64::MAX, size)
     };
@@ -594,7 +600,7 @@ fn the_size_of_a_translation_is_never_more_than_was_asked_for() {
         assert_eq!(translate(at, size), answer, "{at:p}, {size}");
     }
     let node = |at: *const c_void, mut size: u64| {
-        // SAFETY: the size is a local variable; the address is looked up, and not followed.
+        // SAFETY: the size is a local variable. The address is only looked up, and never dereferenced.
         let node = unsafe { c::spdk_mem_get_numa_id(at, &raw mut size) };
         (node, size)
     };

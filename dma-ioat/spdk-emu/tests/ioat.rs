@@ -1,4 +1,5 @@
-//! Channels, by the calls of `ioat.h`: an oracle in plain memory, limits, mistakes, faults, threads.
+//! Tests of channels through the calls of `ioat.h`: comparison with plain memory, limits, mistakes, faults,
+//! threads.
 #![expect(unsafe_code, reason = "calls of C functions")]
 
 #[path = "support/env.rs"]
@@ -13,7 +14,7 @@ use env::Memory;
 use proptest::prelude::*;
 use spdk_sys::bindings as c;
 
-/// Each test has functions of its own.
+/// The configuration. Each test uses PCI functions of its own.
 const CONFIG: &str = "
     [[socket]]
     xfercap = '4K'
@@ -38,7 +39,7 @@ const CONFIG: &str = "
 
 struct Channel(*mut c::spdk_ioat_chan);
 
-// SAFETY: used by one thread at a time.
+// SAFETY: one thread at a time uses a channel.
 unsafe impl Send for Channel {}
 
 struct Search<'a> {
@@ -47,7 +48,7 @@ struct Search<'a> {
 }
 
 unsafe extern "C" fn on_probe(search: *mut c_void, device: *mut c::spdk_pci_device) -> bool {
-    // SAFETY: the context that `try_new` gave.
+    // SAFETY: `try_new` passed a pointer to its `Search` as the context.
     let search = unsafe { &*search.cast::<Search<'_>>() };
     env::address(device) == search.address
 }
@@ -57,7 +58,7 @@ unsafe extern "C" fn on_attach(
     _: *mut c::spdk_pci_device,
     channel: *mut c::spdk_ioat_chan,
 ) {
-    // SAFETY: the context of the probe, which only its callbacks use during the call.
+    // SAFETY: `try_new` passed a pointer to its `Search`, which only these callbacks use during the call.
     unsafe { (*search.cast::<Search<'_>>()).channel = channel }
 }
 
@@ -77,7 +78,7 @@ impl Channel {
         Self::try_new(address).unwrap_or_else(|result| panic!("no channel {address}: {result}"))
     }
 
-    /// Attaches the channel at `address`. The error is the result of a probe that finds none.
+    /// Attaches the channel at `address`. If the probe does not find it, returns the probe's result.
     fn try_new(address: &str) -> Result<Self, i32> {
         env::set_up(CONFIG);
         let mut search = Search { address, channel: ptr::null_mut() };
@@ -87,7 +88,7 @@ impl Channel {
     }
 
     fn copy(&self, number: usize, dst: *mut c_void, src: *const c_void, len: usize) -> i32 {
-        // SAFETY: the memory stays until the operation ends.
+        // SAFETY: the channel is attached, and the memory lives until the operation ends.
         unsafe {
             c::spdk_ioat_build_copy(
                 self.0,
@@ -101,7 +102,8 @@ impl Channel {
     }
 
     fn fill(&self, number: usize, dst: *mut c_void, pattern: u64, len: usize) -> i32 {
-        // SAFETY: an attached channel, and a destination of `len` bytes that lives until the callback.
+        // SAFETY: the channel is attached, and the destination has `len` bytes and lives until the
+        // callback.
         unsafe {
             c::spdk_ioat_build_fill(
                 self.0,
@@ -120,7 +122,7 @@ impl Channel {
     }
 
     fn process(&self) -> i32 {
-        // SAFETY: an attached channel, which one thread uses.
+        // SAFETY: the channel is or was attached, and only this thread uses it.
         unsafe { c::spdk_ioat_process_events(self.0) }
     }
 
@@ -135,7 +137,7 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // SAFETY: attached, or was: the handle stays.
+        // SAFETY: the channel is or was attached, and its handle stays valid.
         unsafe { c::spdk_ioat_detach(self.0) }
     }
 }
@@ -150,7 +152,7 @@ enum Op {
 
 const SPACE: usize = 6 << 20;
 
-/// Mostly near the boundaries of pages, and not overlapping.
+/// Generates operations, mostly near page boundaries, whose ranges do not overlap.
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let place = prop_oneof![0..SPACE / 2, (2_usize << 20) - 9000..(2 << 20) + 9000];
     let len = prop_oneof![Just(0_usize), 1_usize..200, 1_usize..20_000];
@@ -215,7 +217,7 @@ fn finish(channel: &Channel, asked: &[usize], seen: &mut Vec<usize>) {
         }
         seen.extend(channel.ended(1));
     }
-    assert_eq!(seen, asked, "called back in order, once each");
+    assert_eq!(seen, asked, "each callback runs once, in order");
 }
 
 proptest! {
@@ -260,7 +262,8 @@ fn descriptors_are_counted_and_the_last_calls_back() {
     // Three pieces of up to 4 KiB, and a null descriptor.
     assert_eq!(channel.process(), 4);
     assert_eq!(ENDED.take(), [1, 2]);
-    // Cut where pages meet that are not neighbours for devices, on either side.
+    // A copy is split at the boundary of pages that are not contiguous for devices, in the source or in the
+    // destination.
     const PAGE: usize = 2 << 20;
     let pages = Memory::new(2 * PAGE, PAGE);
     for (dst, src) in [(pages.at(PAGE - 100), memory.at(0)), (memory.at(0), pages.at(PAGE - 100))] {
@@ -280,7 +283,8 @@ fn a_full_ring_takes_nothing_in_part() {
     for number in 0..6 {
         assert_eq!(channel.copy(number, memory.at(64 * number), memory.at(1 << 20), 64), 0);
     }
-    // One place is left of seven; two descriptors do not fit, one does.
+    // One of the seven usable descriptors is free. An operation of two descriptors does not fit, but one of
+    // one descriptor does.
     assert_eq!(channel.copy(7, memory.at(1 << 20), memory.at(0), (1 << 20) + 1), -libc_enomem());
     assert_eq!(channel.copy(8, memory.at(1 << 20), memory.at(0), 64), 0);
     assert_eq!(channel.copy(9, memory.at(1 << 20), memory.at(0), 0), -libc_enomem());
@@ -304,7 +308,7 @@ fn middle_of_the_widest_gap() -> usize {
     for line in maps.lines() {
         let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
         let parse = |text| u64::from_str_radix(text, 16).unwrap() as usize;
-        // The kernel's own page comes last, behind what no process has.
+        // The last mapping is the kernel's page, after addresses that no process can map.
         if !line.ends_with("[vsyscall]") && parse(from) - end > widest.len() {
             widest = end..parse(from);
         }
@@ -321,17 +325,17 @@ fn memory_that_devices_do_not_reach() {
     assert_eq!(channel.copy(1, ptr::from_mut(&mut own).cast(), memory.at(0), 64), -22);
     assert_eq!(channel.copy(2, memory.at(0), ptr::null(), 64), -22);
     assert_eq!(channel.fill(3, ptr::without_provenance_mut(usize::MAX - 10), 5, 64), -22);
-    // A fill of nothing never fits.
+    // A fill of 0 bytes is always refused.
     assert_eq!(channel.fill(4, memory.at(0), 5, 0), -libc_enomem());
     channel.flush();
     assert_eq!((channel.process(), own), (0, [0; 64]));
 
-    // Whole pages of 2 MiB can be registered, once.
+    // Only whole pages of 2 MiB can be registered, and only once.
     const PAGE: usize = 2 << 20;
     let pages = vec![0_u8; 3 * PAGE].leak();
     let start = pages.as_mut_ptr().wrapping_add(pages.as_ptr().align_offset(PAGE));
     let (start, inside) = (start.cast::<c_void>(), start.wrapping_add(4096).cast::<c_void>());
-    // SAFETY: the memory is leaked.
+    // SAFETY: the memory is leaked, so it stays mapped.
     let register = |start, len| unsafe { c::spdk_mem_register(start, len) };
     // SAFETY: the memory is leaked, so it stays mapped. No device uses it.
     let unregister = |start, len| unsafe { c::spdk_mem_unregister(start, len) };
@@ -341,7 +345,7 @@ fn memory_that_devices_do_not_reach() {
     assert_eq!(channel.copy(5, inside, memory.at(0), 4096), 0);
     channel.flush();
     assert_eq!(channel.process(), 1);
-    // SAFETY: in the leaked memory.
+    // SAFETY: the byte is in the leaked memory, and the copy has ended.
     assert_eq!(unsafe { inside.cast::<u8>().read() }, 9);
     assert_eq!(unregister(start, PAGE), 0);
     assert_eq!(channel.copy(6, inside, memory.at(0), 64), -22);
@@ -355,7 +359,7 @@ fn memory_that_devices_do_not_reach() {
 #[test]
 fn a_detached_channel_does_nothing_and_can_be_attached_again() {
     let channel = Channel::new("0000:00:04.4");
-    assert!(Channel::try_new("0000:00:04.4").is_err(), "it is taken");
+    assert!(Channel::try_new("0000:00:04.4").is_err(), "the channel is taken");
     let memory = Memory::new(4096, 64);
     assert_eq!(channel.copy(1, memory.at(0), memory.at(64), 64), 0);
     channel.flush();
@@ -366,7 +370,7 @@ fn a_detached_channel_does_nothing_and_can_be_attached_again() {
     stale.flush();
     assert_eq!(stale.process(), -22);
     let channel = Channel::new("0000:00:04.4");
-    assert_eq!((channel.process(), ENDED.take()), (0, vec![]), "what was in flight is forgotten");
+    assert_eq!((channel.process(), ENDED.take()), (0, vec![]), "copies in flight were dropped");
     drop(channel);
 }
 
@@ -379,8 +383,12 @@ fn a_failure_halts_the_channel_and_attaching_again_helps() {
     }
     channel.flush();
     assert_eq!((channel.process(), channel.process()), (-1, -1));
-    assert!(ENDED.take().is_empty(), "on a halted channel nothing is called back");
-    assert_eq!(channel.copy(5, memory.at(0), memory.at(64), 64), 0, "it is built all the same");
+    assert!(ENDED.take().is_empty(), "a halted channel runs no callbacks");
+    assert_eq!(
+        channel.copy(5, memory.at(0), memory.at(64), 64),
+        0,
+        "a halted channel still builds descriptors"
+    );
     channel.flush();
     assert_eq!(channel.process(), -1);
     drop(channel);
@@ -408,7 +416,7 @@ fn other_faults() {
     assert!(channel.ended(3).is_empty(), "its completion is lost");
     assert_eq!(channel.copy(2, memory.at(0), memory.at(64), 64), 0);
     channel.flush();
-    assert_eq!(channel.ended(1), [1, 2], "the next makes up for it");
+    assert_eq!(channel.ended(1), [1, 2], "the next completion covers it");
 
     let channel = Channel::new("0000:81:04.3");
     assert_eq!(channel.copy(1, memory.at(0), memory.at(64), 64), 0);
@@ -435,13 +443,13 @@ fn other_faults() {
     }
     channel.flush();
     channel.ended(5);
-    assert!(channel.ended(5).is_empty(), "nothing comes from a device that is gone");
+    assert!(channel.ended(5).is_empty(), "a device that has vanished reports nothing");
     drop(channel);
-    assert_eq!(Channel::try_new("0000:83:04.0").err(), Some(-1), "gone for good");
+    assert_eq!(Channel::try_new("0000:83:04.0").err(), Some(-1), "the device has vanished permanently");
 }
 
 unsafe extern "C" fn probe_again(context: *mut c_void, _: *mut c::spdk_pci_device) -> bool {
-    // SAFETY: nothing is passed on.
+    // SAFETY: the context is null, and the callbacks do not run, because this probe is refused.
     let result = unsafe { c::spdk_ioat_probe(ptr::null_mut(), Some(on_probe), Some(on_attach)) };
     // SAFETY: `context` points to the test's `i32`, which outlives the call.
     unsafe { context.cast::<i32>().write(result) };
@@ -498,8 +506,8 @@ fn channels_on_threads() {
     assert_eq!(*ALL.lock().unwrap(), 4 * 50 * 16);
 }
 
-/// By the model's time, with 512 bytes and 256 in flight: one doorbell for 128 copies against one for each.
-/// Published: 14.0 and 3.7 million a second (SPDK commit 6728c1b8cb).
+/// Compares one doorbell per 128 copies with one per copy, in model time, for 512 bytes and 256 copies in
+/// flight. Published: 14.0 and 3.7 million per second (SPDK commit 6728c1b8cb).
 #[test]
 fn a_doorbell_for_many_copies_pays() {
     let channel = Channel::new("0000:80:04.1");

@@ -56,7 +56,7 @@ fn compile(name: &str, how: &[&str], suffix: &str) -> Option<(PathBuf, PathBuf)>
             .args(["-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"])
             .arg(&program)
             .arg(source)
-            // The language is said for the source only.
+            // The option for the language applies only to the source.
             .args(how.contains(&"-x").then_some(["-x", "none"]).into_iter().flatten())
             .args(flags.split_whitespace()),
     );
@@ -101,7 +101,7 @@ fn sanitized() {
     }
 }
 
-/// The output of `init`, and its stderr.
+/// Runs `init`. Returns its output and its stderr.
 fn answers(config: &str, args: &[&str]) -> Option<(String, String)> {
     let (program, libraries) = compile("init", C, "")?;
     let mut command = Command::new(program);

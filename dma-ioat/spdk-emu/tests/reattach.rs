@@ -1,4 +1,4 @@
-//! Attaching again with `reattach = "spdk"`.
+//! Tests of attaching again with `reattach = "spdk"`.
 #![expect(unsafe_code, reason = "calls of C functions")]
 
 #[path = "support/env.rs"]
@@ -18,7 +18,7 @@ struct Found {
 }
 
 unsafe extern "C" fn on_probe(found: *mut c_void, device: *mut c::spdk_pci_device) -> bool {
-    // SAFETY: the context that `probe` gave.
+    // SAFETY: `probe` passed a pointer to its `Found` as the context.
     let found = unsafe { &mut *found.cast::<Found>() };
     found.devices.push(device);
     found.wanted
@@ -29,7 +29,8 @@ unsafe extern "C" fn on_attach(
     _: *mut c::spdk_pci_device,
     channel: *mut c::spdk_ioat_chan,
 ) {
-    // SAFETY: the context of the probe, which only its callbacks use during the call.
+    // SAFETY: `probe` passed a pointer to its `Found`, which only these callbacks use during the
+    // call.
     let found = unsafe { &mut *found.cast::<Found>() };
     found.channels.push(channel);
 }
@@ -47,10 +48,10 @@ fn a_function_comes_back_when_it_was_unplugged_and_has_settled() {
     env::set_up("reattach = 'spdk'\nfunction = [{ pci = '0:4.0' }]");
     let found = probe(true);
     assert_eq!((found.devices.len(), found.channels.len()), (1, 1));
-    // SAFETY: attached.
+    // SAFETY: the channel is attached.
     unsafe { c::spdk_ioat_detach(found.channels[0]) };
-    assert!(probe(true).devices.is_empty(), "it counts as attached");
-    // SAFETY: a device that was handed out.
+    assert!(probe(true).devices.is_empty(), "SPDK treats it as attached");
+    // SAFETY: the library returned this device.
     unsafe { c::spdk_pci_device_detach(found.devices[0]) };
     let seen = Instant::now();
     assert!(probe(true).devices.is_empty(), "it has just been plugged in");
@@ -63,5 +64,5 @@ fn a_function_comes_back_when_it_was_unplugged_and_has_settled() {
     };
     assert!(seen.elapsed() >= Duration::from_secs(2));
     assert!(ptr::eq(again.devices[0], found.devices[0]) && again.channels.is_empty());
-    assert!(probe(true).devices.is_empty(), "declined counts as attached");
+    assert!(probe(true).devices.is_empty(), "SPDK treats a declined function as attached");
 }

@@ -10,15 +10,16 @@ pub(crate) struct Flags {
     pub(crate) behind: Vec<String>,
 }
 
-/// Cargo's instructions. Each library is named once, because the compiler refuses one with two kinds.
+/// Returns cargo's instructions. Each library is named only once, because the compiler refuses a library
+/// with two kinds.
 ///
-/// SPDK's archives, and those of DPDK that its build names, are linked whole, because their drivers register
-/// themselves and are not called by name. Other archives of DPDK are linked as needed. If SPDK has
+/// SPDK's archives, and DPDK's archives that SPDK's build lists, are linked whole, because their drivers
+/// register themselves and are not called by name. Other archives of DPDK are linked as needed. If SPDK has
 /// no such list, all of DPDK is linked whole.
 ///
-/// Libraries that are not installed are skipped: SPDK's list has those of all DPDK releases, and DPDK's has
-/// dependencies of drivers that are not linked. `is_known` returns true for a library file that the compiler
-/// finds in its own directories.
+/// Libraries that are not installed are skipped: SPDK's list has the libraries of all DPDK releases, and
+/// DPDK's list has dependencies of drivers that are not linked. `is_known` returns true for a library file
+/// that the compiler finds in its own directories.
 pub(crate) fn instructions(
     flags: &Flags,
     exists: impl Fn(&Path) -> bool,
@@ -26,7 +27,7 @@ pub(crate) fn instructions(
 ) -> Vec<String> {
     let all = || flags.spdk.iter().chain(&flags.behind);
     let mut dirs: Vec<PathBuf> = Vec::new();
-    // Archives are also named by their paths.
+    // Some archives are named by their paths.
     let by_path = all().filter(|flag| flag.ends_with(".a")).filter_map(|flag| Path::new(flag).parent());
     for dir in all().filter_map(|flag| flag.strip_prefix("-L")).map(Path::new).chain(by_path) {
         if dir.is_absolute() && !dirs.iter().any(|known| known == dir) {

@@ -10,15 +10,15 @@ use crate::{Env, Release};
 /// Length of the block in words of 8 bytes: four times the largest struct so far.
 const WORDS: usize = 64;
 
-/// Byte offset of `opts_size`, which SPDK 24.09 introduced. Before, the struct ended there. No field before
-/// it has moved since 23.05.
+/// Byte offset of `opts_size`, which SPDK 24.09 introduced. Before 24.09, the struct ended at this offset.
+/// The offsets of all earlier fields are the same since 23.05.
 const OPTS_SIZE: usize = 112;
 
 /// The options of `spdk_env_init`.
 ///
-/// SPDK's struct grows from release to release, and `spdk_env_opts_init` clears and fills it at the size that
-/// the *library* knows. So this is a zeroed block much larger than the struct, with its size set beforehand.
-/// Only fields are used whose offset is the same in all releases from 23.05 on.
+/// SPDK's struct grows from release to release, and `spdk_env_opts_init` clears and fills it with the size
+/// that the *library* knows. So this type has a zeroed block that is much larger than the struct, and sets
+/// the size beforehand. It uses only fields whose offset is the same in all releases from 23.05 on.
 #[derive(Debug)]
 pub struct EnvOpts {
     block: Box<[u64; WORDS]>,
@@ -33,8 +33,8 @@ impl EnvOpts {
     pub fn new(env: &Env) -> Self {
         let mut block = Box::new([0; WORDS]);
         block[OPTS_SIZE / 8] = size_of_val(&*block) as u64;
-        // SAFETY: the block is aligned as the struct, zeroed, and larger than it is in any release; it states
-        // its size.
+        // SAFETY: the block is aligned like the struct, zeroed, and larger than the struct of any release,
+        // and it contains its size.
         unsafe { (env.spdk_env_opts_init)(block.as_mut_ptr().cast()) };
         Self { block, texts: Vec::new(), allowed: Vec::new() }
     }
@@ -42,9 +42,9 @@ impl EnvOpts {
     fn write<T: Copy>(&mut self, offset: usize, value: T) {
         assert!(offset + size_of::<T>() <= OPTS_SIZE, "a field in front of `opts_size`");
         let bytes: *mut u8 = self.block.as_mut_ptr().cast();
-        // SAFETY: the access lies within the block, as asserted.
+        // SAFETY: the field is within the block, as asserted.
         let at = unsafe { bytes.add(offset) };
-        // SAFETY: `at` and the value's bytes lie within the block, as asserted; the write needs no alignment.
+        // SAFETY: the value's bytes are within the block, as asserted. The write needs no alignment.
         unsafe { at.cast::<T>().write_unaligned(value) };
     }
 
@@ -64,7 +64,7 @@ impl EnvOpts {
         self.write_text(offset_of!(spdk_env_opts, core_mask), cores);
     }
 
-    /// The memory in MiB that is reserved at once.
+    /// Sets the memory in MiB that is reserved when the environment is set up.
     pub fn set_mem_size(&mut self, mib: i32) {
         self.write(offset_of!(spdk_env_opts, mem_size), mib);
     }
@@ -72,9 +72,9 @@ impl EnvOpts {
     /// Disables huge pages, which requires a memory size.
     pub fn set_no_huge(&mut self, release: Release) {
         if release.soname().is_some_and(|soname| soname < Release::HAS_NO_HUGE) {
-            // 23.05 and 23.09 have no such field, and only read the arguments for DPDK. Without
-            // `--legacy-mem` they add an argument that DPDK refuses beside `--no-huge`, and they request
-            // physical addresses.
+            // 23.05 and 23.09 have no such field, so the arguments for DPDK are used. Without `--legacy-mem`,
+            // these releases add an argument that DPDK refuses together with `--no-huge`. They also request
+            // physical addresses by default.
             self.write_text(offset_of!(spdk_env_opts, env_context), c"--no-huge --legacy-mem".to_owned());
             self.write_text(offset_of!(spdk_env_opts, iova_mode), c"va".to_owned());
         } else {

@@ -1,9 +1,9 @@
 //! Declarations of SPDK's env and I/OAT calls, and the libraries that hold them, loaded at run time.
 //!
-//! [`Library::open`] finds and loads `libspdk_env_dpdk` and `libspdk_ioat`; nothing is needed to build. Two
-//! features change where the calls come from: `linked` takes them from the linker (for SPDK's static
-//! libraries, its default build; `pkg-config` lists them), `bindgen` makes the declarations from the headers
-//! of the installed SPDK instead of from ours. Without an installed SPDK, both warn and have no effect.
+//! [`Library::open`] finds and loads `libspdk_env_dpdk` and `libspdk_ioat`; the build needs no SPDK. There
+//! are two features. `linked` links SPDK's static libraries at build time, which `pkg-config` lists; they
+//! are SPDK's default build. `bindgen` makes the declarations from the headers of the installed SPDK instead
+//! of this crate's headers. Without an installed SPDK, both warn and have no effect.
 //!
 //! The [tables](Env) are plain structs of function pointers, so that a test can replace them:
 //! [`Library::from_tables`].

@@ -58,13 +58,13 @@ pub type StandIn = unsafe extern "C" fn(model: *mut c_char, size: usize) -> c_in
 pub struct Library {
     /// The environment: memory, PCI functions, cores.
     pub env: Env,
-    /// I/OAT.
+    /// The calls for I/OAT channels.
     pub ioat: Ioat,
     /// The log, if its library was found.
     pub log: Option<Log>,
     /// The release, if it is known.
     pub release: Release,
-    /// The version of the DPDK below, such as `DPDK 23.11.0`, if it is known.
+    /// The version of DPDK that SPDK uses, such as `DPDK 23.11.0`, if it is known.
     pub dpdk: Option<String>,
     /// The call that identifies the project's stand-in; `None` for SPDK.
     pub stand_in: Option<StandIn>,
@@ -91,15 +91,16 @@ impl Library {
         Self::of(&SPDK.open_in(dir)?)
     }
 
-    /// The calls that other code defines: for tests, or for a program that has loaded the libraries itself.
+    /// Uses calls that other code provides, for tests or for programs that have loaded the libraries
+    /// themselves.
     #[must_use]
     pub fn from_tables(env: Env, ioat: Ioat, release: Release) -> Self {
         Self { env, ioat, log: None, release, dpdk: None, stand_in: None, path: PathBuf::new() }
     }
 
-    /// The calls that this program was linked with; those that a release may lack are looked up when this is
-    /// called. If only shared libraries were installed when the program was built, they are loaded from where
-    /// they were, and if none were, as [`open`](Self::open) does.
+    /// Uses the calls that this program was linked with. Calls that a release may lack are looked up by this
+    /// function. If only shared libraries were installed when the program was built, they are loaded from the
+    /// same directory. If no libraries were installed then, this loads them as [`open`](Self::open) does.
     ///
     /// # Errors
     ///
@@ -118,7 +119,7 @@ impl Library {
     #[cfg(spdk_linked)]
     fn of_program() -> Self {
         let program = Loaded::program();
-        // SAFETY: the linker found these names in SPDK's libraries, which stay with the program.
+        // SAFETY: the linker found these names in SPDK's libraries, which are part of the program.
         let env = unsafe { Env::linked(|name| program.symbol(name)) };
         // SAFETY: the linker found these names in `libspdk_ioat`, whose functions the declarations describe.
         let ioat = unsafe { Ioat::linked(|name| program.symbol(name)) };
@@ -142,11 +143,11 @@ impl Library {
         }
         let incomplete =
             |library: &Loaded, missing: Vec<&CStr>| library.incomplete(version.clone(), &missing);
-        // SAFETY: the library says by its name that it is SPDK's, whose functions the declarations describe;
-        // it stays loaded.
+        // SAFETY: by its name, the library is SPDK's, and the declarations describe SPDK's functions. It
+        // stays loaded.
         let env_calls =
             unsafe { Env::load(|name| env.symbol(name)) }.map_err(|missing| incomplete(env, missing))?;
-        // SAFETY: the library is `libspdk_ioat` by its name, whose functions the declarations describe; it
+        // SAFETY: by its name, the library is `libspdk_ioat`, whose functions the declarations describe. It
         // stays loaded.
         let ioat_calls =
             unsafe { Ioat::load(|name| ioat.symbol(name)) }.map_err(|missing| incomplete(ioat, missing))?;
@@ -155,7 +156,7 @@ impl Library {
         let log_calls = |library: &Loaded| unsafe { Log::load(|name| library.symbol(name)) }.ok();
         // In all releases up to now, the env library depends on the log library.
         let log = log_calls(env).or_else(|| log_calls(&SPDK.open_beside(LOG, env).ok()?));
-        // A library that does not say what it needs has found DPDK among the symbols of the program.
+        // A library that does not name DPDK as a dependency has found it among the symbols of the program.
         let dpdk = dpdk(env).or_else(|| dpdk(&Loaded::program()));
         let stand_in = stand_in(env);
         Ok(Self { env: env_calls, ioat: ioat_calls, log, release, dpdk, stand_in, path })
@@ -167,14 +168,14 @@ fn stand_in(env: &Loaded) -> Option<StandIn> {
     env.symbol(c"spdk_emu_model").map(|f| unsafe { dma_vendor::function(f) })
 }
 
-/// Returns the version of DPDK that `loaded` is bound to, as DPDK says it.
+/// Returns the version of the DPDK that `loaded` uses, as DPDK reports it.
 fn dpdk(loaded: &Loaded) -> Option<String> {
     let symbol = loaded.symbol(c"rte_version")?;
     // SAFETY: DPDK's call of this name has no parameters, and returns a string (`rte_version.h`).
     let version: unsafe extern "C" fn() -> *const c_char = unsafe { dma_vendor::function(symbol) };
-    // SAFETY: it only formats a number, and can be called before DPDK is set up.
+    // SAFETY: the call only formats a number, and can be made before DPDK is set up.
     let text = NonNull::new(unsafe { version() }.cast_mut())?;
-    // SAFETY: not null, so DPDK's string, which it never changes or frees.
+    // SAFETY: the pointer is not null, so it is DPDK's string, which DPDK never changes or frees.
     Some(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
 }
 

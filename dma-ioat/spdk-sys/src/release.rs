@@ -6,9 +6,9 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Release(Option<u32>);
 
-/// The versions of DPDK from 22.11 on that SPDK accepts: year and month, the last patch level, and the number
-/// of the first env library that does. Source: `dpdk_pci_init` in SPDK's `lib/env_dpdk/pci_dpdk.c`, by
-/// release tag.
+/// The versions of DPDK from 22.11 on that SPDK accepts: year and month, the last accepted patch level, and
+/// the number of the first env library that accepts the version. Source: `dpdk_pci_init` in SPDK's
+/// `lib/env_dpdk/pci_dpdk.c`, by release tag.
 const DPDK: [((u32, u32), u32, u32); 12] = [
     ((22, 11), 1, 12),
     ((22, 11), 4, 13),
@@ -25,21 +25,21 @@ const DPDK: [((u32, u32), u32, u32); 12] = [
 ];
 
 impl Release {
-    /// The oldest that can be used, 23.05.
+    /// The oldest usable release: 23.05.
     pub(crate) const LEAST: u32 = 12;
-    /// The latest whose requirements are known, 26.05.
+    /// The latest release whose requirements are known: 26.05.
     const LATEST: u32 = 17;
-    /// From this on `spdk_env_opts` has `no_huge`, 24.01.
+    /// The first release whose `spdk_env_opts` has `no_huge`: 24.01.
     pub(crate) const HAS_NO_HUGE: u32 = 13;
 
-    /// Returns the release of an env library with this number after `.so`, if it has one.
+    /// Returns the release of the env library that has this number after `.so`.
     #[must_use]
     pub const fn of_soname(soname: Option<u32>) -> Self {
         Self(soname)
     }
 
-    /// Returns whether SPDK of this release accepts a DPDK, whose version is such as `DPDK 22.11.11`. `None`
-    /// if that is unknown: for later releases, and for versions of DPDK in development.
+    /// Returns true if SPDK of this release accepts a version of DPDK, such as `DPDK 22.11.11`. `None` for
+    /// later releases of SPDK and for development versions of DPDK, because their requirements are unknown.
     #[must_use]
     pub fn accepts(self, dpdk: &str) -> Option<bool> {
         let known = Self::LEAST..=Self::LATEST;

@@ -13,9 +13,9 @@ fn words(text: &str) -> Vec<String> {
 
 #[test]
 fn each_library_is_named_once() {
-    // SPDK's own list, which names libraries of later releases too, and what Debian's `pkg-config --libs
-    // --static libdpdk` says: archives beside shared libraries, in a directory that it leaves out as the
-    // compiler knows it.
+    // SPDK's own list, which also names libraries of later releases, and the output of Debian's
+    // `pkg-config --libs --static libdpdk`. That lists archives and shared libraries, without their
+    // directory, because the compiler searches it anyway.
     let flags = Flags {
         spdk: words(
             "-L/spdk/lib -lspdk_ioat -lspdk_env_dpdk -lspdk_log -lrte_eal -lrte_mempool_ring -lrte_of_later",

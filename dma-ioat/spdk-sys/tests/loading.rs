@@ -8,7 +8,7 @@ use std::process::Command;
 
 use spdk_sys::{Library, LoadError, SPDK};
 
-/// A library with a function that does nothing.
+/// Builds a library with a function that does nothing.
 fn library(dir: &Path, name: &str) {
     let source = dir.join("stub.c");
     fs::write(&source, "int nothing(void) { return 0; }\n").unwrap();
@@ -74,7 +74,8 @@ fn a_library_that_others_need_is_looked_at_too() {
     let dir = shape::tree(root.path());
     for file in [dir.join("libspdk_util.so.12.0"), root.path().join("dpdk/build/lib/librte_log.so.25")] {
         let whole = fs::read(&file).unwrap();
-        // The headers stay whole: mapping what they name is what the process would die of.
+        // The file's headers stay complete. Mapping the missing part that they describe would kill
+        // the process.
         fs::write(&file, &whole[..whole.len() / 2]).unwrap();
         let e = Library::open_in(&dir).unwrap_err();
         let LoadError::NotALibrary { path, reason } = &e else { panic!("{e}") };
@@ -92,7 +93,7 @@ fn a_library_for_another_processor_is_said_to_be() {
         let file = dir.join(name);
         let whole = fs::read(&file).unwrap();
         let mut other = whole.clone();
-        // `e_machine`: RISC-V.
+        // Set the field `e_machine` to RISC-V.
         other[18..20].copy_from_slice(&243_u16.to_le_bytes());
         fs::write(&file, other).unwrap();
         let e = Library::open_in(&dir).unwrap_err();

@@ -1,9 +1,9 @@
-//! A fake SPDK, as tables of calls: the test chooses its results, including those that the stand-in and a
-//! real SPDK cannot be made to return.
+//! A fake SPDK, as tables of calls. Tests choose its results, including results that a test cannot provoke
+//! in the stand-in or in a real SPDK.
 //!
-//! `machine::<N>()` is the N-th of them; each has its own calls, and so its own environment. A channel does
-//! its work when the doorbell rings, reports it when it is polled, splits at pages of 4 KiB, and restarts a
-//! fill's pattern at each piece.
+//! `machine::<N>()` is the N-th machine. Each machine has its own calls, and so its own environment. A
+//! channel executes descriptors when the doorbell rings, and reports them when it is polled. It splits them
+//! at pages of 4 KiB, and begins a fill's pattern again at each piece.
 #![expect(unsafe_code, reason = "implements SPDK's calls")]
 #![allow(dead_code, reason = "each test uses some")]
 
@@ -29,26 +29,25 @@ pub(crate) const RING: usize = 512;
 /// State of a machine.
 #[derive(Debug, Default)]
 pub(crate) struct Machine {
-    /// The result of `spdk_env_init`, and the arguments of its calls.
+    /// The result of `spdk_env_init`. `env_inits` has the arguments of its calls.
     pub env_init: i32,
     pub env_inits: Vec<EnvInit>,
-    /// True if the program itself has set the environment up.
+    /// Number of CPUs of the environment; not 0 if the program itself has set it up.
     pub cores: u32,
     pub functions: Vec<Function>,
     pub no_fill: bool,
-    /// Memory that a device can reach: address and length; and memory that has an address, and no
-    /// translation.
+    /// Memory by address: its length, and whether a device can reach it.
     memory: BTreeMap<usize, (usize, bool)>,
     /// Layouts of allocations, for freeing them.
     layouts: BTreeMap<usize, Layout>,
     pub untranslatable: bool,
     /// Number of descriptors until one halts its channel.
     pub halt_in: Option<usize>,
-    /// No descriptor completes any more.
+    /// If set, no descriptor completes any more.
     pub stuck: bool,
-    /// Rings take no descriptor.
+    /// If set, rings accept no descriptor.
     pub full: bool,
-    /// Detached functions are not offered again.
+    /// If set, detached functions are not offered again.
     pub gone: bool,
     pub detached: usize,
     pub doorbells: usize,
@@ -67,11 +66,11 @@ pub(crate) struct EnvInit {
 #[derive(Debug)]
 pub(crate) struct Function {
     pub number: u8,
-    /// Another process has it.
+    /// If set, another process has the function.
     pub claimed: bool,
-    /// It cannot be started.
+    /// If set, the function cannot be started.
     pub broken: bool,
-    /// SPDK has offered it, and does not offer it again before its release.
+    /// Set if SPDK has offered the function. It is not offered again before its release.
     pub offered: bool,
 }
 
@@ -115,12 +114,12 @@ impl Machine {
         }
     }
 
-    /// Number of ranges of memory that devices reach.
+    /// Number of memory ranges that are known.
     pub(crate) fn memory(&self) -> usize {
         self.memory.len()
     }
 
-    /// Devices reach no more than `len` bytes of the memory at `addr` from now on.
+    /// From now on, devices can reach only `len` bytes of the memory at `addr`.
     pub(crate) fn cut(&mut self, addr: usize, len: usize) {
         self.memory.get_mut(&addr).expect("it was allocated").0 = len;
     }
@@ -135,7 +134,7 @@ pub(crate) fn machine<const N: usize>() -> MutexGuard<'static, Machine> {
     MACHINES[N].lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Machine `N` with this many functions, and its calls.
+/// Sets up machine `N` with this number of functions, and returns its calls.
 pub(crate) fn library<const N: usize>(functions: u8) -> Library {
     {
         let mut machine = machine::<N>();
@@ -145,9 +144,9 @@ pub(crate) fn library<const N: usize>(functions: u8) -> Library {
                 .collect();
         }
     }
-    // SAFETY: `call` answers functions of these names' types.
+    // SAFETY: `call` returns functions of the types that these names have in `Env`.
     let env = unsafe { Env::load(call::<N>) }.expect("every required call");
-    // SAFETY: `call` answers functions of the types that these names have in `Ioat`.
+    // SAFETY: `call` returns functions of the types that these names have in `Ioat`.
     let ioat = unsafe { Ioat::load(call::<N>) }.expect("every required call");
     Library::from_tables(env, ioat, Release::of_soname(Some(17)))
 }
@@ -174,7 +173,7 @@ fn call<const N: usize>(name: &'static CStr) -> Option<NonNull<c_void>> {
         "spdk_ioat_build_fill" => build_fill as *mut c_void,
         "spdk_ioat_flush" => flush as *mut c_void,
         "spdk_ioat_process_events" => process_events as *mut c_void,
-        // Required of the library, and never called.
+        // A call that the library must have, but that is never called.
         "spdk_pci_addr_fmt" | "spdk_pci_device_get_device_id" | "spdk_pci_device_get_vendor_id" => {
             unused as *mut c_void
         }
@@ -188,10 +187,10 @@ extern "C" fn unused() {
 }
 
 extern "C" fn opts_init(opts: *mut spdk_env_opts) {
-    // SAFETY: zeroed memory of more than this size, which only the caller has.
+    // SAFETY: the caller passes zeroed memory of more than this size, which no other code uses.
     let opts = unsafe { &mut *opts };
     let size = opts.opts_size;
-    // SAFETY: pointers and numbers.
+    // SAFETY: the struct has pointers and numbers, for which all zeros are valid.
     *opts = unsafe { std::mem::zeroed() };
     opts.opts_size = size;
     opts.mem_size = -1;
@@ -202,7 +201,7 @@ extern "C" fn opts_init(opts: *mut spdk_env_opts) {
 extern "C" fn env_init<const N: usize>(opts: *const spdk_env_opts) -> i32 {
     let mut machine = machine::<N>();
     let text = |text: *const std::ffi::c_char| {
-        // SAFETY: the options point to strings.
+        // SAFETY: the options' pointers are null, or to strings.
         (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_str().expect("text").to_owned())
     };
     // SAFETY: the engine passes options that `opts_init` filled, and they outlive the call.
@@ -250,7 +249,7 @@ extern "C" fn free<const N: usize>(memory: *mut c_void) {
     let mut machine = machine::<N>();
     machine.memory.remove(&memory.addr()).expect("it was allocated");
     let layout = machine.layouts.remove(&memory.addr()).expect("with a layout");
-    // SAFETY: from `zmalloc`, with this layout, and only once.
+    // SAFETY: `zmalloc` allocated the memory with this layout, and it is freed only once.
     unsafe { std::alloc::dealloc(memory.cast(), layout) };
 }
 
@@ -271,7 +270,8 @@ extern "C" fn mem_register<const N: usize>(memory: *mut c_void, len: usize) -> i
 
 extern "C" fn mem_unregister<const N: usize>(memory: *mut c_void, len: usize) -> i32 {
     let mut machine = machine::<N>();
-    // All of it or nothing; of what cannot be reached, half is known.
+    // Only a whole range can be unregistered. For a range that cannot be reached, only half of it is
+    // recorded.
     match machine.memory.get(&memory.addr()) {
         Some((known, _)) if len == *known || len == 2 * known => {}
         _ => return -EINVAL,
@@ -282,7 +282,7 @@ extern "C" fn mem_unregister<const N: usize>(memory: *mut c_void, len: usize) ->
 
 extern "C" fn vtophys<const N: usize>(buf: *const c_void, size: *mut u64) -> u64 {
     let Some(len) = machine::<N>().contiguous(buf.addr()) else { return u64::MAX };
-    // SAFETY: null, or the caller's number.
+    // SAFETY: the pointer is null, or to the caller's number.
     if let Some(size) = unsafe { size.as_mut() } {
         *size = (*size).min(len as u64);
     }
@@ -324,7 +324,7 @@ extern "C" fn probe<const N: usize>(
         if machine::<N>().functions[index].offered || machine::<N>().gone {
             continue;
         }
-        // SAFETY: the context is the callback's own.
+        // SAFETY: the engine passes this context for its callback.
         if unsafe { probe_cb.expect("given")(context, name_of(index)) } {
             if machine::<N>().functions[index].broken {
                 return -1;
@@ -348,7 +348,7 @@ extern "C" fn probe<const N: usize>(
 }
 
 extern "C" fn detach<const N: usize>(channel: *mut spdk_ioat_chan) {
-    // SAFETY: boxed in `probe`, and detached once.
+    // SAFETY: `probe` boxed the channel, and it is detached only once.
     let channel = unsafe { Box::from_raw(channel.cast::<Channel>()) };
     assert!(channel.halted || channel.built.is_empty(), "drain before detaching");
     machine::<N>().detached += 1;
@@ -363,12 +363,13 @@ extern "C" fn capabilities<const N: usize>(_: *mut spdk_ioat_chan) -> u32 {
 }
 
 fn channel_of<'a>(channel: *mut spdk_ioat_chan) -> &'a mut Channel {
-    // SAFETY: boxed in `probe`, and used by one thread at a time.
+    // SAFETY: `probe` boxed the channel, and one thread at a time uses it.
     unsafe { &mut *channel.cast() }
 }
 
 impl Channel {
-    /// Builds pieces up to pages' ends. Pieces built before an invalid address stay.
+    /// Builds pieces that end at page boundaries. Pieces that were built before an invalid address stay in
+    /// the ring.
     fn build(
         &mut self,
         callback: spdk_ioat_req_cb,
@@ -438,7 +439,7 @@ extern "C" fn build_fill(
     pattern: u64,
     len: u64,
 ) -> i32 {
-    assert!(len > 0, "a fill of nothing never ends");
+    assert!(len > 0, "a fill of 0 bytes would never end");
     let channel = channel_of(channel);
     let arg_exposed = arg.expose_provenance();
     channel.build(
@@ -475,12 +476,14 @@ fn work(channel: &mut Channel) {
         match piece.src {
             Some(src) => {
                 let src = std::ptr::with_exposed_provenance::<u8>(src);
-                // SAFETY: memory that was given to the device.
+                // SAFETY: both ranges are memory of descriptors in flight, which are valid until the
+                // completion.
                 unsafe { src.copy_to_nonoverlapping(dst, piece.len) };
             }
             None => {
                 for (at, byte) in piece.pattern.to_le_bytes().iter().cycle().take(piece.len).enumerate() {
-                    // SAFETY: `at` is below the length of a destination that was given to the device.
+                    // SAFETY: `at` is less than the length of the destination, which is valid until the
+                    // completion.
                     unsafe { dst.wrapping_add(at).write(*byte) };
                 }
             }
@@ -505,7 +508,7 @@ extern "C" fn process_events(channel: *mut spdk_ioat_chan) -> i32 {
         channel.rung -= 1;
         events += 1;
         if let Some(callback) = piece.callback {
-            // SAFETY: with its own argument, once.
+            // SAFETY: each callback is called once, with its own argument.
             unsafe { callback(std::ptr::with_exposed_provenance_mut(piece.arg)) };
         }
     }

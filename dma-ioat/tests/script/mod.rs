@@ -12,13 +12,13 @@ const GUARD: usize = 24;
 /// A step of a program.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Gathers pieces of these lengths, and scatters them to pieces that are cut at these places.
+    /// Copies from pieces of these lengths to a destination that is split at these places.
     Copy {
         from: Vec<usize>,
         cuts: Vec<Index>,
         seed: u8,
     },
-    /// Fills pieces with these lengths, at these distances from a multiple of 64.
+    /// Fills pieces. Each has a length, and a distance from a multiple of 64.
     Fill {
         to: Vec<(usize, usize)>,
         pattern: [u8; 8],
@@ -28,7 +28,7 @@ pub(crate) enum Step {
     Poll,
     Wait(Index),
     Drop(Index),
-    /// Makes the device fail at a later descriptor.
+    /// Makes the device fail after this number of descriptors.
     Fail(usize),
 }
 
@@ -75,7 +75,7 @@ impl Memory<'_> {
     fn check(&self) {
         assert!(
             self.guards.iter().all(|guard| guard.iter().all(|b| *b == CANARY)),
-            "bytes beside a buffer changed"
+            "bytes outside of a buffer changed"
         );
     }
 }
@@ -86,7 +86,7 @@ fn bytes_of(buffers: &[BufferMut]) -> Vec<u8> {
 
 /// Asserts that the device may fail, and that the error is one of a failing device.
 fn failed(error: &dma_core::Error, sound: bool) {
-    assert!(!sound, "nothing fails here: {error}");
+    assert!(!sound, "no operation fails on a device without faults: {error}");
     // `OutOfResources`: the device accepted no descriptor although it had room.
     let kinds = [ErrorKind::Aborted, ErrorKind::DeviceFault, ErrorKind::OutOfResources];
     assert!(kinds.contains(&error.kind()), "{error}");

@@ -1,4 +1,5 @@
-//! The stand-in SPDK, linked into the test: its functions as tables, and a process for each kind of machine.
+//! The stand-in SPDK, linked into the test: tables of its functions, and a separate process for each
+//! machine.
 #![allow(dead_code, reason = "each test uses some")]
 #![expect(unsafe_code, reason = "takes the addresses of C functions")]
 
@@ -50,14 +51,15 @@ calls! {
 
 /// The stand-in's calls.
 pub(crate) fn library() -> Library {
-    // SAFETY: the functions of these names, which the program is linked with.
+    // SAFETY: the program is linked with the stand-in's functions of these names, which have the declared
+    // signatures.
     let env = unsafe { Env::load(address) }.expect("every required call");
     // SAFETY: the program is linked with the functions of these names in the stand-in's `libspdk_ioat`.
     let ioat = unsafe { Ioat::load(address) }.expect("every required call");
     Library::from_tables(env, ioat, Release::of_soname(Some(17)))
 }
 
-/// Returns the stand-in's calls, with those of its log.
+/// Returns the stand-in's calls, including its log's.
 pub(crate) fn library_with_log() -> Library {
     let mut library = library();
     // SAFETY: the program is linked with the functions of these names in the stand-in's `libspdk_log`.
@@ -65,12 +67,12 @@ pub(crate) fn library_with_log() -> Library {
     library
 }
 
-/// The options for it.
+/// Options that use the stand-in.
 pub(crate) fn options() -> IoatOptions {
     IoatOptions::new().with_library(library())
 }
 
-/// All channels of this process's machine.
+/// Opens an engine on all channels of this process's machine.
 pub(crate) fn open() -> IoatEngine {
     IoatEngine::open(&options()).expect("it opens")
 }
@@ -78,15 +80,15 @@ pub(crate) fn open() -> IoatEngine {
 /// The environment variable that marks a test process on its own machine.
 const VARIABLE: &str = "DMA_IOAT_TEST";
 
-/// Runs the rest of the test `test` in a separate process, because a process has one machine, that of
-/// `config`.
+/// Runs the rest of the test `test` in a separate process with the machine `config`, because a process has
+/// only one machine.
 pub(crate) fn on_machine(test: &str, config: &str, rest: impl FnOnce()) {
     let asked = format!("{test}: {config}");
     if std::env::var(VARIABLE).is_ok_and(|on| on == asked) {
         return rest();
     }
     if std::env::var(VARIABLE).is_ok() {
-        // Another machine of the same test's.
+        // This process runs the same test on another machine.
         return;
     }
     let output = Command::new(std::env::current_exe().expect("a program"))

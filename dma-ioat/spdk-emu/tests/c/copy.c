@@ -1,4 +1,4 @@
-/* Copies and fills on all channels that there are, one thread for each core. */
+/* Copies and fills on several channels, with one thread for each core. */
 #include "spdk/stdinc.h"
 
 #include "spdk/env.h"
@@ -68,7 +68,7 @@ static int work(void *arg)
 		for (i = 0; i < 4096; i += 8)
 			CHECK(*(uint64_t *)(void *)(dst + i) == 0x1122334455667788);
 		CHECK(dst[4096] == src[4096]);
-		/* Overlapping: in any order, but nowhere else. */
+		/* Overlapping ranges: bytes are copied in any order, but no byte outside of the destination changes. */
 		CHECK(spdk_ioat_submit_copy(channel, &count, on_end, dst + 4096, dst + 4100, 2000) == 0);
 		while (count.ended < 3 * round + 3)
 			CHECK(spdk_ioat_process_events(channel) >= 0);

@@ -1,4 +1,4 @@
-/* The environment: setting up, cores, memory, pools, rings, strings, the log. Two cores. */
+/* Tests of the environment with two cores: setting up, cores, memory, pools, rings, strings, the log. */
 #include "spdk/stdinc.h"
 
 #include "spdk/barrier.h"
@@ -20,7 +20,7 @@
 
 SPDK_LOG_REGISTER_COMPONENT(probe)
 
-/* The last part of a path that a macro names, as SPDK's tests read it. */
+/* The last part of a path that a macro contains. SPDK's tests read it in the same way. */
 #define LAST_PART_OF(path) (strrchr(#path, '/') + 1)
 #define LAST_PART(path) LAST_PART_OF(path)
 

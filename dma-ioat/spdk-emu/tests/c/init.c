@@ -1,4 +1,4 @@
-/* What setting up and a probe return, for configurations that say no: prints `INIT PROBE CHANNELS`. */
+/* Prints the results of the set-up and of a probe, and the number of channels: `INIT PROBE CHANNELS`. */
 #include "spdk/stdinc.h"
 
 #include "spdk/env.h"

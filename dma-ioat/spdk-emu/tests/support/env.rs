@@ -10,20 +10,20 @@ use std::sync::Once;
 use spdk_emu as _;
 use spdk_sys::bindings as c;
 
-/// Sets the environment up with this configuration, once.
+/// Sets up the environment with this configuration. Only the first call has an effect.
 pub(crate) fn set_up(config: &'static str) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         spdk_emu::use_config(config).unwrap();
         let mut opts = MaybeUninit::<c::spdk_env_opts>::zeroed();
-        // SAFETY: all bits zero are valid for the struct.
+        // SAFETY: all zeros are a valid value of the struct.
         let opts = unsafe { opts.assume_init_mut() };
         opts.opts_size = size_of::<c::spdk_env_opts>();
-        // SAFETY: a struct of that size.
+        // SAFETY: the struct has the size that `opts_size` states.
         unsafe { c::spdk_env_opts_init(opts) };
         // SAFETY: `spdk_env_opts_init` has filled the struct, whose texts are static.
         assert_eq!(unsafe { c::spdk_env_init(opts) }, 0);
-        // The tests' threads are not to share one core.
+        // Unpin this thread, so that the tests' threads do not share one core.
         // SAFETY: the call takes no arguments.
         unsafe { c::spdk_unaffinitize_thread() };
     });
@@ -37,13 +37,13 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn new(len: usize, align: usize) -> Self {
-        // SAFETY: no pointers.
+        // SAFETY: the pointer argument must be null, and is.
         let ptr = unsafe { c::spdk_dma_zmalloc(len, align, ptr::null_mut()) }.cast::<u8>();
         assert!(!ptr.is_null());
         Self { ptr, len }
     }
 
-    /// Its bytes. No device may be using them.
+    /// Returns the bytes. No device may use them at the same time.
     #[expect(clippy::mut_from_ref, reason = "tests do not keep two of them")]
     pub(crate) fn bytes(&self) -> &mut [u8] {
         // SAFETY: the memory was allocated with this length.
@@ -62,22 +62,22 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the memory was allocated by the environment, and freed once.
+        // SAFETY: `new` allocated the memory, and it is freed only here.
         unsafe { c::spdk_dma_free(self.ptr.cast()) }
     }
 }
 
 pub(crate) fn bus(ptr: *const c_void) -> u64 {
-    // SAFETY: any address may be asked for.
+    // SAFETY: the call accepts any address, and the size may be null.
     unsafe { c::spdk_vtophys(ptr, ptr::null_mut()) }
 }
 
 /// The address of a device, as text.
 pub(crate) fn address(device: *mut c::spdk_pci_device) -> String {
-    // SAFETY: a device that was handed out.
+    // SAFETY: the library returned this device.
     let addr = unsafe { c::spdk_pci_device_get_addr(device) };
     let mut text = [0; 32];
-    // SAFETY: there are 32 bytes.
+    // SAFETY: the buffer has 32 bytes.
     assert_eq!(unsafe { c::spdk_pci_addr_fmt(text.as_mut_ptr(), 32, &addr) }, 0);
     // SAFETY: the call wrote a string.
     let result = unsafe { CStr::from_ptr(text.as_ptr()) };

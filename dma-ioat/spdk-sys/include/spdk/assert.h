@@ -1,7 +1,7 @@
 /* spdk/assert.h: Checks at compile time.
  *
- * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). What
- * each call does stands there; how the stand-in differs, in spdk-emu. */
+ * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). That
+ * page describes each call. spdk-emu states where the stand-in differs. */
 #ifndef SPDK_ASSERT_H
 #define SPDK_ASSERT_H
 

@@ -1,7 +1,7 @@
-/* spdk/config.h: What the library was built with. Only what programs for I/OAT ask for.
+/* spdk/config.h: Build options of the library, as far as programs for I/OAT use them.
  *
- * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). What
- * each call does stands there; how the stand-in differs, in spdk-emu. */
+ * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). That
+ * page describes each call. spdk-emu states where the stand-in differs. */
 #ifndef SPDK_CONFIG_H
 #define SPDK_CONFIG_H
 

@@ -1,7 +1,7 @@
 /* spdk/env.h: The environment: memory, cores, time, PCI.
  *
- * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). What
- * each call does stands there; how the stand-in differs, in spdk-emu. */
+ * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). That
+ * page describes each call. spdk-emu states where the stand-in differs. */
 #ifndef SPDK_ENV_H
 #define SPDK_ENV_H
 
@@ -15,13 +15,13 @@ extern "C" {
 #endif
 
 #define SPDK_ENV_NUMA_ID_ANY (-1)
-#define SPDK_ENV_SOCKET_ID_ANY (-1) /* as it was called before */
+#define SPDK_ENV_SOCKET_ID_ANY (-1) /* earlier name */
 #define SPDK_ENV_LCORE_ID_ANY UINT32_MAX
 
 #define SPDK_MALLOC_DMA 0x01
 #define SPDK_MALLOC_SHARE 0x02
 
-/* Setting up, once per process. */
+/* Setting up the environment, once per process. */
 
 struct spdk_pci_addr {
 	uint32_t domain;
@@ -30,7 +30,7 @@ struct spdk_pci_addr {
 	uint8_t func;
 };
 
-/* Grows at the end. The library fills and reads it by its own size, and from 24.09 on by opts_size. */
+/* New releases add fields at the end. The library fills and reads its own size; from 24.09 on, it uses opts_size. */
 struct spdk_env_opts {
 	const char *name;
 	const char *core_mask;
@@ -56,7 +56,7 @@ struct spdk_env_opts {
 	bool enforce_numa;
 	uint8_t reserved2[7];
 };
-SPDK_STATIC_ASSERT(offsetof(struct spdk_env_opts, opts_size) == 112, "place of opts_size");
+SPDK_STATIC_ASSERT(offsetof(struct spdk_env_opts, opts_size) == 112, "offset of opts_size");
 SPDK_STATIC_ASSERT(sizeof(struct spdk_env_opts) == 128, "size of spdk_env_opts");
 
 void spdk_env_opts_init(struct spdk_env_opts *opts);
@@ -64,7 +64,7 @@ int spdk_env_init(const struct spdk_env_opts *opts);
 void spdk_env_fini(void);
 bool spdk_process_is_primary(void);
 
-/* Memory that devices reach. */
+/* Memory that devices can access. */
 
 void *spdk_malloc(size_t size, size_t align, uint64_t *unused, int numa_id, uint32_t flags);
 void *spdk_zmalloc(size_t size, size_t align, uint64_t *unused, int numa_id, uint32_t flags);
@@ -80,7 +80,7 @@ void spdk_dma_free(void *buf);
 
 #define SPDK_VTOPHYS_ERROR (0xFFFFFFFFFFFFFFFFULL)
 
-/* size: in, how much is asked for; out, how much of it is contiguous. */
+/* size: the requested length (in), and its contiguous part (out). */
 uint64_t spdk_vtophys(const void *buf, uint64_t *size);
 bool spdk_iommu_is_enabled(void);
 
@@ -114,7 +114,7 @@ int spdk_mem_map_set_translation(struct spdk_mem_map *map, uint64_t vaddr, uint6
 int spdk_mem_map_clear_translation(struct spdk_mem_map *map, uint64_t vaddr, uint64_t size);
 uint64_t spdk_mem_map_translate(const struct spdk_mem_map *map, uint64_t vaddr, uint64_t *size);
 
-/* Memory by name. */
+/* Named memory zones. */
 
 #define SPDK_MAX_MEMZONE_NAME_LEN 32
 #define SPDK_MEMZONE_NO_IOVA_CONTIG 0x00100000
@@ -167,7 +167,7 @@ size_t spdk_ring_count(struct spdk_ring *ring);
 size_t spdk_ring_enqueue(struct spdk_ring *ring, void **objs, size_t count, size_t *free_space);
 size_t spdk_ring_dequeue(struct spdk_ring *ring, void **objs, size_t count);
 
-/* Cores. A walk over them ends at UINT32_MAX. */
+/* Cores. An iteration ends at UINT32_MAX. */
 
 typedef int (*thread_start_fn)(void *);
 
@@ -243,7 +243,7 @@ struct spdk_pci_device {
 	} internal;
 };
 
-/* 0: the device is the caller's now; above: it is not, go on; below: stop. */
+/* Result 0: the caller takes the device. Positive: it does not; continue. Negative: stop. */
 typedef int (*spdk_pci_enum_cb)(void *enum_ctx, struct spdk_pci_device *dev);
 
 #define SPDK_PCI_DRIVER_NEED_MAPPING 0x0001
@@ -305,12 +305,12 @@ int spdk_pci_addr_compare(const struct spdk_pci_addr *a1, const struct spdk_pci_
 int spdk_pci_addr_parse(struct spdk_pci_addr *addr, const char *bdf);
 int spdk_pci_addr_fmt(char *bdf, size_t sz, const struct spdk_pci_addr *addr);
 
-/* I/OAT programs poll, so the stand-in has no interrupts: these answer -ENOTSUP. */
+/* I/OAT programs poll, so the stand-in has no interrupts. These calls return -ENOTSUP. */
 int spdk_pci_device_enable_interrupt(struct spdk_pci_device *dev);
 int spdk_pci_device_disable_interrupt(struct spdk_pci_device *dev);
 int spdk_pci_device_get_interrupt_efd(struct spdk_pci_device *dev);
 
-/* What these were called before 24.09. */
+/* Names before 24.09. */
 uint32_t spdk_env_get_socket_id(uint32_t core);
 int spdk_pci_device_get_socket_id(struct spdk_pci_device *dev);
 

@@ -1,7 +1,7 @@
-/* spdk/env_dpdk.h: What the environment on DPDK has beyond the others.
+/* spdk/env_dpdk.h: Calls that only the DPDK environment has.
  *
- * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). What
- * each call does stands there; how the stand-in differs, in spdk-emu. */
+ * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). That
+ * page describes each call. spdk-emu states where the stand-in differs. */
 #ifndef SPDK_ENV_DPDK_H
 #define SPDK_ENV_DPDK_H
 
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* Whether the program had set up DPDK before. */
+/* Returns true if the program had set up DPDK before. */
 bool spdk_env_dpdk_external_init(void);
 
 #ifdef __cplusplus

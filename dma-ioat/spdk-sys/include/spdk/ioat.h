@@ -1,7 +1,7 @@
 /* spdk/ioat.h: Copies and fills by I/OAT channels.
  *
- * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). What
- * each call does stands there; how the stand-in differs, in spdk-emu. */
+ * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). That
+ * page describes each call. spdk-emu states where the stand-in differs. */
 #ifndef SPDK_IOAT_H
 #define SPDK_IOAT_H
 
@@ -29,7 +29,7 @@ void spdk_ioat_detach(struct spdk_ioat_chan *ioat);
 uint32_t spdk_ioat_get_max_descriptors(struct spdk_ioat_chan *chan);
 uint32_t spdk_ioat_get_dma_capabilities(struct spdk_ioat_chan *chan);
 
-/* Built operations start at the next flush; submitted ones at once. */
+/* Built operations start at the next flush. Submitted operations start at once. */
 int spdk_ioat_build_copy(struct spdk_ioat_chan *chan, void *cb_arg, spdk_ioat_req_cb cb_fn,
 	void *dst, const void *src, uint64_t nbytes);
 int spdk_ioat_submit_copy(struct spdk_ioat_chan *chan, void *cb_arg, spdk_ioat_req_cb cb_fn,

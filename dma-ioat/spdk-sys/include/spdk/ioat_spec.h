@@ -1,7 +1,7 @@
 /* spdk/ioat_spec.h: The registers and descriptors of an I/OAT channel.
  *
- * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). What
- * each call does stands there; how the stand-in differs, in spdk-emu. */
+ * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). That
+ * page describes each call. spdk-emu states where the stand-in differs. */
 #ifndef SPDK_IOAT_SPEC_H
 #define SPDK_IOAT_SPEC_H
 
@@ -51,7 +51,7 @@ extern "C" {
 
 #define SPDK_IOAT_CHANCMP_ALIGN 8
 
-/* BAR 0. One channel to a function, its block at 0x80. */
+/* BAR 0. Each function has one channel, whose registers begin at 0x80. */
 struct spdk_ioat_registers {
 	uint8_t chancnt;
 	uint8_t xfercap;
@@ -93,7 +93,7 @@ SPDK_STATIC_ASSERT(offsetof(struct spdk_ioat_registers, chanerr) == 0xa8, "chane
 #define SPDK_IOAT_OP_PQ_VAL 0x8a
 #define SPDK_IOAT_OP_PQ_UP 0x8b
 
-/* Descriptors, of 64 bytes. What the kinds have in common. */
+/* Descriptors, of 64 bytes. The fields that all kinds have in common. */
 struct spdk_ioat_generic_hw_desc {
 	uint32_t size;
 	union {

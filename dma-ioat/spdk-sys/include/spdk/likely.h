@@ -1,7 +1,7 @@
 /* spdk/likely.h: Hints to the compiler's branch layout.
  *
- * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). What
- * each call does stands there; how the stand-in differs, in spdk-emu. */
+ * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). That
+ * page describes each call. spdk-emu states where the stand-in differs. */
 #ifndef SPDK_LIKELY_H
 #define SPDK_LIKELY_H
 

@@ -1,7 +1,7 @@
 /* spdk/log.h: Messages.
  *
- * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). What
- * each call does stands there; how the stand-in differs, in spdk-emu. */
+ * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). That
+ * page describes each call. spdk-emu states where the stand-in differs. */
 #ifndef SPDK_LOG_H
 #define SPDK_LOG_H
 
@@ -28,7 +28,7 @@ typedef void spdk_log_open_cb(void *ctx);
 typedef void spdk_log_close_cb(void *ctx);
 
 struct spdk_log_opts {
-	size_t size; /* of the struct, as the caller knows it */
+	size_t size; /* size of the caller's struct */
 	spdk_log_cb *log;
 	spdk_log_open_cb *open;
 	spdk_log_close_cb *close;
@@ -36,13 +36,13 @@ struct spdk_log_opts {
 };
 SPDK_STATIC_ASSERT(sizeof(struct spdk_log_opts) == 40, "size of spdk_log_opts");
 
-/* NULL: to syslog. */
+/* With NULL, messages go to syslog. */
 void spdk_log_open(spdk_log_cb *log);
 void spdk_log_open_ext(struct spdk_log_opts *opts);
 void spdk_log_close(void);
 void spdk_log_enable_timestamps(bool value);
 
-/* How much goes to syslog, and how much to stderr. */
+/* The most verbose levels that go to syslog and to stderr. */
 void spdk_log_set_level(enum spdk_log_level level);
 enum spdk_log_level spdk_log_get_level(void);
 void spdk_log_set_print_level(enum spdk_log_level level);
@@ -65,7 +65,7 @@ void spdk_log_dump(FILE *fp, const char *label, const void *buf, size_t len);
 #define SPDK_NOTICELOG(...) SPDK_LOG_AT_(SPDK_LOG_NOTICE, __VA_ARGS__)
 #define SPDK_PRINTF(...) spdk_log(SPDK_LOG_NOTICE, NULL, -1, NULL, __VA_ARGS__)
 
-/* Flags turn the lower levels on, component by component. */
+/* Flags enable the verbose levels for single components. */
 struct spdk_log_flag {
 	TAILQ_ENTRY(spdk_log_flag) tailq;
 	const char *name;
@@ -107,7 +107,7 @@ void spdk_log_usage(FILE *f, const char *log_arg);
 #define SPDK_LOGDUMP(...) do { } while (0)
 #endif
 
-/* At most once a second from each place. */
+/* Logs at most once a second per source line. */
 #define SPDK_ERRLOG_RATELIMIT(...) \
 	do { \
 		static uint64_t spdk_last_, spdk_more_; \

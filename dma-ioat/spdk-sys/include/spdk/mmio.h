@@ -1,7 +1,7 @@
 /* spdk/mmio.h: Reads and writes of a device's registers.
  *
- * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). What
- * each call does stands there; how the stand-in differs, in spdk-emu. */
+ * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). That
+ * page describes each call. spdk-emu states where the stand-in differs. */
 #ifndef SPDK_MMIO_H
 #define SPDK_MMIO_H
 
@@ -33,7 +33,7 @@ SPDK_MMIO_ACCESS_(4, uint32_t)
 #if SPDK_MMIO_64BIT
 SPDK_MMIO_ACCESS_(8, uint64_t)
 #else
-/* In two halves, the low one first, as the devices want it of a processor that cannot do it at once. */
+/* Two 32-bit accesses, the low half first, because devices expect this order from processors without 64-bit accesses. */
 static inline uint64_t spdk_mmio_read_8(const volatile uint64_t *addr)
 {
 	const volatile uint32_t *half = (const volatile uint32_t *)addr;

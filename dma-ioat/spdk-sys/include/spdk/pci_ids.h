@@ -1,7 +1,7 @@
 /* spdk/pci_ids.h: Numbers of PCI vendors and devices.
  *
- * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). What
- * each call does stands there; how the stand-in differs, in spdk-emu. */
+ * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). That
+ * page describes each call. spdk-emu states where the stand-in differs. */
 #ifndef SPDK_PCI_IDS
 #define SPDK_PCI_IDS
 

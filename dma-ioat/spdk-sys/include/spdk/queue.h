@@ -1,7 +1,7 @@
 /* spdk/queue.h: Lists: the C library's <sys/queue.h>, and the BSDs' macros that it lacks.
  *
- * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). What
- * each call does stands there; how the stand-in differs, in spdk-emu. */
+ * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). That
+ * page describes each call. spdk-emu states where the stand-in differs. */
 #ifndef SPDK_QUEUE_H
 #define SPDK_QUEUE_H
 
@@ -10,7 +10,7 @@
 #include <sys/cdefs.h>
 #include <sys/queue.h>
 
-/* Walks: from an element on, and such that the element at hand may be removed. */
+/* Iterations: from an element on, and with removal of the current element allowed. */
 #define SPDK_QUEUE_FROM_(var, first, next) for ((var) = (var) ? (var) : (first); (var); (var) = (next))
 #define SPDK_QUEUE_SAFE_(var, start, next, tvar) \
 	for ((var) = (start); (var) && ((tvar) = (next), 1); (var) = (tvar))
@@ -134,7 +134,7 @@
 	} while (0)
 #endif
 
-/* Whether an element is in a list, which its link tells if it was cleared when it was not. */
+/* Tests if an element is in a list. The link must be cleared while it is in none. */
 #define TAILQ_ENTRY_ENQUEUED(elm, field) ((elm)->field.tqe_prev != NULL)
 #define TAILQ_ENTRY_NOT_ENQUEUED(elm, field) (!TAILQ_ENTRY_ENQUEUED(elm, field))
 #define TAILQ_ENTRY_CLEAR(elm, field) ((void)((elm)->field.tqe_prev = NULL))

@@ -1,7 +1,7 @@
-/* spdk/stdinc.h: The headers of the C library that every other one here relies on.
+/* spdk/stdinc.h: The C library's headers that all other headers here use.
  *
- * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). What
- * each call does stands there; how the stand-in differs, in spdk-emu. */
+ * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). That
+ * page describes each call. spdk-emu states where the stand-in differs. */
 #ifndef SPDK_STDINC_H
 #define SPDK_STDINC_H
 

@@ -1,7 +1,7 @@
 /* spdk/util.h: Arithmetic.
  *
- * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). What
- * each call does stands there; how the stand-in differs, in spdk-emu. */
+ * Written for this project from the names, types and numbers of SPDK's public interface (https://spdk.io/doc/). That
+ * page describes each call. spdk-emu states where the stand-in differs. */
 #ifndef SPDK_UTIL_H
 #define SPDK_UTIL_H
 
@@ -30,11 +30,11 @@ extern "C" {
 #define SPDK_CEIL_DIV(x, y) (((x) + (y) - 1) / (y))
 #define SPDK_BIT(n) (UINT64_C(1) << (n))
 
-/* To multiples of a power of two. */
+/* Round to multiples of a power of two. */
 #define SPDK_ALIGN_FLOOR(val, align) ((__typeof__(val))((val) & ~((__typeof__(val))(align) - 1)))
 #define SPDK_ALIGN_CEIL(val, align) SPDK_ALIGN_FLOOR((val) + ((__typeof__(val))(align) - 1), align)
 
-/* The floor of the logarithm; 0 of 0. */
+/* The floor of the binary logarithm; 0 for 0. */
 uint32_t spdk_u32log2(uint32_t x);
 uint64_t spdk_u64log2(uint64_t x);
 
@@ -68,7 +68,7 @@ static inline uint64_t spdk_round_up(uint64_t num, uint64_t divisor)
 	return divisor * SPDK_CEIL_DIV(num, divisor);
 }
 
-/* George Marsaglia's xorshift of 64 bits (Journal of Statistical Software 8/14, 2003), of the shifts 13, 7, 17. */
+/* George Marsaglia's 64-bit xorshift (Journal of Statistical Software 8/14, 2003), with the shifts 13, 7, 17. */
 static inline uint64_t spdk_rand_xorshift64(uint64_t *state)
 {
 	*state ^= *state << 13;
@@ -85,7 +85,7 @@ static inline uint64_t spdk_rand_xorshift64_seed(void)
 	return seed != 0 ? seed : 1;
 }
 
-/* A memset that no compiler leaves out. */
+/* A memset that compilers do not remove. */
 static inline void spdk_memset_s(void *data, size_t data_size, int ch, size_t count)
 {
 	if (data == NULL)

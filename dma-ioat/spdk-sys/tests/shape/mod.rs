@@ -21,12 +21,13 @@ pub(crate) fn library(dir: &Path, file: &str, source: &str, arguments: &[&str]) 
     assert!(built.success(), "{file}");
 }
 
-/// The calls that a library must have, from the error for one that has only `known`.
+/// Returns the calls that a library must have, from the loader's error for a library that has only
+/// `known`.
 fn required(known: &[&str], name: &str, other: &str) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     let define =
         |calls: &[&str]| calls.iter().map(|call| format!("void {call}(void) {{}}\n")).collect::<String>();
-    // By names of their own, so that what is loaded afterwards is not taken for these.
+    // Give these libraries another soname, so that the loader does not mistake later libraries for these.
     for (file, source) in [(name, ""), (other, &*define(known))] {
         library(dir.path(), file, source, &["-Wl,-soname,probe"]);
     }
@@ -36,7 +37,8 @@ fn required(known: &[&str], name: &str, other: &str) -> Vec<String> {
     }
 }
 
-/// An SPDK and a DPDK below `root`, laid out as in SPDK's source tree; the directory of SPDK's libraries.
+/// Builds an SPDK and a DPDK below `root`, laid out as in SPDK's source tree. Returns the directory of
+/// SPDK's libraries.
 pub(crate) fn tree(root: &Path) -> PathBuf {
     let (spdk, dpdk) = (root.join("build/lib"), root.join("dpdk/build/lib"));
     fs::create_dir_all(&spdk).unwrap();
@@ -53,7 +55,7 @@ pub(crate) fn tree(root: &Path) -> PathBuf {
         "int rte_of_log(void); int rte_of_eal(void) { return 10 * rte_of_log(); }",
         &[&at, "-l:librte_log.so.25"],
     );
-    // Nobody calls it by name.
+    // No library calls this one by name.
     library(&dpdk, "librte_mempool_ring.so.25", "int registered;", &[]);
     library(&dpdk, "libcrypto.so.9", "int EVP_of_crypto(void) { return 100; }", &[]);
 
