@@ -1,14 +1,15 @@
-//! Counts the instructions of the calls that users write, for operations of 64 B through this crate: on the
-//! CPU engine, which executes them in the calls that submit them, and on one that must see every operation.
+//! Counts the instructions of the calls that users write, for operations of 64 B through this crate. The
+//! engines are the CPU engine, which executes such operations within the call, and `meter+cpu`, which must
+//! count every operation as a descriptor.
 //!
-//! `cargo bench --bench instructions` runs itself under `valgrind --tool=callgrind` with two numbers of
-//! rounds for each call, and prints the instructions of one more operation, the measuring loop included. It
-//! exits with 1 if a count is above its figure by more than 3 %. Counts do not depend on what else the
-//! machine does. With `--test` it runs each call a few times instead, without valgrind.
+//! `cargo bench --bench instructions` runs this program under `valgrind --tool=callgrind`, with two
+//! numbers of rounds for each call, and prints the instructions of one additional operation, including the
+//! measuring loop. It exits with 1 if a count exceeds its figure by more than 3 %. Other programs on the
+//! machine do not change the counts. With `--test`, it only runs each call a few times, without valgrind.
 //!
-//! The figures are those of one compiler ([`COMPILER`]) and one C library ([`C_LIBRARY`]), whose `memcpy`
-//! moves the bytes, on x86-64. They do not depend on the processor if it has AVX2, because valgrind then
-//! shows programs the same processor on every one. Elsewhere, counts are printed and not judged.
+//! The figures hold on x86-64 for one compiler ([`COMPILER`]) and one C library ([`C_LIBRARY`]), whose
+//! `memcpy` moves the bytes. They are the same on every processor with AVX2, because valgrind then
+//! emulates the same processor features. On other systems, counts are printed but not compared.
 
 mod callgrind;
 
@@ -17,14 +18,14 @@ use std::process::{Command, ExitCode};
 use dma::Result;
 use dma::prelude::*;
 
-/// Operations in a round, and in flight at once where several are.
+/// Number of operations in a round. Calls with several operations in flight have this number in flight.
 const ROUND: usize = 32;
 const SIZE: usize = 64;
-/// The compiler of the figures in [`CALLS`].
+/// The compiler for which the figures in [`CALLS`] hold.
 const COMPILER: &str = "rustc 1.95.0";
-/// The C library of the figures.
+/// The C library for which the figures hold.
 const C_LIBRARY: &str = "glibc 2.36";
-/// A count within this ratio of its figure has not changed.
+/// Relative difference up to which a count is considered equal to its figure.
 const TOLERANCE: f64 = 0.03;
 
 struct Call {
@@ -32,7 +33,7 @@ struct Call {
     engine: &'static str,
     /// Executes `ROUND` operations in each round.
     run: fn(&dyn DmaEngine, u64) -> Result<()>,
-    /// Instructions of an operation.
+    /// Expected number of instructions of one operation.
     figure: f64,
 }
 
@@ -53,7 +54,7 @@ const CALLS: [Call; 14] = [
     Call { name: "shared.copy(src, dst)?.wait()?", engine: "meter+cpu", run: shared, figure: 1505.0 },
 ];
 
-/// Makes sources and destinations.
+/// Allocates `ROUND` sources and destinations.
 fn pairs(engine: &dyn DmaEngine) -> Result<Vec<(BufferMut, BufferMut)>> {
     let (mut src, mut dst) = (engine.allocate(ROUND * SIZE)?, engine.allocate(ROUND * SIZE)?);
     Ok((0..ROUND).map(|_| (src.split_to(SIZE), dst.split_to(SIZE))).collect())
@@ -168,14 +169,14 @@ fn both(engine: &dyn DmaEngine, rounds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Returns the reason for which the figures do not hold here, if there is one.
+/// Returns the reason why the figures do not hold on this machine, or `None` if they hold.
 fn unjudged() -> Option<String> {
     #[cfg(target_arch = "x86_64")]
     let is_known = std::arch::is_x86_feature_detected!("avx2");
     #[cfg(not(target_arch = "x86_64"))]
     let is_known = false;
     if !is_known {
-        return Some("the figures are of x86-64 processors with AVX2".into());
+        return Some("the figures hold only on x86-64 processors with AVX2".into());
     }
     let of = |program: &str, argument: &str| {
         let output = Command::new(program).arg(argument).output();
@@ -183,10 +184,10 @@ fn unjudged() -> Option<String> {
         text.unwrap_or_else(|e| format!("unknown ({program}: {e})"))
     };
     let (compiler, library) = (of("rustc", "--version"), of("getconf", "GNU_LIBC_VERSION"));
-    // A space follows the compiler's number.
+    // A space must follow the version number, so that 1.95.0 does not match 1.95.01.
     let is_same = compiler.starts_with(&format!("{COMPILER} ")) && library == C_LIBRARY;
     (!is_same)
-        .then(|| format!("the figures are of {COMPILER} and {C_LIBRARY}, not of {compiler} and {library}"))
+        .then(|| format!("the figures hold for {COMPILER} and {C_LIBRARY}, not for {compiler} and {library}"))
 }
 
 fn main() -> ExitCode {
@@ -227,13 +228,16 @@ fn main() -> ExitCode {
         }
     }
     if let Some(reason) = unjudged {
-        println!("skipped: judging instruction counts, because {reason}");
+        println!("skipped: comparing instruction counts with their figures, because {reason}");
         return ExitCode::SUCCESS;
     }
     let mut code = ExitCode::SUCCESS;
     for (change, what) in changes {
         if change < 0.0 {
-            println!("{what}: {:.1} % fewer. Lower the figure, so that the gain is kept.", -100.0 * change);
+            println!(
+                "{what}: {:.1} % fewer. Lower the figure, so that a later increase is detected.",
+                -100.0 * change
+            );
         } else {
             eprintln!(
                 "{what}: {:.1} % more. Mend the code, or raise the figure in benches/instructions.rs if the \

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# dma-bench compares its own results. Simulated devices run on a virtual clock, so their figures are the same on every
-# machine. A difference from dma-bench/baseline.json is a change of the model, the engine or the measuring loop. After an
-# intended change:
+# dma-bench's results for simulated devices equal those in dma-bench/baseline.json. Simulated
+# devices run on a virtual clock, so their figures are the same on every machine. A difference means
+# a change of the model, the engine or the measuring loop. After an intended change, run:
 #   ci/bench.sh update
-# The speed of this machine is not judged.
+# The script does not check the speed of this machine.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -19,7 +19,7 @@ now=$folder/now.json
 bench run -e sim:profile=bluefield3 -e sim:profile=dsa -e sim:profile=ioat -o 64,4K,1M -q 1,32 --samples 3 -t 0.003 \
     --warm-up 0.001 --footprint 1M --quiet --json "$now" >"$folder/table"
 bench compare dma-bench/baseline.json "$now" --fail-if-slower 1%
-# A slowdown by 50 % is reported by the exit code.
+# `compare` must report a slowdown by 50 % through its exit code.
 sed -E 's/("(min|median|max)": )([0-9]+)[.]/\10.\3/' "$now" >"$folder/slower.json"
 status=0
 bench compare dma-bench/baseline.json "$folder/slower.json" --fail-if-slower 1% >"$folder/comparison" 2>&1 || status=$?

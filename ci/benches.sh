@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every bench works. Each case runs once, and no time is judged, because that needs a quiet machine and a whole run of
-# criterion.
+# Every benchmark works. Each case runs once. Times are not checked, because that needs a quiet machine and a complete
+# run of criterion.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 shopt -s nullglob
@@ -11,10 +11,10 @@ while IFS=$'\t' read -r _ folder; do
     ran=$((ran + ${#benches[@]}))
 done < <(ci/members.sh)
 ((ran)) || {
-    echo "no bench ran: benches/*.rs were looked for in every package" >&2
+    echo "no benchmark ran: no package has a file benches/*.rs" >&2
     exit 1
 }
-# The profile of the tests, whose builds are reused. '*' selects benches only; without it cargo runs the unit tests too. The
-# feature is that of dma-core's benches, which cargo skips without it.
+# Uses the profile of the tests, to reuse their builds. '*' selects only benchmarks; without it, cargo would also run
+# the unit tests. dma-core's benchmarks need the feature; cargo would skip them without it.
 cargo test --locked --workspace --features dma-core/conformance --bench '*' -- --test </dev/null
-echo "$ran benches ran"
+echo "$ran benchmarks ran"

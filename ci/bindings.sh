@@ -4,4 +4,4 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 ci/libclang.sh cargo run --locked --quiet -p bindings --features generate -- --check
-echo "the generated declarations are what the headers give"
+echo "the generated declarations match the headers"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The dependencies are as promised:
+# The dependencies fulfil these promises:
 # - Cargo.lock matches Cargo.toml.
-# - dma-core depends on the crates listed here only: no C code, no async runtime, no compiler of another language.
-# - By default a build of `dma` compiles fewer than 45 crates, itself included.
-# - By default `dma` builds with Rust alone (no C compiler, bindgen, pkg-config or OpenSSL), links no library but the C
+# - dma-core depends only on the crates listed here: no C code, no async runtime, no compiler of another language.
+# - By default, a build of `dma` compiles fewer than 45 crates, including `dma`.
+# - By default, `dma` builds only with Rust (no C compiler, bindgen, pkg-config or OpenSSL), links only the C
 #   library, and has no async runtime and no crate in two versions.
 # - All dependencies, including those of the build, have permissive licences.
 set -euo pipefail
@@ -16,7 +16,7 @@ fail() {
 
 targets=(x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu)
 
-# The names of all dependencies of package $1 on all targets. Further arguments go to `cargo tree`.
+# Prints the names of all dependencies of package $1 on all targets. Further arguments are passed to `cargo tree`.
 dependencies() {
     local package=$1 target
     shift
@@ -35,12 +35,12 @@ core_known=(
     libc                                    # Declarations of pread and pwrite: rustix takes slices, and a window has none.
     strsim                                  # The closest name, in errors.
     serde serde_core serde_derive humantime # The feature serde alone.
-    # The feature schemars alone.
+    # Only the feature schemars needs these.
     schemars schemars_derive dyn-clone ref-cast ref-cast-impl serde_derive_internals serde_json itoa memchr zmij
     tracing tracing-core once_cell pin-project-lite
     tracing-attributes proc-macro2 quote syn unicode-ident # run by the compiler alone
 )
-# Features for other crates, such as arrow, bring those crates.
+# The list excludes crates of features for other crates, such as arrow.
 core=$(dependencies dma-core --edges normal,build --features conformance,serde,schemars)
 new=$(comm -13 <(printf '%s\n' "${core_known[@]}" | sort) <(echo "$core"))
 [[ -z "$new" ]] || fail "dma-core has dependencies that ci/check-deps.sh does not list:" "$new"
@@ -57,7 +57,7 @@ for target in "${targets[@]}"; do
     [[ -z "$twice" ]] || fail "the default build of dma has a crate in two versions:"$'\n'"$twice"
 done
 
-# Accepted: MIT or Apache-2.0 as one choice, or else permissive licences only.
+# Accepts a package if MIT or Apache-2.0 is one of its choices, or if all its licences are permissive.
 permissive='MIT|Apache-2\.0|BSD-[23]-Clause|ISC|Zlib|0BSD|BSL-1\.0|CC0-1\.0|Unlicense|Unicode-3\.0|LLVM-exception'
 while IFS='|' read -r licence package; do
     names=$(grep -oE '[A-Za-z0-9.-]+' <<<"$licence" | grep -vxE 'AND|OR|WITH') || true
@@ -65,8 +65,8 @@ while IFS='|' read -r licence package; do
         continue
     fi
     if [[ -z "$names" ]] || grep -qvxE "$permissive" <<<"$names"; then
-        fail "$package has the licence \"$licence\": not one that we know to be permissive"
+        fail "$package has the licence \"$licence\", which is not on the list of permissive licences"
     fi
 done < <(cargo tree --locked --workspace --all-features --target all --prefix none --no-dedupe --format '{l}|{p}' | sed '/^$/d' | sort -u)
 
-echo "$(wc -l <<<"$core") dependencies of dma-core, $(wc -l <<<"$default") of dma: as promised"
+echo "$(wc -l <<<"$core") dependencies of dma-core and $(wc -l <<<"$default") of dma fulfil the promises"

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Programs that nobody here wrote run on the stand-in driver, installed as libcuda.so.1: NVIDIA's Python bindings of the
-# driver API (PyPI: cuda-bindings, 13 MB), and the tests of the Rust crate cudarc, but for the one that times a card. The
-# engine loads the same library: its tests for hardware run on it, and dma-bench says that it is a model.
-# Exits with 77 ("skipped") if PyPI or crates.io cannot be reached.
+# Programs of other projects run on the stand-in driver, which is installed as libcuda.so.1:
+# NVIDIA's Python bindings of the driver API (PyPI: cuda-bindings, 13 MB), and the tests of the Rust
+# crate cudarc, except the test that times a card. The engine loads the same library: its hardware
+# tests run on it, and dma-bench labels it as a model. Exits with 77 ("skipped") if PyPI or
+# crates.io cannot be reached.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -17,7 +18,7 @@ skip() {
     exit 77
 }
 
-# Optimised little: this takes half of the time.
+# A low optimisation level halves the time.
 engines/dma-cuda/cuda-emu/install "$dir/cuda" --debug
 lib=$dir/cuda/lib
 two='memory = "64M"
@@ -43,7 +44,7 @@ grep -m 1 -F 'cuda [model]' "$dir/report" || {
     echo "dma-bench does not say that the stand-in is a model: $(<"$dir/report")" >&2
     exit 1
 }
-# Every byte of the GPU's memory is compared, by copies back. memcpy does not run beside it.
+# Copies back compare every byte of the GPU's memory. memcpy is not measured, because it cannot access this memory.
 bench run -e cuda -d to-device,from-device,on-device -o 64,8K -q 1,32 -a cold,hot -y --footprint 1M --limit 5 \
     --format csv --quiet >"$dir/device.csv" || {
     echo "dma-bench fails on the GPU's memory: $(<"$dir/device.csv")" >&2

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Licences, sources and versions of all dependencies are as ci/deny.toml permits, and no advisory names one of them.
-# Exits with 77 ("skipped") without cargo-deny. Advisories come from the network, and are left out without one.
+# ci/deny.toml permits the licences, sources and versions of all dependencies, and no advisory names
+# a dependency. Exits with 77 ("skipped") without cargo-deny. Advisories are downloaded; without a
+# network they are not checked.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The documentation builds without a warning, all features included. Its examples are tests: `cargo test` runs them.
+# The documentation builds without a warning with all features. `cargo test` runs its examples as tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

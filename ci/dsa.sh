@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Programs that were written for Intel DSA run on the stand-in, unmodified: DPDK's `dpdk-test` with its own driver
-# (dmadev_autotest, which fails if a byte of the stand-in is wrong), `accel-config list`, and accel-config's own `dsa_test`,
-# by the cases of its runner. The test of dma-dsa for the hardware runs there, too.
+# Unmodified programs for Intel DSA run on the stand-in: DPDK's `dpdk-test` with DPDK's own driver (dmadev_autotest,
+# which fails if the stand-in writes a wrong byte), `accel-config list`, and accel-config's own `dsa_test` with the
+# cases of its runner. The hardware test of dma-dsa also runs on the stand-in.
 #
-# The programs come from Debian's packages, unpacked below the target directory: nothing is installed, and no right is
-# needed. Exits with 77 ("skipped") where they cannot be had, or on another processor than x86-64.
+# The programs come from Debian's packages, which are unpacked below the target directory, so no installation and no
+# root rights are needed. Exits with 77 ("skipped") if the packages cannot be downloaded, or if the processor is not
+# x86-64.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -13,7 +14,7 @@ skip() {
     exit 77
 }
 
-[[ "$(uname -m)" == x86_64 ]] || skip "the stand-in DSA is for x86-64"
+[[ "$(uname -m)" == x86_64 ]] || skip "the stand-in DSA runs only on x86-64"
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 prefix=$target/ci-dsa
 mkdir -p "$prefix"
@@ -25,17 +26,17 @@ hardware=$(ci/built.sh dma-dsa test hardware)
 for mode in dedicated shared; do
     DSA_EMU="mode = '$mode'" DSA_EMU_REPORT=1 timeout 300 "$run" "$hardware" --ignored 2>&1 | tee "$prefix/log"
     grep -q '^dsa-emu: wq0.0: [1-9]' "$prefix/log" || {
-        echo "the test did not meet the stand-in" >&2
+        echo "the test did not use the stand-in" >&2
         exit 1
     }
 done
 
 echo "--- Debian's packages"
-command -v apt-get >/dev/null || skip "apt-get is not there, and so are no programs for DSA"
+command -v apt-get >/dev/null || skip "there is no apt-get to download programs for DSA"
 wanted=(dpdk-dev librte-dma-idxd23 librte-mempool-ring23 accel-config accel-config-test)
 needed=$(LC_ALL=C apt-get -s -q install --no-install-recommends "${wanted[@]}" 2>/dev/null | sed -n 's/^Inst \([^ ]*\).*/\1/p') ||
     skip "apt-get does not know the packages ${wanted[*]} (DPDK 22.11, of Debian 12)"
-# Those that hold programs and libraries.
+# Keeps only the packages with programs and libraries.
 mapfile -t needed < <(grep -vE -- '-dev$|^(lib)?(systemd|udev|rdma-core|nss-|pam-)' <<<"$needed")
 mapfile -t needed < <(printf '%s\n' "${needed[@]}" "${wanted[@]}" | sort -u)
 root=$prefix/root
@@ -52,10 +53,10 @@ if [[ "$(cat "$prefix/packages" 2>/dev/null)" != "${needed[*]}" ]]; then
 fi
 libraries=$root/usr/lib/x86_64-linux-gnu
 
-# dpdk CONFIG: the test on one work queue. The drivers are preloaded, because DPDK loads none from folders below one that
-# all may write to. Its log has carriage returns.
+# dpdk CONFIG: runs the test on one work queue. The drivers are preloaded, because DPDK loads no drivers from a
+# folder below a world-writable one. Its log contains carriage returns.
 dpdk() {
-    # shellcheck disable=SC2016 # for the inner shell, which has the stand-in's LD_PRELOAD
+    # shellcheck disable=SC2016 # expanded by the inner shell, which has the stand-in's LD_PRELOAD
     DSA_EMU=$1 DSA_EMU_REPORT=1 DPDK_TEST=dmadev_autotest RUNTIME_DIRECTORY=$prefix timeout 300 "$run" sh -c '
         export LD_LIBRARY_PATH=$1 LD_PRELOAD=$LD_PRELOAD:$1/librte_dma_idxd.so.23:$1/librte_mempool_ring.so.23
         exec "$2" --no-huge --no-pci -m 512 --iova-mode=va --no-shconf --no-telemetry -l 0' sh \
@@ -75,7 +76,7 @@ done
 dpdk "faults = 'corrupt@100'"
 if ! grep -qx 'Test Failed' "$prefix/log"; then
     tail -n 20 "$prefix/log"
-    echo "dpdk-test does not notice a wrong byte" >&2
+    echo "dpdk-test does not detect a wrong byte" >&2
     exit 1
 fi
 
@@ -91,8 +92,8 @@ for line in '"dev":"dsa0"' '"dev":"wq0.1"' '"mode":"shared"' '"size":8' '"dev":"
     }
 done
 echo "--- accel-config: dsa_test"
-# The cases of its runner, dsa_user_test_runner.sh: each operation alone and in batches of 16, with and without
-# block-on-fault, on a dedicated (0) and a shared work queue (1).
+# These are the cases of its runner, dsa_user_test_runner.sh: each operation alone and in batches of 16, with and
+# without block-on-fault, on a dedicated (0) and a shared work queue (1).
 cat >"$prefix/cases" <<'END'
 case_() {
     if "$program" "$@" >/dev/null 2>&1; then passed=$((passed + 1)); else echo "failed: dsa_test $*"; fi
@@ -108,7 +109,7 @@ for operation; do
         for flag in 0 1; do
             for size in $sizes; do
                 case_ -w $queue -l $size -f $flag -o "$operation" t200
-                # There is no batch of drains.
+                # A drain cannot be in a batch.
                 [ "$operation" = 0x2 ] || case_ -w $queue -l $size -f $flag -o 0x1 -b "$operation" -c 16 t2000
             done
         done
@@ -131,9 +132,9 @@ for operation in 0x3 0x14; do
     cases "faults = 'corrupt@7'" $operation
     if ! grep -q "^failed: dsa_test .* -o 0x1 -b $operation" "$prefix/log"; then
         cat "$prefix/log"
-        echo "dsa_test does not notice a wrong byte of operation $operation" >&2
+        echo "dsa_test does not detect a wrong byte of operation $operation" >&2
         exit 1
     fi
 done
 echo "476 cases pass"
-echo "programs for DSA find it on the stand-in"
+echo "programs for DSA run on the stand-in"

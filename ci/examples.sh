@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Every example of every package runs without arguments and succeeds, as the README's test command builds it. `copy_file`,
-# `pci_proxy` and `test_card` need arguments; readme.sh, kernel.sh and sdk.sh run them.
-# The DPU's example runs beside the host's, and `dma-copy` too. The example of a backend also builds as a separate project
-# that depends on `dma` only. The C interface is installed, and a C program builds on it; the tests of dma-c run all of its
-# examples.
+# Every example of every package, as the README's test command builds it, runs without arguments and
+# succeeds. `copy_file`, `pci_proxy` and `test_card` need arguments; readme.sh, kernel.sh and sdk.sh
+# run them. The DPU's and the host's example run at the same time, and so do two sides of
+# `dma-copy`. The example of a backend also builds as a separate project that depends only on `dma`.
+# The C interface is installed, and a C program builds on it; the tests of dma-c run all C examples.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -27,7 +27,7 @@ while IFS=$'\t' read -r package folder; do
     done < <(ci/built.sh "$package" example)
 done < <(ci/members.sh)
 ((ran)) || {
-    echo "no example ran: ci/built.sh names none" >&2
+    echo "no example ran, because ci/built.sh listed none" >&2
     exit 1
 }
 
@@ -44,7 +44,7 @@ dma = { path = "$PWD", features = ["conformance"] }
 
 [workspace]
 EOF
-# The versions of this workspace, which are downloaded already.
+# Uses the dependency versions of this workspace, which are already downloaded.
 cp Cargo.lock "$dir/backend/"
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 CARGO_TARGET_DIR=$target timeout "$seconds" cargo run --offline --quiet --manifest-path "$dir/backend/Cargo.toml"
@@ -71,7 +71,7 @@ export PKG_CONFIG_PATH=$dir/prefix/lib/pkgconfig LD_LIBRARY_PATH=$dir/prefix/lib
 if command -v pkg-config >/dev/null; then
     read -ra flags <<<"$(pkg-config --cflags --libs dma)"
 else
-    echo "skipped: pkg-config, which is not there; the C program is built with its flags"
+    echo "skipped: pkg-config, which is not installed; the C program is built with the same flags"
     flags=(-I"$dir/prefix/include" -L"$dir/prefix/lib" -ldma)
 fi
 cc -std=c99 dma-c/examples/first_copy.c -o "$dir/first_copy" "${flags[@]}"

@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Parsers of foreign bytes never panic, accept only valid input, and drop nothing (fuzz/src/lib.rs). No sequence of calls
-# to the stand-ins' C interfaces, valid or not, crashes them or moves a wrong byte: DOCA's memory and DMA
-# (fuzz/src/calls), comm channel and events (contexts), command lines and log (programs.rs), DOCA 1.5 and 2.2
-# (work_queues), and SPDK (spdk). Programs for DSA get a record each on the stand-in, which writes nowhere else
-# (dsa). No stranger passes for a peer that knows the secret (handshake.rs).
-#   ci/fuzz.sh replay         every input of the committed corpus, and those with one change, after clippy; works with
-#                             any compiler
-#   ci/fuzz.sh [SECONDS]      fuzzes every target for that long (60), with cargo-fuzz and a nightly compiler;
+# Parsers of untrusted bytes never panic, accept only valid input, and lose no information (fuzz/src/lib.rs). No
+# sequence of calls to the stand-ins' C interfaces, valid or not, crashes them or writes a wrong byte: DOCA's memory and
+# DMA (fuzz/src/calls), comm channel and events (contexts), command lines and log (programs.rs), DOCA 1.5 and 2.2
+# (work_queues), and SPDK (spdk). The stand-in for DSA reports each descriptor of random programs, and writes to no
+# other memory (dsa). A program that does not know the secret is not accepted as a peer (handshake.rs).
+#   ci/fuzz.sh replay         runs clippy, then every input of the committed corpus, unchanged and with one change;
+#                             works with any compiler
+#   ci/fuzz.sh [SECONDS]      fuzzes every target for SECONDS (default: 60), with cargo-fuzz and a nightly compiler;
 #                             exits with 77 ("skipped") if they are not installed
-# Failing inputs are left in fuzz/artifacts/. Fix the fault, and commit the input to the corpus under a descriptive name.
+# Failing inputs are stored in fuzz/artifacts/. Fix the fault, and commit the input to the corpus under a descriptive
+# name.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/fuzz"
 [[ "$CARGO_TARGET_DIR" == /* ]] || CARGO_TARGET_DIR="$PWD/$CARGO_TARGET_DIR"
 
-# The versions of the workspace. Cargo adds the fuzzer's own dependencies.
+# Uses the dependency versions of the workspace. Cargo adds the fuzzer's own dependencies.
 cp Cargo.lock fuzz/Cargo.lock
 
 if [[ "${1:-}" == replay ]]; then
@@ -47,14 +48,14 @@ fuzz() { # TARGET ARGUMENTS...
     local target=$1
     echo "--- $*"
     mkdir -p "$found/$target"
-    # New inputs go to the first folder, so that the committed corpus is unchanged.
+    # New inputs are written to the first folder, so that the committed corpus does not change.
     LSAN_OPTIONS=suppressions=$PWD/ci/lsan.supp cargo +nightly fuzz run "${@:2}" "$target" "$found/$target" "fuzz/corpus/$target" -- \
         -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
 }
 for target in $(cargo +nightly fuzz list | grep -vx doca_work_queues); do
     fuzz "$target"
 done
-# The stand-in has the calls of one generation at a time.
+# A build of the stand-in has the calls of only one DOCA generation.
 for generation in 1-5 2-2; do
     fuzz doca_work_queues --features "generation-$generation"
 done

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs the tools of the other scripts from Debian's packages: shellcheck and shfmt for format.sh; libclang for
-# bindings.sh; g++ and pkg-config for tests that build programs for the stand-in SDK; make for kernel.sh; a compiler, a
-# standard library and a C library for aarch64.sh. No other script changes the machine.
-# Exits with 77 ("skipped") without apt or the right to use it. The other scripts then report the checks they skip.
+# Installs the tools that the other scripts need from Debian's packages: shellcheck and shfmt for format.sh;
+# libclang for bindings.sh; g++ and pkg-config for tests that build programs for the stand-in SDK; make for
+# kernel.sh; a compiler, a standard library and a C library for aarch64.sh. No other script changes the machine.
+# Exits with 77 ("skipped") without apt or the right to use it. The other scripts then report the checks that they skip.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -22,16 +22,16 @@ packages=(shellcheck shfmt g++ make pkg-config gcc-aarch64-linux-gnu libc6-dev-a
 if ci/aarch64.sh --rustup-target; then
     echo "rustup has the standard library for aarch64: Debian's compiler is not needed"
 elif [[ "$(dpkg --print-architecture)" == amd64 ]]; then
-    # Debian's rustc and its standard library for aarch64, without the download of a toolchain.
+    # Uses Debian's rustc and its standard library for aarch64, so that no toolchain has to be downloaded.
     "${sudo[@]}" dpkg --add-architecture arm64
     packages+=(rustc-web libstd-rust-web-dev:arm64)
 fi
 
 apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3)
-"${apt[@]}" update || echo "apt-get update failed: going on with the lists that are there"
+"${apt[@]}" update || echo "apt-get update failed; continuing with the existing package lists"
 libclang=$(apt-cache search --names-only '^libclang1-[0-9]+$' | sed 's/ .*//' | sort -V | tail -n 1)
 packages+=(${libclang:+"$libclang"})
-# --no-remove, because rustc-web conflicts with Debian's rustup package, which must not be removed silently.
+# --no-remove is needed because rustc-web conflicts with Debian's rustup package, which must not be removed silently.
 "${apt[@]}" install -y --no-install-recommends --no-remove "${packages[@]}" </dev/null ||
     skip "apt-get could not install: ${packages[*]}"
 

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# A real Linux kernel agrees with our models and our engine, in machines of ci/vm:
-# - Its I/OAT driver, ioatdma, accepts the engine of the stand-in SPDK as versions 3.2 and 3.4, copies random ranges by it
-#   rightly, and notices a channel that halts, a completion that is lost and a copy that is wrong.
-# - Its software RDMA device, Soft-RoCE, runs the tests of dma-rdma for hardware: conformance, random programs, rights. Between
-#   two machines: 10,000 random copies, rights one by one, either side killed at random moments, a link that goes down, and
-#   the bandwidth of reads beside `ib_read_bw`, which with `ibv_rc_pingpong` is the witness that the set-up is right;
-#   dma-copy both ways, resumed after the receiver was killed, and refused where a side has no RDMA; and dma-bench, which
-#   measures and compares memory of the other machine.
-# Exits with 77 ("skipped") and 75 ("slow") where ci/vm does.
+# A real Linux kernel works with our device model and our engine, in virtual machines of ci/vm:
+# - The kernel's I/OAT driver, ioatdma, accepts the engine of the stand-in SPDK as versions 3.2 and 3.4, copies random
+#   ranges correctly, and detects a halted channel, a lost completion and a wrong copy.
+# - The hardware tests of dma-rdma (conformance, random programs, rights) pass on the kernel's software RDMA device,
+#   Soft-RoCE. Between two machines, these tests run: 10,000 random copies; each right separately; each side killed at
+#   random moments; a link that goes down; the bandwidth of reads compared with `ib_read_bw`, which together with
+#   `ibv_rc_pingpong` proves that the set-up works; dma-copy in both directions, resumed after the receiver was
+#   killed, and refused if one side has no RDMA; and dma-bench, which measures and compares memory of the other
+#   machine.
+# Exits with 77 ("skipped") or 75 ("slow") if ci/vm does.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Runs a part. A part that is skipped or too slow has said why.
+# Runs a part. A part that is skipped or too slow prints the reason itself.
 ran=0 slow=0
 part() {
     local status=0
@@ -26,7 +27,7 @@ part() {
 
 echo "--- ioatdma"
 proxy=$(ci/built.sh dma-spdk-emu example pci_proxy)
-# 2021 would be Skylake's number, whose version Linux takes for 3.2.
+# 2021 would be the device id of Skylake, for which Linux assumes version 3.2.
 export SPDK_EMU="
     [[socket]]
     cbver = 0x32
@@ -53,7 +54,7 @@ export SPDK_EMU="
 "
 module=(-b ci/guest/copies.c)
 if ! { command -v make && command -v gcc; } >/dev/null; then
-    echo "skipped: random copies by ioatdma, without make and gcc to build a kernel module with"
+    echo "skipped: random copies by ioatdma, because make and gcc, which build the kernel module, are missing"
     module=()
 fi
 part "$proxy" ci/vm "${module[@]}" -k ioatdma -a "memmap=1M\$1M" -q '{}' ci/guest/ioatdma.sh

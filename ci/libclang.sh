@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command with libclang where bindgen finds it: ci/libclang.sh COMMAND. Exits with 77 ("skipped") without libclang.
-# LIBCLANG_PATH names its directory if that is not a usual one.
+# Runs a command for which bindgen finds libclang: ci/libclang.sh COMMAND. Exits with 77 ("skipped")
+# without libclang. If libclang is in an unusual directory, set LIBCLANG_PATH to that directory.
 set -euo pipefail
 
 if [[ -z "${LIBCLANG_PATH:-}" ]] && ! ldconfig -p | grep -q 'libclang[-.0-9]*\.so'; then

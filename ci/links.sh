@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Links between the Markdown files of the repository lead to files that exist and to sections that they have. So do
-# sections that are named in quotes behind such a link or a path: [ARCHITECTURE.md](ARCHITECTURE.md), "Adding an engine".
+# All links between the Markdown files of the repository lead to existing files and sections. Sections
+# that are named in quotes after such a link or a path also exist: [ARCHITECTURE.md](ARCHITECTURE.md),
+# "Adding an engine".
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -10,19 +11,19 @@ fail() {
     failed=1
 }
 
-# The headings of the file $1, outside of code.
+# Prints the headings of the file $1, outside of code.
 headings() {
     awk '/^[ \t]*```/ { fenced = !fenced } !fenced && /^#+ / { sub(/^#+ +/, ""); print }' "$1"
 }
 
-# Headings as GitHub names them in links: in lower case, without punctuation, with hyphens for spaces.
+# Converts headings to GitHub's link names: in lower case, without punctuation, with hyphens for spaces.
 anchors() {
     headings "$1" | sed -E 's/[^[:alnum:] _-]//g; s/ /-/g' | tr '[:upper:]' '[:lower:]'
 }
 
 while read -r document; do
     folder=$(dirname "$document")
-    # Without code blocks, and in one line, because links and names of sections may be wrapped.
+    # Removes code blocks, and joins the lines, because links and section names may be wrapped.
     text=$(awk '/^[ \t]*```/ { fenced = !fenced; next } !fenced' "$document" | tr '\n' ' ' | sed -E 's/ +/ /g')
     while read -r target; do
         [[ "$target" =~ ^[a-z]+: ]] && continue
@@ -51,5 +52,5 @@ while read -r document; do
     done < <(grep -oE '[A-Za-z0-9_./-]+\.md[)`]?,? "[A-Z][^"]+"' <<<"$text" |
         sed -E 's/^([A-Za-z0-9_.\/-]+\.md)[)`]?,? "([^"]+)"$/\1\t\2/; s/[.,]$//')
 done < <(git ls-files -- '*.md')
-((failed)) || echo "every link between the documents leads somewhere"
+((failed)) || echo "every link between the documents has a target"
 exit "$failed"

@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # sdk.sh checks features that need an installed SDK.
 cargo clippy --locked --workspace --all-targets --features dma/conformance,dma/schemars,dma/files,dma/metrics,dma/arrow,dma/compio,dma/tokio-uring,dma/vm-memory,bindings/generate -- -D warnings
 
-# The stand-in of DOCA 1.5 to 2.2 is another library.
+# The stand-in for DOCA 1.5 to 2.2 is a different library.
 for generation in 1-5 2-2; do
     cargo clippy --locked --quiet -p dma-doca-emu --lib --features "generation-$generation" -- -D warnings
 done

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 export RUSTFLAGS="${RUSTFLAGS:-} --cfg loom"
-# Other flags, so another target directory, which keeps the normal build.
+# Other compiler flags need another target directory, so that the normal build is kept.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom"
 
 packages=()
@@ -21,7 +21,7 @@ done < <(ci/members.sh)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 echo "${packages[*]}"
-# Only loom takes time when the tests run.
+# When the tests run, only loom takes time, so only loom is optimised.
 quick=(--config profile.release.opt-level=0 --config 'profile.release.package."*".opt-level=0')
 for package in loom generator scoped-tls; do
     quick+=(--config "profile.release.package.$package.opt-level=3")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints each package of the workspace and its folder, a tab between them.
+# Prints each package of the workspace and its folder, separated by a tab.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Libraries, programs and examples compile with the oldest supported compiler (rust-version in Cargo.toml), which rustup
-# installs if it is missing. Tests and benches are checked by this compiler's clippy in lint.sh: the standard library's items
-# are not newer (incompatible_msrv). Where rustup cannot install the compiler, that holds for everything.
+# installs if it is missing. For tests and benchmarks, clippy in lint.sh checks that they use no newer items of the standard
+# library (incompatible_msrv). If rustup cannot install the compiler, this is the only check of all code.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,7 +15,7 @@ installed() {
 }
 toolchain=$(installed) || true
 if [[ -z "$toolchain" ]]; then
-    # Without the network, this fails after the limit.
+    # Without a network, this fails after the time limit.
     timeout 180 rustup toolchain install --no-self-update --profile minimal "$version" >&2 || true
     toolchain=$(installed) || true
 fi

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# The NIXL plugin runs in NIXL's own wheels, the oldest 1.x that it accepts and the newest, as PyPI has them: the slots of
-# the table are those of NIXL's own plugins; NIXL reads and calls what the plugin declares; random transfers within a
-# process and between two are right, also as if these were on two hosts with RDMA; a transfer to a peer that is killed fails.
+# The NIXL plugin works in NIXL's own wheels from PyPI, in the oldest 1.x that it accepts and in the
+# newest. The order of the virtual functions equals that of NIXL's own plugins. NIXL reads and calls the
+# members that the plugin declares. Random transfers within a process and between two processes are
+# correct, also if the processes act as on two hosts with RDMA. A transfer to a killed peer fails.
 #
-#   ci/nixl.sh            what CI runs
-#   ci/nixl.sh full       10,000 transfers over cpu, doca and dsa on their stand-ins, and 100 peers killed
+#   ci/nixl.sh            runs the tests that CI runs
+#   ci/nixl.sh full       runs 10,000 transfers over cpu, doca and dsa on their stand-ins, and kills 100 peers
 #
-# Exits with 77 ("skipped") where the wheels cannot be had. dma-c/tests/nixl_plugin.rs needs no wheel.
+# Exits with 77 ("skipped") if the wheels cannot be downloaded. dma-c/tests/nixl_plugin.rs needs no wheel.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -24,7 +25,7 @@ mkdir -p "$prefix"
 
 command -v python3 >/dev/null || skip "there is no Python"
 python3 -m pip --version >/dev/null 2>&1 || skip "there is no pip"
-# Without dependencies: these are PyTorch and 3 GB of CUDA.
+# Dependencies are not installed, because they are PyTorch and 3 GB of CUDA.
 wheel() { # DIRECTORY PACKAGE
     [[ -e "$prefix/$1/installed" ]] && return
     rm -rf "${prefix:?}/$1"
@@ -37,7 +38,7 @@ wheel numpy numpy
 for version in "$oldest" "$newest"; do
     wheel "$version" "nixl-cu12==$version"
 done
-# The oldest wheel imports PyTorch, which these programs do not use.
+# The oldest wheel imports PyTorch, although these programs do not use it.
 mkdir -p "$prefix/torch"
 echo >"$prefix/torch/torch.py"
 

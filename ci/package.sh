@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The packages that `cargo package` makes are complete: each has a README, the licences and every file that its sources
-# and examples include by path. The stand-in SDKs install from the unpacked packages.
+# The packages that `cargo package` makes are complete: each contains a README, the licences and every file that its
+# sources and examples include by path. The stand-in SDKs can be installed from the unpacked packages.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,7 +11,7 @@ fail() {
     exit 1
 }
 
-# `bindings` generates sources of this repository and is not published.
+# `bindings` is not published, because it only generates sources of this repository.
 cargo package --locked --workspace --exclude bindings --no-verify --allow-dirty
 
 dir=$(mktemp -d)
@@ -37,8 +37,8 @@ while IFS=$'\t' read -r package _; do
 done < <(ci/members.sh)
 ((${#packages[@]})) || fail "the workspace has no packages"
 
-# The packages are not published, so a workspace of the unpacked ones replaces the registry. Versions and profiles are
-# those of this repository, so that its builds of other dependencies are used.
+# The packages are not published yet, so a workspace of the unpacked packages replaces the registry. It has the
+# versions and profiles of this repository, so that existing builds of other dependencies are reused.
 cp Cargo.lock "$dir/"
 {
     echo '[workspace]'

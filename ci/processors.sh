@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The code that asks the processor for a feature also works on processors without the feature: the tests of kernels,
-# checksums, comparisons, rows and operations done in the call run natively, and on models of QEMU's emulation in user mode. The instructions that the
-# stand-in DSA takes are covered by LOCK, natively: QEMU's signals differ from the kernel's (no SIGBUS behind the end of a
-# file, another signal for an instruction that is not defined in a child). ARCHITECTURE.md ("Processors") says which
-# processors the suite stands for.
+# Code that uses optional processor features also works on processors without them: the tests of kernels, checksums,
+# comparisons, rows and operations within the call run natively, and on processor models of QEMU's user-mode emulation.
+# The instructions that the stand-in DSA emulates are tested natively with the prefix LOCK, because QEMU's signals
+# differ from the kernel's (no SIGBUS behind the end of a file, another signal for an undefined instruction in a child).
+# ARCHITECTURE.md ("Processors") lists the processors that the suite covers.
 #
-# The emulator is the one that is installed, or Debian's, unpacked below the target directory. Exits with 77 ("skipped")
-# where it cannot be had, or on another processor than x86-64.
+# Uses the installed emulator, or Debian's, unpacked below the target directory. Exits with 77 ("skipped") if the
+# emulator cannot be downloaded, or if the processor is not x86-64.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,7 +15,7 @@ skip() {
     exit 77
 }
 
-[[ "$(uname -m)" == x86_64 ]] || skip "the tests for x86-64 need such a processor"
+[[ "$(uname -m)" == x86_64 ]] || skip "these tests need an x86-64 processor"
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
 qemu=$(command -v qemu-x86_64-static || command -v qemu-x86_64 || true)
@@ -37,7 +37,8 @@ fi
 core=$(ci/built.sh dma-core lib dma_core)
 cpu=$(ci/built.sh dma-cpu lib dma_cpu)
 
-# passes PACKAGE PROGRAM FILTER: the tests of PROGRAM whose names have the filter pass on the model, and there are some.
+# passes PACKAGE PROGRAM FILTER: checks that PROGRAM has tests whose names contain FILTER, and that they pass on the
+# model.
 passes() {
     local package=$1 program=$2 filter=$3 log
     local emulator=()
@@ -59,10 +60,10 @@ for feature in sse4_2 avx2 avx512f erms fsrm movdir64b enqcmd waitpkg; do
     grep -qw "$feature" <<<"$features" || lacking+=("$feature")
 done
 ((${#lacking[@]} == 0)) ||
-    echo "skipped: not covered here, because this processor lacks it: the use of ${lacking[*]}"
+    echo "skipped: code that uses ${lacking[*]}, which this processor lacks"
 
-# `max` is all that QEMU has: no AVX-512, FSRM, MOVDIR64B, ENQCMD or WAITPKG. `qemu64` is the least of all x86-64
-# processors: no SSE 4.2, AVX2 or ERMS either.
+# `max` has all features that QEMU emulates, but no AVX-512, FSRM, MOVDIR64B, ENQCMD or WAITPKG. `qemu64` is the
+# smallest x86-64 processor, also without SSE 4.2, AVX2 and ERMS.
 for model in native max qemu64; do
     echo "--- $model"
     passes dma-core "$core" racy_copy::
@@ -71,4 +72,4 @@ for model in native max qemu64; do
     passes dma-cpu "$cpu" kernel::
     passes dma-cpu "$cpu" inline::
 done
-echo "the tests pass on models of processors with fewer features"
+echo "the tests pass on processor models with fewer features"

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The two commands in README.md work. Each is one line of a fenced block:
-#   ci/readme.sh test   the one that begins with `cargo test`: runs it
-#   ci/readme.sh main   the one that begins with `cargo run --release --example copy_file`, whose last two words are the
-#                       source and the destination: copies a file of random bytes in their place, and compares
+# The two commands in README.md work. Each command is one line of a fenced block:
+#   ci/readme.sh test   runs the command that begins with `cargo test`
+#   ci/readme.sh main   runs the command that begins with `cargo run --release --example copy_file`. Its last two words,
+#                       the source and the destination, are replaced by a file of random bytes and a new file, which are
+#                       compared
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -44,7 +45,7 @@ main)
     command=${BASH_REMATCH[1]}
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
-    # An odd length.
+    # The length is not a multiple of the chunk size.
     head -c $((64 * 1024 * 1024 + 4321)) /dev/urandom >"$folder/source"
     echo "\$ $command $folder/source $folder/destination"
     bash -c "$command \"\$1\" \"\$2\"" readme "$folder/source" "$folder/destination" </dev/null

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# The tests of the crates that copy memory neither access freed or foreign memory nor leak (AddressSanitizer; undefined
-# behaviour of the C code traps), and their threads do not race (ThreadSanitizer):
+# In the tests of the crates that copy memory, no invalid access and no leak occurs (AddressSanitizer; undefined
+# behaviour of C code traps), and threads do not race (ThreadSanitizer):
 #   ci/sanitizers.sh [address|thread] [PACKAGE...]
-# Needs a nightly compiler. ThreadSanitizer also needs the source of the standard library, to instrument it, because its
-# locks would be reported as races otherwise. Exits with 77 ("skipped") if no requested sanitizer could run.
+# Needs a nightly compiler. ThreadSanitizer also needs the source of the standard library, to instrument it: otherwise
+# it would report accesses under the library's locks as races. Exits with 77 ("skipped") if no requested sanitizer could
+# run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 host=x86_64-unknown-linux-gnu
-# Absolute: tests build in other folders.
+# The path is absolute, because tests build in other folders.
 targets=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
 which=both
@@ -23,36 +24,38 @@ nightly=$(rustc +nightly --print sysroot 2>/dev/null) || {
     exit 77
 }
 [[ "$(uname -m)" == x86_64 ]] || {
-    echo "skipped: the sanitizers are set up for x86-64 only"
+    echo "skipped: the sanitizers are set up only for x86-64"
     exit 77
 }
 ran=0
 failed=()
 
-# ci/lsan.supp names functions. Line tables tell those that are inlined, frame pointers the callers of small ones.
+# ci/lsan.supp names functions. Line tables identify inlined functions, and frame pointers the callers of small
+# functions.
 export CARGO_PROFILE_DEV_DEBUG=line-tables-only CARGO_PROFILE_TEST_DEBUG=line-tables-only
 
-# Tests request impossible sizes, which must return NULL as they do without a sanitizer.
+# Tests request impossible sizes. Such an allocation must return NULL, as without a sanitizer.
 refuse=allocator_may_return_null=1
 
-# For C code. Trapping needs no runtime library.
+# Flags for C code. Trapping needs no runtime library.
 export CFLAGS="-fsanitize=undefined -fsanitize-undefined-trap-on-error"
 
-# Without this rustix makes system calls directly. The sanitizers would miss them, and take newly mapped memory for the
-# memory that was at the same address before.
+# Makes rustix call the C library. Otherwise it makes system calls directly, which the sanitizers cannot intercept, so
+# they would mistake newly mapped memory for earlier memory at the same address.
 through_libc=--cfg=rustix_use_libc
 
-# The flags are no environment variables, because tests build the stand-in SDKs by another cargo without a sanitizer.
+# The flags are not environment variables, because tests build the stand-in SDKs by another cargo, without a sanitizer.
 flags() {
     local words
     printf -v words '"%s",' "$@"
     printf 'target.%s.rustflags=[%s]' "$host" "$words"
 }
 
-# Prints the options that choose the targets of package $1, one on each line. $2 is the sanitizer.
+# Prints the options that select the targets of package $1, one on each line. $2 is the sanitizer.
 targets_of() {
     local folder source
-    # The other tests of dma-copy kill processes and break channels, with short timeouts.
+    # Only these tests of dma-copy run: the others kill processes and break channels, with timeouts that are too short
+    # here.
     if [[ "$1" == dma-copy ]]; then
         printf '%s\n' --test copies
         return
@@ -66,18 +69,19 @@ targets_of() {
     for source in "$folder"/tests/*.rs; do
         case $(basename "$source") in
         '*.rs') continue ;;
-        # Of a stand-in library, which is not instrumented.
+        # This test uses a stand-in library, which is not instrumented.
         work_queues_*.rs) continue ;;
-        # Maps 64 TiB, for which ThreadSanitizer has no address space.
+        # This test maps 64 TiB, for which ThreadSanitizer lacks address space.
         huge_windows.rs) continue ;;
         esac
-        # A stand-in library is not instrumented.
+        # Omits tests that use a stand-in library, which is not instrumented.
         grep -qE '(doca|spdk)_emu_prefix' "$source" || printf '%s\n' --test "$(basename "$source" .rs)"
     done
 }
 
-# C programs run on the static library of dma.h, with the runtime of Rust's sanitizer $1: every function, every misuse, broken
-# devices, and the examples. The C programs are instrumented by the C compiler, whose calls this runtime has, too.
+# Runs C programs on the static library of dma.h, with the runtime of Rust's sanitizer $1: every function, every misuse,
+# faulty devices, and the examples. The C compiler instruments the C programs; Rust's runtime also implements the calls
+# that it inserts.
 c_programs() {
     local kind=$1 folder=$2 runtime=$nightly/lib/rustlib/$host/lib/librustc-nightly_rt.${1:0:1}san.a program compiler standard
     local library=$folder/$host/debug/libdma_c.a object
@@ -102,7 +106,7 @@ examples/owned_handles.cpp c++ c++17 sim:seed=3
 END
 }
 
-# Left out: a test that limits the address space, which the sanitizers take a part of.
+# Omits a test that limits the address space, because the sanitizers use a part of it.
 if [[ "$which" != thread ]]; then
     for package in "${packages[@]}"; do
         echo "--- address: $package"
@@ -122,7 +126,7 @@ if [[ "$which" != thread ]]; then
 fi
 
 if [[ "$which" != address ]]; then
-    # A test forks, and its child starts an exporter's thread.
+    # Allows a test that forks, and whose child starts an exporter's thread.
     export CARGO_TARGET_DIR=$targets/san-thread TSAN_OPTIONS=$refuse:die_after_fork=0
     source=$nightly/lib/rustlib/src/rust
     if [[ -d "$source/library" ]]; then

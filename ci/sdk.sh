@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The stand-in SDKs are laid out like the vendors', with the same sonames and symbol versions. The features that need an
-# installed SDK (`linked`, `bindgen`) and the tests for hardware work on them. Without libclang `bindgen` is skipped.
+# The stand-in SDKs have the directory layout, sonames and symbol versions of the vendors' SDKs. The
+# features that need an installed SDK (`linked`, `bindgen`) and the hardware tests work with them.
+# Without libclang, `bindgen` is skipped.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,7 +12,7 @@ dma-doca/doca-emu/install "$prefix/doca" --profile dev
 dma-ioat/spdk-emu/install "$prefix/spdk" --profile dev
 doca=$prefix/doca/lib/$arch-linux-gnu
 spdk=$prefix/spdk/lib
-# Before the variables are set, because crates whose build reads them would be built again.
+# Runs before the variables are set, because crates whose build scripts read them would be built again.
 card=$(ci/built.sh dma-doca example test_card)
 hardware=$(ci/built.sh dma-ioat test hardware)
 export PKG_CONFIG_PATH=$doca/pkgconfig:$spdk/pkgconfig LD_LIBRARY_PATH=$doca:$spdk
@@ -37,7 +38,7 @@ has "$doca/libdoca_comch.so" ' doca_comch_server_create@@DOCA_2$'
 has "$spdk/libspdk_ioat.so" 'soname: \[libspdk_ioat\.so\.9\]'
 has "$spdk/libspdk_env_dpdk.so" 'soname: \[libspdk_env_dpdk\.so\.17\]'
 
-# Tests for hardware run on the installed SDK. With `linked` no library is searched for.
+# Runs the hardware tests on the installed SDK. With `linked`, the engine does not search for libraries.
 echo "--- the tests for hardware, on the stand-ins"
 DMA_DOCA_LIB_DIR=$doca "$card" dpu --tests alone
 DMA_SPDK_LIB_DIR=$spdk "$hardware" --ignored
@@ -72,4 +73,4 @@ for later in doca_task_batch doca_pe_event_mode doca_comch_server; do
     fi
 done
 DOCA_INCLUDE_DIR=$older bindgen -p dma-doca -p dma-doca-sys --features dma-doca-sys/bindgen
-echo "the stand-in SDKs serve as the vendors' do"
+echo "the stand-in SDKs can replace the vendors' SDKs"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# No word is misspelled (ci/typos.toml lists the exceptions). Exits with 77 ("skipped") without `typos`
+# `typos` finds no misspelled word (ci/typos.toml lists the exceptions). Exits with 77 ("skipped") without `typos`
 # (pip install typos, or cargo install typos-cli).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A program on each engine runs under valgrind, without an error of its memcheck: `cpu`, `sim`, `auto`, and `doca`, `ioat`,
-# `rdma` and `cuda` on their stand-ins. Not `dsa`: its stand-in runs instructions that valgrind does not know. Three C
-# programs run on dma.h, too, whose misuses are among them. Calls that users write take no more instructions than their
-# figures in benches/instructions.rs and dma-c/benches/instructions.rs, by 3 %.
+# Valgrind's memcheck finds no error in a program on each engine: `cpu`, `sim`, `auto`, and `doca`, `ioat`, `rdma` and
+# `cuda` on their stand-ins. `dsa` is omitted, because valgrind does not know instructions that its stand-in uses. Three
+# C programs on dma.h also run, including misuses of it. The calls that users write exceed their figures in
+# benches/instructions.rs and dma-c/benches/instructions.rs by at most 3 %.
 #
-# valgrind is the one that is installed, or Debian's, unpacked below the target directory. Exits with 77 ("skipped") where it
-# cannot be had.
+# Uses the installed valgrind, or Debian's, unpacked below the target directory. Exits with 77 ("skipped") if valgrind
+# cannot be downloaded.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -26,7 +26,7 @@ if [[ -z "$valgrind" ]]; then
         command -v apt-get >/dev/null || skip "there is neither valgrind nor apt-get to download it"
         debs=$(mktemp -d)
         trap 'rm -rf "$debs"' EXIT
-        # It looks up names of the C library's loader, which Debian keeps in the second package.
+        # Valgrind needs the symbols of the C library's loader, which Debian has in the second package.
         (cd "$debs" && timeout 300 apt-get -q -o Acquire::Retries=3 download valgrind libc6-dbg >log 2>&1) ||
             skip "apt-get cannot download valgrind: $(tail -n 1 "$debs/log")"
         for deb in "$debs"/*.deb; do
@@ -37,7 +37,7 @@ if [[ -z "$valgrind" ]]; then
     export PATH=$prefix/usr/bin:$PATH # the bench looks for it there
 fi
 
-# Together, so that both have the same features of the engines.
+# Both programs are built together, so that they have the same features of the engines.
 cargo build --locked -p dma -p dma-c --lib --example 02_choose_engine --example 16_device_memory
 dma-doca/doca-emu/install "$prefix/doca" --profile dev
 dma-ioat/spdk-emu/install "$prefix/spdk" --profile dev
@@ -45,13 +45,13 @@ engines/dma-rdma/rdma-emu/install "$prefix/rdma" --profile dev
 engines/dma-cuda/cuda-emu/install "$prefix/cuda" --profile dev
 export DMA_DOCA_LIB_DIR=$prefix/doca DMA_SPDK_LIB_DIR=$prefix/spdk DMA_IBVERBS_LIB_DIR=$prefix/rdma
 export DMA_CUDA_LIB_DIR=$prefix/cuda/lib
-# The stand-in maps its GPU's memory, and memcheck keeps account of every byte.
+# A small memory is enough: the stand-in maps its GPU's memory, and memcheck tracks every byte.
 export CUDA_EMU='memory = "64M"'
 
 for engine in cpu sim auto doca ioat rdma cuda; do
     echo "--- $engine"
-    # Output of a run with errors is printed, and the rest is not read.
-    # Valgrind runs one thread at a time: in turn, so that one that polls does not keep the others waiting.
+    # The output is printed only if a run has errors.
+    # Valgrind runs one thread at a time. Fair scheduling prevents a polling thread from blocking the others.
     timeout "$seconds" "$valgrind" -q --fair-sched=yes --error-exitcode=9 "$target/debug/examples/02_choose_engine" "$engine" \
         >"$prefix/log" 2>&1 </dev/null || {
         status=$?
@@ -75,7 +75,7 @@ timeout "$seconds" "$valgrind" -q --fair-sched=yes --error-exitcode=9 "$target/d
     exit 1
 }
 
-# The library by its own name.
+# Copies the library under its soname.
 soname=libdma.so.$(sed -n 's/^#define DMA_ABI_VERSION \([0-9]*\)u$/\1/p' dma-c/include/dma.h)
 ln -sf "$target/debug/libdma_c.so" "$prefix/$soname"
 for program in "every_call cpu sim:seed=7" misuse broken_devices; do

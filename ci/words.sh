@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Comments and docs are no wider than the code. Less than 1 % of the sentences in comments, docs, READMEs and texts of
-# the program lack a head or use an idiom that has a plainer word. No name of a function begins with a noun clause (`what_`).
-# SAFETY comments give their reason where they stand. The maps in ARCHITECTURE.md name every file at the top of each crate, in
-# the entry of that crate, and no file that does not exist.
-#   ci/words.sh [list]     list: prints every such sentence
+# Comments and docs are at most as wide as the code. Less than 1 % of the sentences in comments, docs, READMEs and
+# program texts are fragments, or use an idiom that has a plainer word. No function's name begins with a noun clause
+# (`what_`). Each SAFETY comment contains its own reason. The maps in ARCHITECTURE.md name every file at the top of
+# each crate, in the entry of that crate, and only existing files.
+#   ci/words.sh [list]     with `list`, prints every such sentence
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -24,9 +24,9 @@ if [[ -n "$references" ]]; then
     failed=1
 fi
 
-# A paragraph of comment lines, or of a document, is one text; so is a string of four words or more.
+# A text is a paragraph of comment lines or of a document, or a string of at least four words.
 sentences=$(awk '
-    # The kind of finding in a sentence, or nothing.
+    # Returns the kind of finding in a sentence, or "".
     function kind(sentence,    s) {
         if (sentence ~ /^(What|How|Whether|Who|Whoever|Where|Whatever|Which)[ ]/ && sentence !~ /[?]/) return "noun clause"
         if (sentence ~ /^(Of|Those|That of|One that|One of|Ones|Likewise|To be|Told|Known)[ ,]/) return "no head"
@@ -107,7 +107,7 @@ sentences=$(awk '
         }
     }
     END { tell(); print count }' "${sources[@]}" "${documents[@]}")
-# The last line is the number of all sentences.
+# The last line is the total number of sentences.
 count=${sentences##*$'\n'}
 sentences=$(head -n -1 <<<"$sentences")
 found=$(grep -c . <<<"$sentences" || true)
@@ -126,8 +126,9 @@ if [[ -n "$noun_names" ]]; then
     failed=1
 fi
 
-# Prints the entry of the crate folder $1 in ARCHITECTURE.md's map: its line and those indented further. The entry of a
-# crate within another one is indented by two more, and named relative to it.
+# Prints the entry of the crate folder $1 in ARCHITECTURE.md's map: its line and all following lines with more
+# indentation. The entry of a crate within another crate is indented by two more columns, and its name is relative
+# to the outer crate.
 entry() {
     local folder=$1
     if [[ "$folder" == dma-bench/src ]]; then
@@ -144,7 +145,7 @@ entry() {
         inside' ARCHITECTURE.md
 }
 shared=$(sed -n '/^Backends share the names/ s/:.*//p' ARCHITECTURE.md)
-# Files, by their whole names, and folders right below each crate's src.
+# Checks files (by their whole names) and folders directly below each crate's src.
 while read -r folder name file; do
     if [[ "$folder" != "${last:-}" ]]; then
         last=$folder
@@ -157,7 +158,7 @@ while read -r folder name file; do
 done < <(git ls-files -- '*/src/*' 'src/*' | grep -vE '^(fuzz|ci)/|/(lib|main)\.rs$' |
     sed -nE 's#^((.*/)?src)/([^/]+).*#\1 \3 \1/\3#p' | sort -u)
 
-# Files and folders that an entry of the map names, below the crate's src.
+# Checks the files and folders that an entry of the map names, below the crate's src.
 tracked=$(git ls-files)
 while read -r folder; do
     where=$folder
@@ -171,7 +172,7 @@ while read -r folder; do
         }
     done
 done < <(git ls-files -- '*/src/*' 'src/*' | grep -vE '^(fuzz|ci)/' | sed -nE 's#^((.*/)?src)/.*#\1#p' | sort -u)
-# Paths in the other text of ARCHITECTURE.md, where `core` and `cpu` stand for two folders.
+# Checks paths in the other text of ARCHITECTURE.md, where `core` and `cpu` stand for two folders.
 for name in $(grep -oE '`[a-z][A-Za-z0-9_-]*/[A-Za-z0-9_/.-]+\.(rs|sh|md|toml)' ARCHITECTURE.md | tr -d '`' | sort -u); do
     file=${name/#core\//dma-core\/src\/}
     file=${file/#cpu\//engines\/dma-cpu\/src\/}

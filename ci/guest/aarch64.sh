@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the test programs of ci/aarch64.sh: /list has each one's folder and path.
+# Runs the test programs of ci/aarch64.sh. /list contains the folder and path of each program.
 sed -n 's/^KernelPageSize: */pages of /p' /proc/self/smaps | head -n 1
 export RUST_TEST_THREADS=2 RUST_BACKTRACE=1
 tar -xf /files.tar -C /

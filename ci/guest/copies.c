@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// A client of the kernel's DMA engines, for a machine of ci/vm: random copies through the first channel, several in flight,
-// compared with the processor's. Loading it (insmod copies.ko count=N seed=N) runs them all; the parameter `result` is then
-// the number of copies that the driver gave up, or a negative error number, such as -EILSEQ if bytes are wrong that the
-// driver calls right.
+// A kernel module for a virtual machine of ci/vm. It makes random copies through the first channel
+// of the kernel's DMA engines, several in flight, and compares the bytes with copies by the
+// processor. Loading it (insmod copies.ko count=N seed=N) runs all copies. Then the parameter
+// `result` is the number of copies that the driver reported as failed, or a negative error number,
+// such as -EILSEQ if a copy that the driver reported as successful has wrong bytes.
 #include <linux/completion.h>
 #include <linux/dma-mapping.h>
 #include <linux/dmaengine.h>
@@ -39,11 +40,11 @@ static void report(void *unused, const struct dmaengine_result *outcome)
 	atomic_inc(&ended);
 }
 
-// Submits a batch, and repeats it by the processor.
+// Submits a batch, and makes the same copies by the processor.
 static int submit(struct dma_chan *chan, dma_addr_t from, dma_addr_t to, const u8 *src, u8 *expected, int batch)
 {
 	while (batch--) {
-		// Mostly short ones, of any alignment.
+		// Most copies are short. Their alignment is arbitrary.
 		size_t len = 1 + below(1 << below(17)) % LONGEST;
 		size_t at = below(SIZE - len), dst = below(SIZE - len);
 		struct dma_async_tx_descriptor *tx =
@@ -77,7 +78,7 @@ static int copy(struct dma_chan *chan, dma_addr_t from, dma_addr_t to, u8 *src, 
 		if (code)
 			return code;
 		while (atomic_read(&ended) < batch) {
-			// Makes the driver look.
+			// Makes the driver check for completions.
 			dma_async_is_tx_complete(chan, chan->cookie, NULL, NULL);
 			if (time_after(jiffies, end)) {
 				pr_err("copies: %d of %d copies have ended\n", atomic_read(&ended), batch);
@@ -115,7 +116,7 @@ static int __init start(void)
 	src = dma_alloc_coherent(chan->device->dev, SIZE, &from, GFP_KERNEL);
 	dst = dma_alloc_coherent(chan->device->dev, SIZE, &to, GFP_KERNEL);
 	result = src && dst && expected ? copy(chan, from, to, src, dst, expected) : -ENOMEM;
-	// The channel is at rest before its memory is freed.
+	// Stop the channel before its memory is freed.
 	dmaengine_terminate_sync(chan);
 	dma_release_channel(chan);
 	if (src)

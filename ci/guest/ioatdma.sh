@@ -1,6 +1,7 @@
 #!/bin/sh
-# Runs in a machine of ci/vm, with the functions that ci/kernel.sh configures: binds Linux's ioatdma to each, which starts
-# the channel, copies 2,000 bytes, compares them, and registers the channel if they are right. Then copies.ko copies.
+# Runs in a virtual machine of ci/vm, with the PCI functions that ci/kernel.sh configures. Binds
+# Linux's ioatdma to each function: the driver starts the channel, copies and compares 2,000 bytes,
+# and registers the channel if they are correct. Then copies.ko makes more copies.
 driver=/sys/bus/pci/drivers/ioatdma
 
 fail() {
@@ -9,27 +10,27 @@ fail() {
     exit 1
 }
 
-# SEED: copies 20,000 times by the channel that there is, and prints the result: see copies.c.
+# SEED: makes 20,000 copies by the only channel, and prints the result: see copies.c.
 copies() {
     insmod /copies.ko count=20000 seed="$1" || fail "copies.ko does not load"
     cat /sys/module/copies/parameters/result
     rmmod copies
 }
 
-# ADDRESS VERSION: the driver accepts the function, each time, and copies rightly.
+# ADDRESS VERSION: checks that the driver accepts the function every time, and copies correctly.
 accepted() {
     for seed in 1 2 3; do
         echo "$1" >$driver/bind || fail "$1 was refused"
         [ "$(cat /sys/class/dma/dma0chan0/quickdata/version)" = "$2" ] || fail "$1 has no channel of version $2"
         [ "$(readlink -f /sys/class/dma/dma0chan0/device)" = "$(readlink -f "/sys/bus/pci/devices/$1")" ] || fail "the channel is not of $1"
-        [ ! -e /copies.ko ] || [ "$(copies $seed)" = 0 ] || fail "$1 copies wrongly, with the seed $seed"
+        [ ! -e /copies.ko ] || [ "$(copies $seed)" = 0 ] || fail "copies by $1 with the seed $seed are wrong"
         echo "$1" >$driver/unbind
     done
-    dmesg | grep -iE "ioatdma $1: .*(error|halted|timed out|failed)" && fail "the driver has complaints about $1"
+    dmesg | grep -iE "ioatdma $1: .*(error|halted|timed out|failed)" && fail "the driver reports errors of $1"
     echo "ioatdma: $1, version $2, accepted"
 }
 
-# ADDRESS MESSAGE...: the driver refuses the function, and says all that.
+# ADDRESS MESSAGE...: checks that the driver refuses the function, and logs all these messages.
 refused() {
     address=$1
     shift
@@ -37,7 +38,7 @@ refused() {
         fail "$address was accepted"
     fi
     for message; do
-        dmesg | grep -qF "ioatdma $address: $message" || fail "the kernel did not say of $address: $message"
+        dmesg | grep -qF "ioatdma $address: $message" || fail "the kernel did not log for $address: $message"
     done
     [ -z "$(ls /sys/class/dma)" ] || fail "$address has a channel"
     echo "ioatdma: $address refused: $1"
@@ -54,15 +55,15 @@ if dmesg | grep "ioatdma 0000:00:14.0: .*halted"; then
     fail "a wrong copy halted the channel"
 fi
 
-# Channels that pass the driver's test, and fail later.
+# These channels pass the driver's test, and fail later.
 if [ -e /copies.ko ]; then
     echo 0000:00:15.0 >$driver/bind || fail "0000:00:15.0 was refused"
     result=$(copies 1)
-    [ "$result" = -84 ] || fail "a wrong byte was not noticed: $result"
+    [ "$result" = -84 ] || fail "a wrong byte was not detected: $result"
     echo 0000:00:15.0 >$driver/unbind
     echo 0000:00:16.0 >$driver/bind || fail "0000:00:16.0 was refused"
     result=$(copies 1)
-    { [ "$result" -gt 0 ] && [ "$result" -lt 100 ]; } || fail "after a halt, $result copies were given up"
+    { [ "$result" -gt 0 ] && [ "$result" -lt 100 ]; } || fail "after a halt, $result copies failed"
     echo 0000:00:16.0 >$driver/unbind
-    echo "ioatdma: a wrong byte was noticed; after a halt, $result copies were given up and the others succeeded"
+    echo "ioatdma: a wrong byte was detected; after a halt, $result copies failed and the others succeeded"
 fi

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs in two machines of ci/vm, for ci/kernel.sh. Both make a software RDMA device on eth0, and exchange and check bytes by
-# rdma-core's own programs. Then dma-copy and dma-bench run between them, the second imports memory of the first by dma-rdma, and
-# the first runs the tests of dma-rdma for hardware.
+# Runs in two virtual machines of ci/vm, for ci/kernel.sh. Both create a software RDMA device on eth0, and exchange and
+# check bytes by rdma-core's own programs. Then dma-copy and dma-bench run between the machines. The second machine
+# imports memory of the first one by dma-rdma, and the first one runs the hardware tests of dma-rdma.
 machine=$1
 fail() {
     echo "FAILED: $1"
@@ -24,8 +24,9 @@ until [ "$(cat $gids/$gid)" = "0000:0000:0000:0000:0000:ffff:0a00:000$1" ]; do
     [ -e $gids/$gid ] || fail "no GID of the address"
 done
 
-# Runs a program on both machines, until it succeeds: the second connects once the first listens, and a machine that does
-# not get a processor in time ends the connection. The same failure is printed once, so that the limit of ci/vm ends retries.
+# Runs a program on both machines, and repeats it until it succeeds. The second machine can connect only after the
+# first one listens, and a machine that does not get a processor in time ends the connection. The same failure is
+# printed only once, and the time limit of ci/vm ends the retries.
 pair() { # WANTED PROGRAM ARGUMENT...: prints the lines with WANTED
     wanted=$1
     shift
@@ -51,7 +52,7 @@ if [ "$machine" = 1 ]; then
 fi
 sh /rxe_programs.sh "$machine" || fail "dma-copy or dma-bench"
 
-# The exporter of dma-rdma in the first machine is started again when it was killed.
+# When the exporter of dma-rdma in the first machine was killed, it is started again.
 export DMA_RDMA_CONTROL=10.0.0.1:7000 DMA_RDMA_LINK=eth0
 serve() {
     while :; do
@@ -72,11 +73,12 @@ if [ "$machine" = 1 ]; then
     wait "$served" || { cat /tmp/serve && fail "dma-bench serve"; }
     grep "^dma-bench: served" /tmp/serve || fail "dma-bench serve"
 else
-    # In turns, and again if it was slower, because the host gives machines more or less of a processor over time.
+    # Measures both alternately, and repeats this if dma-rdma was slower, because the share of the processor that a
+    # machine gets varies over time.
     best=0 rounds=0
     until [ $rounds -ge 2 ] && awk "BEGIN { exit !($best >= 1) }"; do
         rounds=$((rounds + 1))
-        # No failure: time decides no test.
+        # This is not a failure, because time must not decide a test.
         [ $rounds -le 8 ] || { echo "dma-rdma never read as fast as ib_read_bw" && break; }
         pair "^ 65536" ib_read_bw -d rxe0 -x $gid -F -s 65536 -t 32 -n 300 >/tmp/theirs
         lib --ignored --exact --nocapture tests::hosts::speed::bandwidth >/tmp/ours || fail "bandwidth"
@@ -91,7 +93,7 @@ else
     exit 0
 fi
 
-# The kernel takes back the queue pairs and regions of a process that is killed.
+# The kernel frees the queue pairs and regions of a killed process.
 held() {
     { rdma resource show qp && rdma resource show mr; } | grep " pid "
 }

@@ -1,20 +1,22 @@
 #!/bin/sh
-# Runs in both machines, for rxe.sh: dma-copy between them by RDMA, and dma-bench in the second one, which measures and
-# compares memory of the first, where rxe.sh runs `dma-bench serve`. The secret of both is /tmp/key.
+# Runs in both virtual machines, for rxe.sh. dma-copy copies between them by RDMA. dma-bench in the second machine
+# measures copies to and from memory of the first one, where rxe.sh runs `dma-bench serve`, and compares the bytes. Both
+# have the secret in /tmp/key.
 machine=$1
 fail() {
     echo "FAILED: $1"
     exit 1
 }
 
-# The first machine is dma-copy's DPU, and the second one its host. The subshell that calls this becomes dma-copy.
+# The first machine has dma-copy's role DPU, and the second one the role host. `exec` replaces the calling subshell by
+# dma-copy.
 copier() { # OPTION...
     role=host
     [ "$machine" != 1 ] || role=dpu
     exec dma-copy --role $role --channel tcp:10.0.0.1:4711 --secret-file /tmp/key --quiet "$@"
 }
 
-# Sets the file that a machine sends, a program that both have, and its name on this machine.
+# Sets the file that the sender sends (a program that both machines have), and its name on this machine.
 sent_by() { # SENDER
     original=/bin/dma-copy
     [ "$1" = 1 ] || original=/bin/lib
@@ -31,11 +33,11 @@ copy() { # SENDER OPTION...
     rm -f /tmp/copy
 }
 
-# Kills the receiver when it has a part of the file. The sender ends by itself.
+# Kills the receiver after it has received a part of the file. The sender must end by itself.
 kill_receiver() { # SENDER
     sent_by "$1"
     if [ $name = $original ]; then
-        (copier --engine rdma:rxe0 --file $name --resume) && fail "dma-copy sent a file to nobody"
+        (copier --engine rdma:rxe0 --file $name --resume) && fail "dma-copy succeeded without a receiver"
         return
     fi
     partial=/tmp/.copy.dma-copy.partial
@@ -52,20 +54,20 @@ for sender in 1 2; do
     kill_receiver $sender
     copy $sender --resume >/tmp/resumed
     cat /tmp/resumed
-    grep -q "bytes were already copied earlier" /tmp/resumed || fail "dma-copy began again"
+    grep -q "bytes were already copied earlier" /tmp/resumed || fail "dma-copy did not resume the copy"
 done
 
-# Runs dma-copy, which has to fail at a step and offer the way without RDMA.
+# Runs dma-copy, which must fail at a step and suggest the copy without RDMA.
 refused() { # STEP ENGINE
     before=$(cut -d ' ' -f 1 /proc/uptime)
-    (copier --engine "$2" --file $name 2>/tmp/refusal) && fail "dma-copy copied by $2"
+    (copier --engine "$2" --file $name 2>/tmp/refusal) && fail "dma-copy succeeded with $2"
     after=$(cut -d ' ' -f 1 /proc/uptime)
     cat /tmp/refusal
-    grep "$1" /tmp/refusal | grep -q -- "--engine stream on both sides$" || fail "dma-copy does not offer the other way"
+    grep "$1" /tmp/refusal | grep -q -- "--engine stream on both sides$" || fail "dma-copy does not suggest the copy without RDMA"
     awk "BEGIN { printf \"dma-copy said so after %.2f s\n\", $after - $before }"
 }
-# A host without RDMA does not even connect; of one with another engine, and of an RDMA address whose packets go astray,
-# both sides tell.
+# A host without RDMA fails before it connects. If the sides have different engines, or packets to an RDMA address are
+# lost, both sides report it.
 sent_by 1
 if [ "$machine" = 1 ]; then
     refused importing rdma:rxe0
@@ -83,7 +85,8 @@ refused importing cpu
 arp -i eth0 -s 192.168.9.1 02:00:00:00:00:99
 refused "importing.* a route exists between" rdma:rxe0
 
-# The figures say that it works: so few repetitions in a machine without a processor of its own are no measurement.
+# This checks only that dma-bench works. With so few repetitions on a shared processor, its figures are not
+# measurements.
 dma-bench run --engine rdma:rxe0 --peer 10.0.0.1:4712 --secret-file /tmp/key -o 4K,64K -q 1,8 --samples 2 -t 0.04 --warm-up 0.01 \
     --footprint 256K --quiet >/tmp/table 2>&1 || { cat /tmp/table && fail "dma-bench run"; }
 grep -A 6 -E "^copy cold (push|pull)|^Trust" /tmp/table
