@@ -295,16 +295,17 @@ impl Tuned {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("start the tuned process");
+            .expect("the tuned process starts");
         let to = child.stdin.take().expect("piped");
         let from = BufReader::new(child.stdout.take().expect("piped"));
         Self { child, to, from }
     }
 
     fn time(&mut self, len: usize, count: usize, scattered: bool) -> f64 {
-        writeln!(self.to, "{len} {count} {}", u8::from(scattered)).expect("ask the tuned process");
+        writeln!(self.to, "{len} {count} {}", u8::from(scattered))
+            .expect("the tuned process accepts requests");
         let mut line = String::new();
-        self.from.read_line(&mut line).expect("hear from the tuned process");
+        self.from.read_line(&mut line).expect("the tuned process answers");
         line.trim().parse().expect("nanoseconds")
     }
 }

@@ -98,7 +98,7 @@ fn main() {
         && mode == "--rounds"
     {
         let engine = CpuEngine::open(&CpuOptions::new().with_threads(0)).expect("the CPU is always there");
-        let way: usize = way.parse().expect("the number of a way");
+        let way: usize = way.parse().expect("the argument is the number of a method");
         return WAYS[way].1(&engine, rounds.parse().expect("a number of rounds"));
     }
     if !callgrind::is_there() {

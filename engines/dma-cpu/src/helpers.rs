@@ -246,8 +246,11 @@ mod tests {
             delay: AtomicU64::new(500),
             ..Helpers::default()
         };
-        assert!(!third.is_worth_waking(2999) && third.is_worth_waking(3000), "shared by three already");
-        assert!(Helpers::asleep(1, 0).is_worth_waking(0), "until it is known, always");
+        assert!(
+            !third.is_worth_waking(2999) && third.is_worth_waking(3000),
+            "three cores already share the work"
+        );
+        assert!(Helpers::asleep(1, 0).is_worth_waking(0), "always worthwhile while the cost is unknown");
     }
 
     #[test]
@@ -259,7 +262,7 @@ mod tests {
         helpers.called.store(0, Ordering::Relaxed);
         assert!(helpers.are_there(), "one is enough");
         helpers.call_one();
-        assert!(helpers.are_there(), "while the other one is being woken");
+        assert!(helpers.are_there(), "one thread is awake while another is being woken");
         assert!(!Helpers::default().are_there(), "there are none");
     }
 
@@ -273,7 +276,7 @@ mod tests {
             helpers.spend();
             !helpers.is_worth_waking(0)
         });
-        assert_eq!(calls, Some(MAX_CREDIT as i32), "and then it has to be earned again");
+        assert_eq!(calls, Some(MAX_CREDIT as i32), "the credit is limited, and is used up then");
         helpers.spend();
         assert!(!helpers.is_worth_waking(999) && helpers.is_worth_waking(1000), "no debts");
     }

@@ -184,7 +184,7 @@ unsafe impl InlineExecutor for ShortOperations {
         let len = dst.iter().map(|segment| segment.len).sum();
         // SAFETY: the caller meets the requirements of `RawQueue::submit` for these segments.
         let done = unsafe { Work { kind, src, dst }.run(0, len, self.hinted_kernel()) };
-        done.expect("only imported memory can fail, which the CPU cannot reach")
+        done.expect("only copies of imported memory can fail, and this memory is local")
     }
 }
 
@@ -229,7 +229,7 @@ mod tests {
                 assert!(dst[..2 * LEARN_MIN] == src[..] && dst[2 * LEARN_MIN] == 0, "{hint:?}");
             }
             let asks = hint == CacheHint::Auto && Kernel::streaming().is_some();
-            assert!(!asks || timed < 1_000, "{timed} of 2000 copies ask the tuner");
+            assert!(!asks || timed < 1_000, "{timed} of 2000 copies call the tuner");
         }
     }
 
@@ -246,7 +246,11 @@ mod tests {
             (CacheHint::Hot, LEARN_MIN, false),
             (CacheHint::Auto, LEARN_MIN, false),
         ] {
-            assert_eq!(is_streamed(hint, len), expected, "{hint:?}, {len} bytes, before anything is learned");
+            assert_eq!(
+                is_streamed(hint, len),
+                expected,
+                "{hint:?}, {len} bytes, before the tuner has learned"
+            );
         }
         assert!(ShortOperations::new(0, CacheHint::Auto).is_none());
     }

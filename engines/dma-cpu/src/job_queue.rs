@@ -270,16 +270,19 @@ mod tests {
     fn a_busy_period_wakes_once_it_is_worth_it() {
         let helpers = Helpers::asleep(1, 1000);
         let mut busy_period = BusyPeriod::default();
-        assert!(!busy_period.wakes(&helpers, 999) && busy_period.wakes(&helpers, 1000), "by what is left");
+        assert!(
+            !busy_period.wakes(&helpers, 999) && busy_period.wakes(&helpers, 1000),
+            "the remaining work justifies the wake-up"
+        );
         busy_period.add(5000, 5600);
         assert!(
             !busy_period.wakes(&helpers, 399) && busy_period.wakes(&helpers, 400),
-            "and by what was done"
+            "earlier and remaining work together justify the wake-up"
         );
-        assert!(!busy_period.wakes(&helpers, 999), "that was another busy_period");
+        assert!(!busy_period.wakes(&helpers, 999), "the wake-up has begun a new busy period");
         busy_period.add(7000, 6900);
         busy_period.add(8000, 8500);
-        assert!(!busy_period.wakes(&helpers, 499), "a clock that is behind counts for nothing");
+        assert!(!busy_period.wakes(&helpers, 499), "work with a negative duration does not count");
     }
 
     #[test]
@@ -312,7 +315,7 @@ mod tests {
         let jobs = super::super::ring::Owner::new(1);
         let job_queue = JobQueue::new(Arc::clone(jobs.ring()), Event::new(), 1.0);
         job_queue.learn(1_000_000, 100);
-        assert_eq!(job_queue.takes(100), 175, "one that was preempted");
+        assert_eq!(job_queue.takes(100), 175, "a preempted chunk has limited weight");
         job_queue.learn(5, 0);
         for _ in 0..50 {
             job_queue.learn(400, 100);

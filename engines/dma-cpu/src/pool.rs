@@ -203,7 +203,7 @@ mod tests {
                 _ => Err(dma_core::Error::bare(dma_core::ErrorKind::OutOfResources)),
             };
             assert!(pool.start(refuse).unwrap_err().hint().contains("fewer `threads`"));
-            assert_eq!(running(&pool), 0, "of {able} that were started");
+            assert_eq!(running(&pool), 0, "all of the {able} started threads have ended");
         }
         pool.start(spawn_thread).unwrap();
         assert_eq!(running(&pool), 5, "and they stay");
@@ -238,7 +238,7 @@ mod tests {
             }
         });
         rest();
-        assert_eq!(helpers.sleepers.load(Ordering::Relaxed), 3, "none is counted twice");
+        assert_eq!(helpers.sleepers.load(Ordering::Relaxed), 3, "no thread is counted twice");
         helpers.call_one();
         helpers.call_one();
         rest();

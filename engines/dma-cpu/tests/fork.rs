@@ -26,7 +26,7 @@ fn wait_for<T>(what: &str, mut over: impl FnMut() -> Option<T>) -> Option<T> {
         let said = over();
         if said.is_some() || begun.elapsed() > Duration::from_secs(20) {
             if said.is_none() {
-                eprintln!("waited in vain: {what}");
+                eprintln!("this did not happen in time: {what}");
             }
             return said;
         }
@@ -67,20 +67,21 @@ fn a_forked_child_leaves_the_threads_to_its_parent() {
     let (engine, fresh) = (open(), open());
     let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
     copy(&engine, &queue);
-    wait_for("the threads sleep", || (threads(" S ") == 2).then_some(())).expect("they have nothing to do");
+    wait_for("the threads sleep", || (threads(" S ") == 2).then_some(())).expect("idle threads go to sleep");
 
     let (mut engine, mut queue, mut fresh) = (Some(engine), Some(queue), Some(fresh));
-    assert!(child(|| drop((queue.take(), engine.take()))), "the child waits for no thread");
+    assert!(child(|| drop((queue.take(), engine.take()))), "the child does not wait for a thread");
     assert!(
         child(|| {
-            let fresh = fresh.take().expect("it has no threads yet");
+            let fresh = fresh.take().expect("the engine has not started threads yet");
             let queue = fresh.open_queue(&QueueOptions::new()).expect("a queue");
             copy(&fresh, &queue);
             drop((queue, fresh));
             // The kernel still lists a thread briefly after it was joined.
-            wait_for("its threads end", || (threads("") == 0).then_some(())).expect("they were told to");
+            wait_for("its threads end", || (threads("") == 0).then_some(()))
+                .expect("the threads were told to end");
         }),
-        "threads that the child has started are its own, and go"
+        "the child's own threads end"
     );
     let (engine, queue) = (engine.expect("the parent's"), queue.expect("the parent's"));
     copy(&engine, &queue);
@@ -103,7 +104,7 @@ fn shared_queues_are_their_parents() {
     std::thread::sleep(Duration::from_millis(50));
 
     let (mut queue, mut transfer) = (Some(queue), Some(transfer));
-    assert!(child(|| drop((queue.take(), transfer.take()))), "the last transfer closes");
+    assert!(child(|| drop((queue.take(), transfer.take()))), "the last transfer closes the queue");
     assert!(
         child(|| {
             let queue = queue.take().expect("the parent's");

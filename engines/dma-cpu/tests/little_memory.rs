@@ -68,8 +68,8 @@ fn little_memory_is_an_error_and_no_abort() {
             .output()
             .expect("it starts");
         let status = output.status.code();
-        assert!(matches!(status, Some(ENOUGH | TOLD)), "with {kib} KiB: {output:?}");
+        assert!(matches!(status, Some(ENOUGH | TOLD)), "with {kib} KiB of address space: {output:?}");
         seen.insert(status);
     }
-    assert_eq!(seen.len(), 2, "now enough, and now not");
+    assert_eq!(seen.len(), 2, "memory must suffice in some runs, and not in others");
 }

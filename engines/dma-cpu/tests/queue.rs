@@ -76,7 +76,7 @@ fn drain(queue: &mut dyn RawQueue, count: usize) -> Vec<Completion> {
         }
         assert!(started.elapsed() < Duration::from_secs(30), "{} of {count} completed", all.len());
     }
-    assert_eq!(queue.poll(&mut completions), 0, "no more than there were");
+    assert_eq!(queue.poll(&mut completions), 0, "no completion beyond the submitted operations");
     all
 }
 
@@ -227,7 +227,7 @@ proptest! {
                 None => crc(at),
             };
             while !submit(&mut *queue, descriptor.with_fence(fence)) {
-                prop_assert_eq!(flying.len(), depth, "refused though there is room");
+                prop_assert_eq!(flying.len(), depth, "the queue refused although it has room");
                 queue.flush();
                 report(&mut *queue, &mut flying);
             }
@@ -287,7 +287,7 @@ proptest! {
                     let fd = events.fd().unwrap();
                     let second = Timespec { tv_sec: 10, tv_nsec: 0 };
                     let ready = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&second)).expect("poll works");
-                    prop_assert_eq!(ready, 1, "asleep without end with {} in flight", flying);
+                    prop_assert_eq!(ready, 1, "no wake-up although {} operations are in flight", flying);
                 }
                 prop_assert!(started.elapsed() < Duration::from_secs(60));
             }
@@ -407,7 +407,7 @@ fn a_full_queue_takes_what_fits() {
         // SAFETY: the ranges are disjoint and lie in a region that outlives the queue.
         assert_eq!(unsafe { queue.submit(&descriptors) }.expect("open"), 5);
         // SAFETY: the ranges are disjoint and lie in a region that outlives the queue.
-        assert_eq!(unsafe { queue.submit(&descriptors[5..]) }.expect("full is no error"), 0);
+        assert_eq!(unsafe { queue.submit(&descriptors[5..]) }.expect("a full queue is not an error"), 0);
         queue.flush();
         let first = drain(&mut *queue, 5);
         // SAFETY: the ranges are disjoint and lie in a region that outlives the queue.
@@ -442,7 +442,7 @@ fn flushed_copies_need_no_polling_in_vain() {
                 if queue.poll(&mut completions) == 1 {
                     break;
                 }
-                assert!(polls < 100, "{len} bytes: told of nothing each time");
+                assert!(polls < 100, "{len} bytes: each wake-up found nothing to report");
             }
             assert!(bytes(&*dst).iter().all(|byte| *byte == turn));
             std::thread::sleep(Duration::from_millis(1));
@@ -557,7 +557,7 @@ fn fences_open_while_everybody_sleeps() {
             let fd = events.fd().unwrap();
             let soon = Timespec { tv_sec: 10, tv_nsec: 0 };
             let ready = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&soon));
-            assert_eq!(ready.expect("poll works"), 1, "asleep without end behind a fence");
+            assert_eq!(ready.expect("poll works"), 1, "no wake-up after a fence opened");
         }
         queue.events().expect("there are events").disarm();
         while done < 2 {

@@ -18,7 +18,7 @@ fn threads() -> usize {
 fn wait_for(wanted: usize) {
     let begun = Instant::now();
     while threads() != wanted {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{} threads and not {wanted}", threads());
+        assert!(begun.elapsed() < Duration::from_secs(20), "{} threads instead of {wanted}", threads());
         std::thread::yield_now();
     }
 }
@@ -26,7 +26,7 @@ fn wait_for(wanted: usize) {
 #[test]
 fn threads_go_with_the_last_handle() {
     let engine = CpuEngine::open(&CpuOptions::new().with_threads(3)).expect("in range");
-    assert_eq!(threads(), 0, "none before there is a queue");
+    assert_eq!(threads(), 0, "no thread before the first queue");
     let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
     let other = engine.open_queue(&QueueOptions::new()).expect("a queue");
     // A thread sets its name when it first runs.

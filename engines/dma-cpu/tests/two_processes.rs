@@ -108,15 +108,19 @@ fn copies_cross_processes_until_the_peer_dies() {
         let started = Instant::now();
         let (mut remote, mut bytes) = (filled, bytes);
         let error = loop {
-            match queue.copy(remote, bytes).expect("the queue cannot know").wait() {
+            match queue.copy(remote, bytes).expect("the queue cannot know that the peer has exited").wait() {
                 Ok(operands) => (remote, bytes) = operands,
                 Err(error) => break error,
             }
-            assert!(started.elapsed() < Duration::from_secs(20), "the end of the peer is noticed");
+            assert!(started.elapsed() < Duration::from_secs(20), "the queue notices the exit of the peer");
         };
         assert_eq!(error.kind(), ErrorKind::Revoked);
         assert!(error.to_string().contains("PEER_GONE"), "{error}");
-        let late = queue.copy(lists, got).expect("the queue cannot know").wait().expect_err("gone");
+        let late = queue
+            .copy(lists, got)
+            .expect("the queue cannot know that the peer has exited")
+            .wait()
+            .expect_err("gone");
         assert_eq!(late.kind(), ErrorKind::Revoked);
         assert_eq!(engine.import(&descriptor).expect_err("gone").kind(), ErrorKind::Revoked);
         queue.copy(local(), local()).expect("accepted").wait().expect("the queue still works");

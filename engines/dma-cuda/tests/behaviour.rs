@@ -417,7 +417,7 @@ fn devices_are_found_by_number_and_address() {
     let info = found[3].info.as_ref().unwrap();
     assert!(
         info.model.as_ref().is_some_and(|model| model.contains("hopper")),
-        "a stand-in says so: {info:?}"
+        "the engine reports the stand-in: {info:?}"
     );
     let by_address = CudaDevice::Pci("0000:18:00.0".parse().unwrap());
     let engine = CudaEngine::open_with(&driver, &CudaOptions::new().with_device(by_address)).unwrap();

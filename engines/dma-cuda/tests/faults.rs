@@ -118,7 +118,7 @@ fn loses(ordinal: u32, code: i32) {
     let began = Instant::now();
     let mut lost = copy(128).unwrap();
     queue.flush();
-    assert!(lost.wait_for(Duration::from_millis(20)).is_err(), "it is never reported");
+    assert!(lost.wait_for(Duration::from_millis(20)).is_err(), "the operation is never reported");
     let error = copy(256).and_then(|transfer| transfer.wait()).map(|_| ()).unwrap_err();
     assert_eq!(error.error().kind(), ErrorKind::DeviceLost, "{error}");
     assert_eq!(error.error().native().unwrap().code, code, "{error}");

@@ -82,7 +82,11 @@ impl Run<'_> {
             match outcome {
                 Ok(()) => self.oracle[region][offset..offset + bytes.len()].copy_from_slice(&bytes),
                 Err(kind) => {
-                    assert_eq!(kind, ErrorKind::OutOfMemory, "only the driver refuses");
+                    assert_eq!(
+                        kind,
+                        ErrorKind::OutOfMemory,
+                        "the queue has room, so only the driver can refuse"
+                    );
                     self.refused += 1;
                     self.renew(region, offset, bytes.len());
                 }
@@ -173,7 +177,7 @@ fn random_operations_with_faults_keep_all_bytes() {
     for (ordinal, operations) in [(0, 60_000), (1, 20_000), (2, 10_000)] {
         let refused = run(ordinal, 1, operations);
         println!("GPU {ordinal}: {operations} operations, {refused} refused");
-        assert!(refused > 0, "the plan refuses some");
+        assert!(refused > 0, "the fault plan refuses some operations");
     }
 }
 

@@ -26,7 +26,7 @@ fn open(config: &str) -> (Emu, DsaEngine) {
 fn conforms(config: &str) {
     let (emu, engine) = open(config);
     conformance::run_all(&engine);
-    assert!(emu.submissions("wq0.0") > 100, "the descriptors went elsewhere");
+    assert!(emu.submissions("wq0.0") > 100, "the descriptors did not go to the stand-in");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_batch_up_to_the_longest_is_one_store_anywhere_in_the_ring() {
     before.unwrap().wait().unwrap();
     assert_eq!(queue.counters().doorbells, 40);
     queue.submit(batch(LONGEST + 1)).unwrap().wait().unwrap();
-    assert_eq!(emu.submissions("wq0.0"), 42, "one more than the longest");
+    assert_eq!(emu.submissions("wq0.0"), 42, "one descriptor more than the longest batch");
 }
 
 #[test]

@@ -268,7 +268,7 @@ fn main() {
             let copied = SIZES[SIZES.len() - 1];
             contenders.iter().for_each(|contender| contender.verify(copied));
         }
-        println!("worst: {worst:.2} times the better one");
+        println!("worst: {worst:.2} times the better engine");
         println!("\n{}", auto.report());
     }
 }

@@ -110,7 +110,7 @@ fn main() {
     // The bench does not check the figures when it runs as a test, because other programs may use the
     // machine.
     if apart && !test {
-        eprintln!("a replay is apart by more than 10 %, or in doorbells");
+        eprintln!("a replay differs by more than 10 % in time or doorbells");
         std::process::exit(1);
     }
 }

@@ -53,7 +53,10 @@ fn copies(faults: &str, count: usize) -> Duration {
         let mut batch = in_flight.pop_front().unwrap().wait().unwrap();
         pause = pause.max(last.elapsed());
         for (src, dst) in batch.iter_mut() {
-            assert!(src[..] == dst[..], "{faults}: bytes of round {round} or one of the {IN_FLIGHT} before");
+            assert!(
+                src[..] == dst[..],
+                "{faults}: wrong bytes of round {round} or of one of the {IN_FLIGHT} rounds before"
+            );
         }
         idle.push(batch);
         last = Instant::now();
@@ -65,7 +68,7 @@ fn copies(faults: &str, count: usize) -> Duration {
     assert_eq!(report.cpu + report.device - report.repeated, all, "{faults}: {report}");
     // A descriptor that the device refuses does not count as accepted or repeated.
     let had_faults = report.repeated > 0 || faults.starts_with("refuse") && report.device < all;
-    assert!(report.device > 0 && had_faults, "{faults}: the device had its faults: {report}");
+    assert!(report.device > 0 && had_faults, "{faults}: the device must have had faults: {report}");
     println!(
         "{faults}: {all} copies, {} by the device, {} repeated, {} times left, {} times back, longest pause {pause:?}",
         report.device, report.repeated, report.left, report.returned

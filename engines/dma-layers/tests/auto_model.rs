@@ -111,7 +111,7 @@ unsafe impl RawQueue for SpyQueue {
         if self.engine_index == 1 {
             let mut seen = self.seen.lock().unwrap();
             for completion in &completions[..n] {
-                let at = seen.on_device.remove(&completion.token).expect("it was in flight");
+                let at = seen.on_device.remove(&completion.token).expect("the descriptor was in flight");
                 if completion.outcome != Outcome::Done {
                     *seen.failed.entry(at).or_default() += 1;
                 }
@@ -231,12 +231,12 @@ fn run_beside(
             let at = (to[0].addr.0, to[0].len);
             let count = |of: &BTreeMap<Bytes, u32>| of.get(&at).copied().unwrap_or(0);
             let [cpu, device] = [count(&seen.given[0]), count(&seen.given[1])];
-            assert!(device <= 1 && !(*fill && device > 0), "operation {i}: {device} times to the device");
+            assert!(device <= 1 && !(*fill && device > 0), "operation {i} went to the device {device} times");
             let expected = if device == 1 { count(&seen.failed) } else { 1 };
             let elsewhere = other.is_some() && cpu + device == 0 && !*fill;
             assert!(
                 cpu == expected || elsewhere,
-                "operation {i}: the CPU does what the device was not given or failed"
+                "operation {i}: the CPU executes what the device did not get or failed"
             );
         }
     }
@@ -307,7 +307,7 @@ fn each_fault_moves_work_to_the_cpu() {
     let report = run("", Prefer::Device, 16, &many(64));
     assert_eq!((report.cpu, report.device, report.repeated, report.left), (0, 64, 0, 0), "{report}");
     let report = run("", Prefer::Measured, 16, &many(512));
-    assert!(report.cpu > 0 && report.device > 0, "both are measured: {report}");
+    assert!(report.cpu > 0 && report.device > 0, "both engines are measured: {report}");
     assert_eq!(report.cpu + report.device, 512, "{report}");
     assert_eq!(report.costs.len(), 1, "{report}");
 }
@@ -341,7 +341,7 @@ fn sleepers_are_woken_when_the_device_hangs() {
             let fd = events.fd().unwrap();
             let minute = Timespec { tv_sec: 60, tv_nsec: 0 };
             let ready = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&minute)).unwrap();
-            assert_eq!(ready, 1, "{done} of 8 are done, and nothing wakes the owner");
+            assert_eq!(ready, 1, "{done} of 8 copies are done, and the owner is not woken");
         }
         events.disarm();
         done += q.poll(&mut completions);
@@ -349,7 +349,7 @@ fn sleepers_are_woken_when_the_device_hangs() {
     let report = engine.report();
     assert!(
         report.left == 1 && report.repeated >= 6,
-        "the third copy hangs, and no later one ends: {report}"
+        "the third copy hangs, so no later copy ends: {report}"
     );
 }
 

@@ -44,9 +44,9 @@ fn the_device_keeps_memory_whose_twin_comes_and_goes() {
         assert_eq!(by_device(&auto, &queue, source), 20, "with three registrations");
     }
     drop(third);
-    assert_eq!(by_device(&auto, &queue, &first), 20, "after the third one was dropped");
+    assert_eq!(by_device(&auto, &queue, &first), 20, "after the third registration was dropped");
     drop(first);
-    assert_eq!(by_device(&auto, &queue, &second), 20, "after the first one was dropped");
+    assert_eq!(by_device(&auto, &queue, &second), 20, "after the first registration was dropped");
 }
 
 /// If a region is deregistered while a descriptor names it, the simulator reports a violation of the

@@ -261,7 +261,7 @@ fn explain_tells_the_state_of_the_trace() {
 /// Records until the process ends in the way that END names: see
 /// [`a_trace_of_a_program_that_ends_early_is_read`].
 #[test]
-#[ignore = "a program that another test starts"]
+#[ignore = "is the program that another test starts"]
 fn records_until_it_ends() {
     let path = std::path::PathBuf::from(std::env::var_os("TRACE").expect("the other test sets it"));
     let options = RecordOptions::new(&path).with_buffer(4096).with_engine("cpu:threads=0");

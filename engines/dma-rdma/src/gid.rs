@@ -126,11 +126,11 @@ mod tests {
         assert_eq!(
             chosen(&[(ipv4, v1), (local, v2)]),
             Some(1),
-            "a type that devices lack is the last choice"
+            "a type that software devices lack is the last choice"
         );
         assert_eq!(chosen(&[(local, v1), (ipv4, v1)]), Some(1));
         // The kernel does not tell.
-        assert_eq!(chosen(&[(local, None), (ipv4, None), (ipv4, None)]), Some(1), "the first of equals");
+        assert_eq!(chosen(&[(local, None), (ipv4, None), (ipv4, None)]), Some(1), "the first of equal GIDs");
         assert_eq!(chosen(&[("febf::1", v2), ("fec0::1", v2)]), Some(1), "fe80::/10 is link-local");
         assert_eq!(chosen(&[]), None);
     }

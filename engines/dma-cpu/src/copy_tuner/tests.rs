@@ -209,7 +209,7 @@ fn a_probe_does_not_call_for_another() {
         };
         tuner.record(pick, (per_byte * len as f64) as u64, len);
     }
-    assert!(probes < 40, "{probes} copies were slow to no avail");
+    assert!(probes < 40, "{probes} copies were slow because of useless probes");
 }
 
 /// Other cores help with long copies. Cached data is copied by one core.
@@ -226,7 +226,7 @@ fn hot_settles_for_being_left_alone() {
             model.run(&mut tuner, 3_000);
             let cost = model.run(&mut tuner, 10_000) / model.best(10_000);
             assert!(cost < 1.06, "{len} x {pairs} after {first_cold} cold: {cost:.3} times the best");
-            assert!(!tuner.pick(2 * ALONE_MAX, CacheHint::Auto).alone, "longer ones are for all cores");
+            assert!(!tuner.pick(2 * ALONE_MAX, CacheHint::Auto).alone, "all cores share longer copies");
         }
     }
 }
@@ -242,13 +242,16 @@ fn memory_in_a_shared_cache_is_shared() {
                 model.run(&mut tuner, 1);
                 tuner.classes[class_of(len)].share_is_faster
             });
-            assert!(found, "{len} x {pairs}, noisy {noisy}: no trial has shown it");
+            assert!(found, "{len} x {pairs}, noisy {noisy}: no trial has found sharing faster");
             let before = model.alone;
             model.run(&mut tuner, 20);
-            assert_eq!(model.alone, before, "found to be better shared, and left to one core");
+            assert_eq!(model.alone, before, "one core copies alone although a trial found sharing faster");
             model.run(&mut tuner, 10_000);
             let alone = model.alone - before;
-            assert!(alone < 500, "{len} x {pairs}, noisy {noisy}: {alone} of 10000 were left to one core");
+            assert!(
+                alone < 500,
+                "{len} x {pairs}, noisy {noisy}: one core made {alone} of 10000 copies alone"
+            );
             // The working set shrinks and fits into the core's own cache.
             (model.far, model.cached, model.next) = (false, vec![false], 0);
             model.run(&mut tuner, 20_000);
@@ -267,7 +270,7 @@ fn an_old_result_is_tried_again_soon() {
         let (mut tuner, mut model) =
             (tuner().for_cores(2), Model { helped: true, ..Model::new(LEN, 1, true) });
         model.run(&mut tuner, 100_000);
-        assert!(tuner.classes[index].hot && !tuner.classes[index].share_is_faster, "left to one core");
+        assert!(tuner.classes[index].hot && !tuner.classes[index].share_is_faster, "one core copies alone");
         model.far = true;
         let found = (1..100_000 / few).find(|_| {
             model.now += 2 * SOME_TIME;
@@ -349,7 +352,11 @@ fn outside(slower: impl Fn(usize) -> f64, shared: impl Fn(usize) -> f64) -> Outs
 fn a_shared_size_stays_shared_after_a_slow_while() {
     for slower in [1.2, 1.5, 1.9] {
         let came = outside(|trial| if trial % 4 == 3 { slower } else { 1.0 }, |_| 0.65);
-        assert!(came.alone == 0 && came.shared > 1000, "{slower} times as long now and then: {}", came.alone);
+        assert!(
+            came.alone == 0 && came.shared > 1000,
+            "with times {slower} times as long in some trials: {}",
+            came.alone
+        );
     }
 }
 
@@ -359,11 +366,11 @@ fn one_trial_that_misleads_changes_nothing() {
     for (right, wrong) in [(0.65, 1.0), (2.0, 0.6)] {
         let changed = |came: &Outside| if right < 1.0 { came.alone } else { came.shared };
         let came = outside(|_| 1.0, |trial| if trial % 3 == 2 { wrong } else { right });
-        assert_eq!(changed(&came), 0, "{right} times as long, now and then {wrong} times");
+        assert_eq!(changed(&came), 0, "{right} times as long, and {wrong} times in some trials");
         let came = outside(|_| 1.0, |trial| if trial < 10 { right } else { wrong });
-        assert!(changed(&came) > 1000, "but two in a row do");
+        assert!(changed(&came) > 1000, "two consecutive trials change the choice");
         let [.., before, first, second] = came.over[..12] else { unreachable!("there were 20") };
-        assert!(second - first < (first - before) / 4, "it is soon asked again: {:?}", came.over);
+        assert!(second - first < (first - before) / 4, "the second trial follows soon: {:?}", came.over);
     }
 }
 
@@ -483,7 +490,7 @@ fn a_wrong_first_impression_is_soon_corrected() {
                 (tuner().for_cores(2), Model { helped: true, written, ..Model::new(len, 1000, false) });
             model.run(&mut tuner, 100 + 4 * written);
             let cost = model.run(&mut tuner, 500) / model.best(500);
-            assert!(cost < 1.15, "{len} after {written} that mislead: {cost:.3} times the best");
+            assert!(cost < 1.15, "{len} after {written} misleading copies: {cost:.3} times the best");
         }
     }
 }
@@ -591,7 +598,7 @@ fn shifts_that_mean_nothing_are_soon_ignored() {
                 !pick.streaming
             })
             .count();
-        assert!(slow < 2_000, "{len}: {slow} copies went by until the change was noticed");
+        assert!(slow < 2_000, "{len}: the tuner noticed the change after {slow} copies");
     }
 }
 
@@ -636,7 +643,7 @@ fn a_shift_may_last_as_long_as_probes_are_awaited() {
                 tuner.record(pick, per_byte * len as u64, len);
             }
         }
-        assert!(tuner.pick(len, CacheHint::Auto).streaming, "{len}: nothing was found to be better");
+        assert!(tuner.pick(len, CacheHint::Auto).streaming, "{len}: the tuner never selected another kernel");
     }
 }
 
@@ -699,7 +706,7 @@ fn trials_that_come_to_nothing_stop_nothing() {
             };
             let ticks = (per_byte * len as f64) as u64;
             trials += usize::from(pick.is_shared_trial());
-            assert!(!(pick.trial && pick.alone), "it was not done alone");
+            assert!(!(pick.trial && pick.alone), "the copy was not executed by one core alone");
             if !pick.is_shared_trial() {
                 tuner.record(pick, ticks, len);
             } else if !lost {
@@ -709,7 +716,7 @@ fn trials_that_come_to_nothing_stop_nothing() {
         assert!((1..40_000).contains(&trials), "{trials} copies in trials");
         assert!(
             tuner.pick(len, CacheHint::Auto).streaming,
-            "it left the cache, and nothing was found to be better"
+            "the data left the cache, but the tuner did not select streaming"
         );
     }
 }
@@ -840,7 +847,7 @@ fn an_awaited_copy_is_not_deferred() {
     let mut tuner = tuner().for_cores(2);
     let (len, index) = (256 << 10, 4);
     tuner.begin_trial(len);
-    assert!(tuner.pick(len, CacheHint::Auto).is_timed(), "the last one that counts");
+    assert!(tuner.pick(len, CacheHint::Auto).is_timed(), "the last copy that counts is timed");
     let pick = tuner.pick(len, CacheHint::Auto);
     assert!(pick.is_shared_trial() && !pick.is_timed());
     let left = tuner.classes[index].left;
@@ -892,10 +899,10 @@ fn nothing_is_learned_from_failures() {
         (timed, class.age, class.probe_seen)
     };
     let (timed, age, seen) = run(1_000, Err(()));
-    assert!(timed > 10, "{timed} of them were to be timed");
+    assert!(timed > 10, "only {timed} of the copies were timed");
     assert_eq!((age, seen), (0, 0), "nothing was recorded");
     let (_, age, _) = run(100, Ok(()));
-    assert!(age > 0, "a copy that succeeds is recorded");
+    assert!(age > 0, "the time of a successful copy is recorded");
 }
 
 #[test]
@@ -979,6 +986,6 @@ fn skipped_picks_count() {
             at += skipped as usize;
         }
         assert_eq!(streamed > copies / 2, !hot, "{streamed} of {copies}");
-        assert!(asked < copies / 8, "{asked} of {copies} ask");
+        assert!(asked < copies / 8, "{asked} of {copies} copies call the tuner");
     }
 }

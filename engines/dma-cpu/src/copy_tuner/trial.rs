@@ -121,7 +121,10 @@ mod tests {
         for now in [false, true] {
             assert!(share(&alone, &[0.75; 8], 1.3, now), "faster by a third");
             assert!(!share(&alone, &[0.95; 8], 1.3, now), "hardly faster");
-            assert!(!share(&alone, &[1.5; 8], 2.8, now), "others have to fetch it");
+            assert!(
+                !share(&alone, &[1.5; 8], 2.8, now),
+                "sharing is slower if other cores have to fetch the data"
+            );
             assert_eq!(share(&alone, &[0.85; 8], 1.5, now), now, "in between");
         }
     }

@@ -124,7 +124,7 @@ fn copies_of_a_batch_may_overlap() {
     let copies: Vec<_> = (0..count)
         .map(|n| InlineCopy { src: addr(&src, n * PAGE), dst: addr(&dst, n * STEP), len: PAGE })
         .collect();
-    assert!(count >= 4, "they are not copied side by side");
+    assert!(count >= 4, "the ranges are not copied side by side");
     for kernel in Kernel::all() {
         dst.store(&[0; SIZE]);
         // SAFETY: all ranges lie within two mappings, and those of one copy do not overlap.

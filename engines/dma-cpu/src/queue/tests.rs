@@ -76,7 +76,7 @@ fn together(queue: &mut CpuQueue, lens: &[usize], fence_at: Option<usize>) -> us
         tokens.extend(completions[..n].iter().map(|completion| completion.token));
     }
     tokens.sort_unstable();
-    assert!(tokens.iter().copied().eq(0..batch.len() as u64), "each is reported once: {tokens:?}");
+    assert!(tokens.iter().copied().eq(0..batch.len() as u64), "each token is reported once: {tokens:?}");
     assert_eq!(dst, src);
     taken
 }
@@ -94,7 +94,11 @@ fn copies_are_executed_together_if_they_are_short_and_long_enough() {
         assert_eq!(taken(&[STREAM_MIN - 1; 40], None), 0);
         assert_eq!(taken(&[[STREAM_MIN; 9].as_slice(), &[5, 32 << 10, 70_000]].concat(), None), 9);
         assert_eq!(taken(&[[32 << 10; 10].as_slice(), &[(32 << 10) + 1; 10]].concat(), None), 10);
-        assert_eq!(taken(&[STREAM_MIN; 20], Some(12)), 12, "up to the fence");
+        assert_eq!(
+            taken(&[STREAM_MIN; 20], Some(12)),
+            12,
+            "only copies before the fence are executed together"
+        );
         assert_eq!(taken(&[STREAM_MIN; 20], Some(3)), 0);
         // Repeated, so that the tuner probes both kernels.
         for _ in 0..200 {
@@ -156,7 +160,7 @@ fn a_sleeping_helper_is_not_on_trial() {
     for awake in [false, true] {
         let begun = Instant::now();
         while queue.pool.helpers().are_there() != awake {
-            assert!(begun.elapsed() < Duration::from_secs(20), "it was not woken");
+            assert!(begun.elapsed() < Duration::from_secs(20), "the thread was not woken");
             std::thread::yield_now();
         }
         let before = ticks();
@@ -221,9 +225,9 @@ fn a_trial_ends_when_its_owner_sees_it() {
         std::thread::sleep(Duration::from_millis(1));
         let mut completion = [Completion::done(0)];
         assert_eq!(queue.poll(&mut completion), 1);
-        assert!(queue.busy_until <= ended[0], "another one is behind it");
+        assert!(queue.busy_until <= ended[0], "another job follows");
         assert_eq!(queue.poll(&mut completion), 1);
-        assert!(queue.busy_until > ended[1], "it was not seen before");
+        assert!(queue.busy_until > ended[1], "the end was noticed only by this poll");
     }
 }
 
@@ -254,7 +258,7 @@ fn a_short_copy_is_done_by_polls() {
         queue.disarm();
         assert!(queue.pool.helpers().all_asleep());
         assert!(src == dst, "all of it");
-        assert!(queue.arm().unwrap() && !readable(&queue), "nothing is left to do");
+        assert!(queue.arm().unwrap() && !readable(&queue), "no work is left");
         queue.disarm();
     }
 }

@@ -31,7 +31,7 @@ fn chunks_are_taken_in_order_and_jobs_retired_in_order() {
     assert!(ring.claim().is_none() && !ring.has_work());
     assert_eq!((a.chunk(), b.chunk(), c.chunk()), (0, 1, 0));
     assert_eq!(c.finish(), Finished { job: true, signal: false });
-    assert!(!owner.can_retire(), "the oldest is not finished");
+    assert!(!owner.can_retire(), "the oldest job is not finished");
     assert_eq!(b.finish(), Finished::default());
     assert!(!owner.can_retire());
     assert_eq!(a.finish(), Finished { job: true, signal: false });
@@ -53,11 +53,11 @@ fn fences_hold_until_all_before_is_finished() {
     let (a, b) = (ring.claim().unwrap(), ring.claim().unwrap());
     assert!(ring.claim().is_none() && !ring.has_work(), "fenced");
     let _ = b.finish();
-    assert!(ring.claim().is_none() && !owner.finished_before(fenced), "one is still going");
+    assert!(ring.claim().is_none() && !owner.finished_before(fenced), "an earlier job has not finished");
     let _ = a.finish();
     assert!(owner.finished_before(fenced));
     let both = [ring.claim().unwrap(), ring.claim().unwrap()];
-    let behind = ring.claim().expect("it may start together with the fenced one");
+    let behind = ring.claim().expect("the next job may start together with the fenced one");
     both.into_iter().chain([behind]).for_each(|claim| assert!(!claim.finish().signal));
     assert!(owner.all_finished());
 }
@@ -72,7 +72,7 @@ fn armed_owners_are_told_of_the_oldest_job_once() {
     assert!(owner.arm());
     assert!(!b.finish().signal, "not the oldest");
     assert!(a.finish().signal);
-    assert!(!owner.arm(), "there is something to retire");
+    assert!(!owner.arm(), "a finished job can be retired");
     publish(&mut owner, 1, false);
     let c = ring.claim().unwrap();
     while owner.retire(|_| ()).is_some() {}

@@ -227,14 +227,14 @@ impl std::ops::Deref for Locked {
 
     #[inline]
     fn deref(&self) -> &Driver {
-        self.0.as_ref().expect("`lock` found it initialized")
+        self.0.as_ref().expect("`lock` has checked that the driver is initialized")
     }
 }
 
 impl std::ops::DerefMut for Locked {
     #[inline]
     fn deref_mut(&mut self) -> &mut Driver {
-        self.0.as_mut().expect("`lock` found it initialized")
+        self.0.as_mut().expect("`lock` has checked that the driver is initialized")
     }
 }
 

@@ -18,7 +18,7 @@ struct Handle([u64; 8]);
 /// `F` must be the type that the driver API declares for the function.
 unsafe fn call<F: Copy>(name: &CStr) -> F {
     assert_eq!(size_of::<F>(), size_of::<*const c_void>());
-    let address = cuda_emu::symbol(name).expect("the stand-in has it");
+    let address = cuda_emu::symbol(name).expect("the stand-in has this function");
     // SAFETY: `address` points to the function, and the caller guarantees that its type is `F`.
     unsafe { std::mem::transmute_copy(&address) }
 }
@@ -101,21 +101,24 @@ fn another_process_reads_and_writes_device_memory() {
         .expect("it starts");
     assert!(child.status.success(), "{child:?}");
     let bytes = read(addr, LEN);
-    assert!(bytes[..LEN - 10].iter().all(|byte| *byte == 7), "the child left them alone");
-    assert!(bytes[LEN - 10..].iter().all(|byte| *byte == 9), "the child wrote them");
-    assert!(read(before, LEN).iter().all(|byte| *byte == 1), "the child left its neighbour alone");
+    assert!(bytes[..LEN - 10].iter().all(|byte| *byte == 7), "the child must not change these bytes");
+    assert!(bytes[LEN - 10..].iter().all(|byte| *byte == 9), "the child must have written these bytes");
+    assert!(
+        read(before, LEN).iter().all(|byte| *byte == 1),
+        "the child must not change the neighbouring allocation"
+    );
 
     let invalid_value = 1;
     assert_eq!(open(handle, 1), Err(201), "a process does not open its own memory");
     assert_eq!(open(handle, 0), Err(invalid_value), "the flag is missing");
     assert_eq!(open(Handle([5; 8]), 1), Err(invalid_value), "this is not a handle");
-    assert_eq!(close(addr), invalid_value, "it was not opened");
+    assert_eq!(close(addr), invalid_value, "the memory was not opened");
     // SAFETY: `handle` is valid for a write. The call refuses 4096, which is not an address of device memory.
     assert_eq!(unsafe { export(&raw mut handle, 4096) }, invalid_value);
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
+#[ignore = "is the program that another test starts"]
 fn opens_the_memory_of_another_process() {
     let text = std::env::var("HANDLE").expect("the other test sets it");
     let words: Vec<u64> = text.split(' ').map(|word| word.parse().expect("a number")).collect();

@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_int, c_uint, c_void};
 /// `F` must be the type that the driver API declares for the function.
 unsafe fn call<F: Copy>(name: &CStr) -> F {
     assert_eq!(size_of::<F>(), size_of::<*const c_void>());
-    let address = cuda_emu::symbol(name).expect("the stand-in has it");
+    let address = cuda_emu::symbol(name).expect("the stand-in has this function");
     // SAFETY: `address` points to the function, and the caller guarantees that its type is `F`.
     unsafe { std::mem::transmute_copy(&address) }
 }

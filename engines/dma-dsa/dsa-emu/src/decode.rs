@@ -175,7 +175,7 @@ mod tests {
         let longer: Vec<u8> = code.iter().copied().chain([0xcc; 20]).collect();
         assert_eq!(decode(&longer, &Made), Some(expected), "{code:x?}");
         for len in 0..code.len() {
-            assert_eq!(decode(&code[..len], &Made), None, "{len} bytes of {code:x?}");
+            assert_eq!(decode(&code[..len], &Made), None, "the first {len} bytes of {code:x?}");
         }
     }
 

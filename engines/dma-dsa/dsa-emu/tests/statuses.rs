@@ -141,7 +141,7 @@ fn invalid_descriptors_have_their_status() {
         (describe(3, REPORT, src, dst, 0), 0x13, "no bytes"),
         (describe(3, REPORT, src, dst, 4097), 0x13, "too many bytes"),
         (describe(1, REPORT, list, 0, 1), 0x14, "a batch of one"),
-        (describe(1, REPORT, list, 0, 5), 0x14, "a batch of too many"),
+        (describe(1, REPORT, list, 0, 5), 0x14, "a batch with too many descriptors"),
         (describe(0x11, REPORT, src, src + 63, 64), 0x16, "ranges that overlap"),
         (Descriptor { extra: dst + 64, ..describe(9, REPORT, src, dst, 64) }, 0x17, "dualcast"),
         (describe(1, REPORT, list + 32, 0, 2), 0x18, "a list that is not aligned"),
@@ -170,7 +170,7 @@ fn write_refuses_as_the_kernel_does() {
     let full = Emu::start("size = 2\nfaults = 'stick@1'").unwrap();
     let nops = [nop; 8];
     let taken = submit(&full, &nops).unwrap() / 64;
-    assert!((2..=3).contains(&taken), "2 wait, and 1 may have been begun: {taken}");
+    assert!((2..=3).contains(&taken), "2 descriptors wait, and 1 may have begun: {taken}");
     while submit(&full, &nops).is_ok() {
         std::thread::yield_now();
     }
@@ -283,7 +283,7 @@ fn delta_records_have_the_words_that_differ() {
             offset.into_iter().chain(regions.new[*word].to_le_bytes())
         });
         assert!(found.iter().copied().eq(expected), "{differing:?}: {found:?}");
-        assert!(rest.iter().all(|byte| *byte == 0xee), "bytes behind the record");
+        assert!(rest.iter().all(|byte| *byte == 0xee), "bytes after the record");
         // The predicate has one bit for each expected result.
         let checked = Descriptor { command: create.command | 0x80, more: [size_max, 1 << result], ..create };
         assert_eq!(run(&emu, checked).status, 1);
@@ -314,9 +314,9 @@ fn delta_records_that_are_wrong_have_their_status() {
     };
     let apply = |record, len, size| Descriptor { extra: size, ..describe(8, REPORT, record, old, len) };
     for (descriptor, status, done, why) in [
-        (create(old, 804, record, 80), 0x13, 0, "a part of a word"),
-        (create(old, 0x8_0008, record, 80), 0x13, 0, "words beyond the largest number"),
-        (create(old, 800, record, 75), 0x15, 0, "a part of an entry"),
+        (create(old, 804, record, 80), 0x13, 0, "an incomplete word"),
+        (create(old, 0x8_0008, record, 80), 0x13, 0, "more words than the maximum number"),
+        (create(old, 800, record, 75), 0x15, 0, "an incomplete entry"),
         (create(old, 800, record, 0), 0x15, 0, "no entry"),
         (create(old + 4, 800, record, 80), 0x1c, 0, "not aligned"),
         (create(old, 800, record + 4, 80), 1, 64, "a record at any address"),
@@ -324,10 +324,10 @@ fn delta_records_that_are_wrong_have_their_status() {
         (create(old, 800, record, 80 | 1 << 32), 0x12, 0, "a reserved field"),
         (create(pages.end() - 16, 800, record, 80), 3, 16, "a source without a page"),
         (create(old, 800, pages.end() - 16, 80), 0x83, 8, "a record without a page"),
-        (apply(record, 804, 10), 0x13, 0, "a part of a word"),
-        (apply(record, 800, 15), 0x15, 0, "a part of an entry"),
-        (apply(old, 800, 10), 0x16, 0, "a record in the destination"),
-        (apply(record, 72, 20), 8, 10, "a word beyond the destination"),
+        (apply(record, 804, 10), 0x13, 0, "an incomplete word"),
+        (apply(record, 800, 15), 0x15, 0, "an incomplete entry"),
+        (apply(old, 800, 10), 0x16, 0, "a record that overlaps the destination"),
+        (apply(record, 72, 20), 8, 10, "a word outside the destination"),
         (apply(record, 800, 30), 7, 20, "a word twice"),
         (apply(pages.end() - 8, 800, 20), 3, 0, "a record without a page"),
     ] {

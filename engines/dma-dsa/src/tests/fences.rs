@@ -58,7 +58,7 @@ fn a_fence_waits_for_earlier_doorbells() {
     assert_eq!(places.submit(&[places.copy(0)]), 1);
     places.queue.flush();
     let next = [places.copy(7), places.copy(1).with_fence(true)];
-    assert_eq!(places.submit(&next), 1, "the device would not order the second");
+    assert_eq!(places.submit(&next), 1, "the device would not order the second copy");
     places.queue.flush();
     assert_eq!(places.submit(&next[1..]), 0);
     assert_eq!(places.poll(), 2);
@@ -71,7 +71,11 @@ fn a_fence_holds_back_later_doorbells() {
     let mut places = Places::new(&rig);
     assert_eq!(places.submit(&[places.copy(0), places.copy(1).with_fence(true)]), 2);
     places.queue.flush();
-    assert_eq!(places.submit(&[places.copy(5)]), 0, "what is behind the fence would overtake it");
+    assert_eq!(
+        places.submit(&[places.copy(5)]),
+        0,
+        "the copy after the fence would overtake the copy before it"
+    );
     assert_eq!(places.poll(), 2);
     assert_eq!(places.submit(&[places.copy(5)]), 1);
 }
@@ -141,5 +145,5 @@ fn page_faults_before_a_fence_are_mended_first() {
     let rig = Fake { fault_every: 3, ..Fake::default() }.open();
     let program: Vec<_> = (0..20).map(|cell| programs::Step::Copy(cell, cell + 1)).collect();
     (0..50).for_each(|_| programs::run(&rig.engine, 32, &program));
-    assert!(rig.state.lock().unwrap().abandoned > 100, "no fence was met by a failure");
+    assert!(rig.state.lock().unwrap().abandoned > 100, "no failure occurred before a fence");
 }

@@ -266,7 +266,7 @@ fn a_child_knows_that_the_queue_is_its_parents() {
     let child = unsafe { libc::fork() };
     if child == 0 {
         let code = if mark.is_child() { 7 } else { 1 };
-        #[expect(unsafe_code, reason = "ends the child at once")]
+        #[expect(unsafe_code, reason = "ends the child")]
         // SAFETY: `_exit` ends the child without running destructors of the parent.
         unsafe {
             libc::_exit(code)

@@ -54,7 +54,7 @@ fn conforms_by_write() {
     for config in ["page_faults = 0.2", "mode = 'shared'\nsize = 3\nfaults = 'refuse:p=0.3'"] {
         let (emu, engine) = open(config);
         conformance::run_all(&engine);
-        assert!(emu.submissions("wq0.0") > 100, "the descriptors went elsewhere");
+        assert!(emu.submissions("wq0.0") > 100, "the descriptors did not go to the stand-in");
     }
 }
 

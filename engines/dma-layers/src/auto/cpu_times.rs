@@ -122,7 +122,7 @@ mod tests {
         times.push(2, 64, Some((Class::new(2, 64), Instant::now())));
         times.forget_unless_timed();
         times.take(&[Completion::done(2)], &mut learner);
-        assert!(times.is_empty(), "the other one is of no use");
+        assert!(times.is_empty(), "an untimed copy is forgotten when no timed copy is left");
         (0..2 * WATCHED as u64)
             .for_each(|token| times.push(token, 64, Some((Class::new(2, 64), Instant::now()))));
         assert_eq!(times.timed, WATCHED);

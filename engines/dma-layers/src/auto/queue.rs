@@ -360,7 +360,7 @@ unsafe impl RawQueue for AutoQueue {
 
 impl QueueEvents for AutoQueue {
     fn fd(&self) -> Result<BorrowedFd<'_>> {
-        self.device.events().expect("`events` returns a queue that has them").fd()
+        self.device.events().expect("the queue has events, because `events` returned it").fd()
     }
 
     fn arm(&mut self) -> Result<bool> {

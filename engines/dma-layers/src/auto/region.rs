@@ -219,7 +219,7 @@ mod tests {
                 assert_eq!(translate(&mut recent, &keys, cpu), Some((10 * cpu, 100)));
             }
         }
-        assert_eq!(translate(&mut recent, &keys, 4), None, "it is the CPU's alone");
+        assert_eq!(translate(&mut recent, &keys, 4), None, "the memory is only registered with the CPU");
         keys.remove(RegionKey(2));
         assert_eq!([1, 2, 3].map(|cpu| translate(&mut recent, &keys, cpu).is_some()), [true, false, true]);
     }

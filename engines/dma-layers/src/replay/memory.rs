@@ -130,7 +130,7 @@ impl ReplayMemory {
                 }
                 let len = CHUNK.min(part.info.len - at);
                 let host = part.copy.as_ref().unwrap_or(&part.window);
-                host.write_at(at, &chunk[..len]).expect("it is the CPU's, and so long");
+                host.write_at(at, &chunk[..len]).expect("the CPU reaches the memory, which is long enough");
             }
         }
         let Some(staging) = Staging::open(engine, self)? else { return Ok(()) };

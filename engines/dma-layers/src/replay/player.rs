@@ -155,7 +155,7 @@ impl<'a> Player<'a> {
                         self.wait_for(first + tokens as u64, first, stop)?;
                     }
                 }
-                TraceEvent::Operation { .. } => unreachable!("those of a call are gathered with it"),
+                TraceEvent::Operation { .. } => unreachable!("operations are gathered with their call"),
             }
         }
         self.clock.pause(self.trace.closed.saturating_sub(traced), stop);
@@ -163,7 +163,7 @@ impl<'a> Player<'a> {
     }
 
     fn queue(&mut self) -> &mut dyn RawQueue {
-        &mut **self.queue.as_mut().expect("it is open until all calls are made")
+        &mut **self.queue.as_mut().expect("the queue is open until all calls are made")
     }
 
     /// Adds the time since the last call to the engine's time.
@@ -175,7 +175,7 @@ impl<'a> Player<'a> {
     /// Gathers the next operation of a call.
     fn gather(&mut self, stop: &AtomicBool) -> Result<()> {
         let Some(TraceEvent::Operation { kind, mut fence, .. }) = self.events.next() else {
-            unreachable!("a call has its operations");
+            unreachable!("the trace has all operations of a call");
         };
         // Destinations after a fence may be overwritten only once the operations before the fence have ended.
         if fence && (!self.fences || self.pace == Pace::Verify) {

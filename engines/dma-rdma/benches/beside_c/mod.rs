@@ -41,7 +41,7 @@ pub(crate) fn copy<const EACH: bool>(
     match way {
         "batch" => batches::<EACH>(queue, info(&src), info(&dst), rounds),
         "alone" => one_at_a_time(queue, info(&src), info(&dst), rounds * BATCH as u64),
-        _ => panic!("no way to copy is called {way}"),
+        _ => panic!("there is no method {way}"),
     }
 }
 

@@ -76,11 +76,11 @@ fn memory_of_a_device_is_sent_to_a_peer_and_received() {
     // The other engine's region keeps the memory alive.
     let region = other.region().clone();
     drop(other);
-    let (region, _) = region.deregister().expect_err("the dma-buf's user keeps it");
+    let (region, _) = region.deregister().expect_err("the user of the dma-buf keeps the memory");
     drop(part);
     assert!(region.deregister().expect("nothing uses it").is_none());
     drop((queue, registered, vram, near, export, remote, here, there));
-    assert_eq!(nic.state().objects, 0, "objects of the library are left");
+    assert_eq!(nic.state().objects, 0, "objects of the library were not destroyed");
 }
 
 /// A peer writes and reads device memory, only within the granted range.
@@ -120,7 +120,7 @@ fn files_of_other_kinds_are_refused_with_the_remedy() {
     // SAFETY: the file is empty, so nothing is accessed.
     let empty = unsafe { bare().with_dmabuf(fd, 0) };
     let error = refused(&engine, empty);
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "beyond the end: {error}");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "the range exceeds the dma-buf: {error}");
 
     let old = Nic::with(|state| state.takes_dmabufs = false).open();
     assert!(!old.info().capabilities.contains(Capabilities::REGISTER_DMABUF));

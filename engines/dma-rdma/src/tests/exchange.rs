@@ -135,7 +135,7 @@ fn a_replayed_exchange_is_refused() {
     for sent in [&of_exporter, &of_importer] {
         assert!(
             !sent.windows(8).any(|part| key.windows(8).any(|secret| part == secret)),
-            "the secret is sent"
+            "the secret must not be sent"
         );
     }
     assert_eq!(exporter.refusal(|_| of_importer.clone()), Reply::Unproven);
@@ -178,7 +178,7 @@ fn truncated_and_oversized_requests_get_no_queue_pair() {
     let objects = nic.state().objects;
     for len in [0, 1, 7, 8, REQUEST - 1] {
         let (_, answer) = exporter.answer(|challenge| exporter.valid(challenge)[..len].to_vec());
-        assert!(answer.is_empty(), "{len} bytes were answered");
+        assert!(answer.is_empty(), "the exporter answered {len} bytes");
     }
     // Additional bytes after a request for a queue pair make the exporter destroy the queue pair.
     let pair = crate::queue_pairs::QueuePairs::open(&exporter.engine.inner.device, 1).unwrap();
@@ -198,7 +198,7 @@ fn truncated_and_oversized_requests_get_no_queue_pair() {
     stream.read_exact(&mut reply).unwrap();
     let reply = Reply::decode(&reply, &secret, &challenge, &request);
     assert!(matches!(reply, Ok(Reply::Granted(_, Some(_)))), "{reply:?}");
-    assert!(nic.state().objects > own, "it has a queue pair");
+    assert!(nic.state().objects > own, "the exporter has made a queue pair");
     stream.write_all(&[0]).unwrap();
     assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap_or(0), 0);
     while nic.state().objects > own {

@@ -75,7 +75,7 @@ fn imports_succeed_while_a_stranger_holds_connections() {
             .collect();
         over.store(true, Ordering::Relaxed);
         for (took, import) in imports {
-            println!("an import took {took:?}");
+            println!("the import took {took:?}");
             import.expect("it is served");
         }
     });

@@ -52,7 +52,7 @@ proptest! {
     ) {
         let nic = Nic::with(|state| state.max_msg_sz = max_msg_sz);
         script::run(&nic.open(), depth, true, &program, |_| ());
-        prop_assert_eq!(nic.state().objects, 0, "objects of the library are left");
+        prop_assert_eq!(nic.state().objects, 0, "objects of the library were not destroyed");
     }
 
     #[test]
@@ -63,7 +63,7 @@ proptest! {
     ) {
         let nic = Nic::with(|state| state.fail_every = fail_every);
         script::run(&nic.open(), depth, false, &program, |_| ());
-        prop_assert_eq!(nic.state().objects, 0, "objects of the library are left");
+        prop_assert_eq!(nic.state().objects, 0, "objects of the library were not destroyed");
     }
 }
 

@@ -65,7 +65,7 @@ fn bytes_travel_both_ways_and_between_two_peers() {
     let (_, got) = queue.copy(b, here.allocate(300_000).unwrap()).unwrap().wait().unwrap();
     assert_eq!(got[..], sent[..]);
     drop((queue, got, sent, export, second, near, far, here, there, other));
-    assert_eq!(nic.state().objects, 0, "objects of the library are left");
+    assert_eq!(nic.state().objects, 0, "objects of the library were not destroyed");
 }
 
 /// A write's completion does not prove that the bytes arrived, so each chain that ends with a write is

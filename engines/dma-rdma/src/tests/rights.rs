@@ -90,15 +90,15 @@ fn check(device: &Arc<Device>) {
     let good = ((from, of_source), (to, into_target), TARGET);
     let beyond = from.wrapping_add(LEN - 64);
     for (name, (read_from, read_to, length), status) in [
-        ("all that is granted", good, 0),
+        ("the whole grant", good, 0),
         ("beyond the source's end", ((beyond, of_source), (to, into_target), 65), wc::REMOTE_ACCESS),
         ("before its start", ((from.wrapping_sub(1), of_source), (to, into_target), 64), wc::REMOTE_ACCESS),
-        ("other memory by its key", ((secret, of_source), (to, into_target), 64), wc::REMOTE_ACCESS),
+        ("other memory with its own key", ((secret, of_source), (to, into_target), 64), wc::REMOTE_ACCESS),
         ("memory without the right", ((secret, of_hidden), (to, into_target), 64), wc::REMOTE_ACCESS),
         ("a forged key", ((from, of_source ^ 0x80), (to, into_target), 64), wc::REMOTE_ACCESS),
         ("after deregistration", ((secret, of_gone), (to, into_target), 64), wc::REMOTE_ACCESS),
         (
-            "into memory to be read only",
+            "into memory that may only be read",
             ((from, of_source), (from.cast_mut(), into_source), 64),
             wc::PROTECTION,
         ),
@@ -123,7 +123,7 @@ fn check(device: &Arc<Device>) {
         assert!(device.deregister(region));
     }
     assert_eq!(target[..TARGET], source[..TARGET]);
-    assert!(target[TARGET..].iter().all(|byte| *byte == 3), "bytes behind the region changed");
+    assert!(target[TARGET..].iter().all(|byte| *byte == 3), "bytes after the region changed");
     assert!(source.iter().all(|byte| *byte == 1), "the source changed");
 }
 
@@ -131,7 +131,7 @@ fn check(device: &Arc<Device>) {
 fn the_device_of_the_tests_enforces_rights() {
     let nic = Nic::default();
     check(&Device::open(&nic.verbs(), &RdmaOptions::new()).unwrap());
-    assert_eq!(nic.state().objects, 0, "objects of the library are left");
+    assert_eq!(nic.state().objects, 0, "objects of the library were not destroyed");
 }
 
 fn hardware() -> Arc<Device> {

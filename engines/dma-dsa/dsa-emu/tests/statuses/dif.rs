@@ -192,12 +192,12 @@ fn operands_that_are_wrong_have_their_status() {
         (CHECK, [0, 0, 0], [0, 1], 0, 520, 0x12, "tags of a destination"),
         (INSERT, [0x10, 0, 0], [0, 0], 2048, 512, 0x12, "flags of a source"),
         (INSERT, [0, 0, 0], [1, 0], 2048, 512, 0x12, "tags of a source"),
-        (INSERT, [0, 8, 0], [0, 0], 2048, 512, 0x12, "a field to keep, without one"),
+        (INSERT, [0, 8, 0], [0, 0], 2048, 512, 0x12, "a destination field to keep, although there is none"),
         (UPDATE, [0x60, 4, 0], [0, 0], 2048, 520, 0x12, "a reserved flag of the destination"),
         (CHECK, [0, 0, 0], [0, 0], 0, 512, 0x13, "a block without its field"),
         (INSERT, [0, 0, 1], [0, 0], 2048, 512, 0x13, "a part of a block"),
-        (INSERT, [0, 0, 0], [0, 0], 511, 512, 0x16, "a destination in the source"),
-        (INSERT, [0, 0, 0], [0, 0], 512, 512, 1, "a destination behind the source"),
+        (INSERT, [0, 0, 0], [0, 0], 511, 512, 0x16, "a destination within the source"),
+        (INSERT, [0, 0, 0], [0, 0], 512, 512, 1, "a destination that overlaps the end of the source"),
     ] {
         let record = run(&emu, dif(opcode, flags, tags, at, at.wrapping_add(dst), len));
         assert_eq!(record.status, status, "{why}: {record:?}");

@@ -25,7 +25,7 @@ fn the_faster_engine_has_nearly_all() {
             let spent = had[0] as f32 * costs[0] + had[1] as f32 * costs[1];
             let best = 600_000.0 * costs[faster];
             assert!(spent < 1.05 * best, "{costs:?} at {in_flight}: {had:?}, {}", spent / best);
-            assert!(had[1 - faster] > 0, "the other one is tried again");
+            assert!(had[1 - faster] > 0, "the other engine is tried again");
         }
     }
 }
@@ -65,9 +65,9 @@ fn costs_that_change_are_seen() {
     let (mut learner, class) = (Learner::new(), Class::new(1, 1 << 20));
     run(&mut learner, class, [100.0, 50.0], 100);
     let had = run(&mut learner, class, [100.0, 1000.0], 10_000);
-    assert!(had[1] < 200, "a device that became slow is left: {had:?}");
+    assert!(had[1] < 200, "a device that became slow is no longer used: {had:?}");
     let had = run(&mut learner, class, [100.0, 50.0], 600_000);
-    assert!(had[1] > 300_000, "one that became fast is used again: {had:?}");
+    assert!(had[1] > 300_000, "a device that became fast is used again: {had:?}");
 }
 
 #[test]

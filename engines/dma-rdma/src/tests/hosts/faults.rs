@@ -84,7 +84,10 @@ fn importer_4_is_killed_and_the_exporter_serves_on() {
         // Every second time the peer may be killed while it connects.
         if round % 2 == 0 {
             let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
-            assert!(lines.map_while(Result::ok).any(|line| line == "it copies"), "it ended before it copied");
+            assert!(
+                lines.map_while(Result::ok).any(|line| line == "it copies"),
+                "the peer ended before it copied"
+            );
         }
         std::thread::sleep(Duration::from_micros(random.below(300_000)));
         child.kill().expect("it is killed");
@@ -138,7 +141,7 @@ fn importer_5_sees_an_exporter_that_is_killed() {
 fn link(state: &str) {
     let device = std::env::var("DMA_RDMA_LINK").expect("DMA_RDMA_LINK is the network device");
     let status = Command::new("ip").args(["link", "set", &device, state]).status().expect("the program `ip`");
-    assert!(status.success(), "{device} is not {state}");
+    assert!(status.success(), "{device} has not become {state}");
 }
 
 #[test]
@@ -151,7 +154,7 @@ fn importer_6_goes_on_after_a_link_was_down() {
     let begun = Instant::now();
     let error = loop {
         match traffic.go_on() {
-            Ok(()) => assert!(begun.elapsed() < PATIENCE, "copies continue without a link"),
+            Ok(()) => assert!(begun.elapsed() < PATIENCE, "copies continue although the link is down"),
             Err(error) => break error,
         }
     };
@@ -166,7 +169,7 @@ fn importer_6_goes_on_after_a_link_was_down() {
         traffic.end();
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert!(traffic.end().is_empty(), "copies fail with a link");
+    assert!(traffic.end().is_empty(), "copies fail although the link is up");
     println!(
         "link down: seen after {} ms as {:?}; up again, copies went on after {} ms",
         seen.as_millis(),

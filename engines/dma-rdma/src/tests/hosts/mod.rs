@@ -183,7 +183,7 @@ impl Control {
     fn wait_for_pairs(&mut self, most: u8) -> Duration {
         let begun = Instant::now();
         while self.tell("pairs")[0] > most {
-            assert!(begun.elapsed() < PATIENCE, "the exporter keeps a dead peer's queue pairs");
+            assert!(begun.elapsed() < PATIENCE, "the exporter has not destroyed a dead peer's queue pairs");
         }
         begun.elapsed()
     }
@@ -196,10 +196,10 @@ fn assert_copies(engine: &RdmaEngine, control: &mut Control, number: usize) {
     let queue = queue(engine);
     let sent = filled(engine, 20_000, number as u8);
     let (sent, remote) = queue.copy(sent, remote).expect("it is taken").wait().expect("a copy");
-    assert!(control.tell(&format!("bytes {number}")) == sent[..], "the exporter has other bytes");
+    assert!(control.tell(&format!("bytes {number}")) == sent[..], "the exporter has wrong bytes");
     let back = engine.allocate(20_000).expect("memory");
     let (_, back) = queue.copy(remote, back).expect("it is taken").wait().expect("a copy");
-    assert!(back[..] == sent[..], "other bytes came back");
+    assert!(back[..] == sent[..], "wrong bytes came back");
 }
 
 fn queue(engine: &RdmaEngine) -> Queue {

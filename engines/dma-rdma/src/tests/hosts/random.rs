@@ -88,10 +88,13 @@ fn importer_1_random_copies_agree_with_an_oracle() {
         }
         if done % COMPARED == 0 {
             end(&mut flights, &mut memories);
-            assert!(bytes_of(&memories[0].window) == memories[0].expected, "after {done}: wrong bytes here");
+            assert!(
+                bytes_of(&memories[0].window) == memories[0].expected,
+                "after {done} copies: wrong bytes on this side"
+            );
             for (n, memory) in memories.iter().enumerate().skip(1) {
                 let there = control.tell(&format!("bytes {}", n - 1));
-                assert!(there == memory.expected, "after {done}: wrong bytes in export {n}");
+                assert!(there == memory.expected, "after {done} copies: wrong bytes in export {n}");
             }
         }
     }

@@ -29,7 +29,7 @@ fn connect(pair: &mut QueuePairs, import: &Arc<Import>) {
     if pair.use_link(import, 4).expect("a queue pair") {
         return;
     }
-    let mut connecting = pair.connect().expect("it begins to connect");
+    let mut connecting = pair.connect().expect("the connection begins");
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
         if let Some(agreed) = connecting.outcome() {
@@ -72,8 +72,8 @@ fn importer_2_is_refused_all_that_was_not_granted() {
     let forged = |bit: u32| (readable.grant.addr, readable.grant.rkey ^ 1 << bit);
     let of_both = both.grant.rkey;
     let cases = [
-        ("a read of all that is granted", &readable, read, at(&readable, 0), LEN, 0),
-        ("a write of all that is granted", &writable, write, at(&writable, 0), LEN, 0),
+        ("a read of the whole grant", &readable, read, at(&readable, 0), LEN, 0),
+        ("a write of the whole grant", &writable, write, at(&writable, 0), LEN, 0),
         ("a write to memory that is read-only", &readable, write, at(&readable, 0), 64, wc::REMOTE_INVALID),
         ("a read of memory that is write-only", &writable, read, at(&writable, 0), 64, refused),
         ("a read beyond the end", &readable, read, at(&readable, end), 64, refused),
@@ -83,10 +83,10 @@ fn importer_2_is_refused_all_that_was_not_granted() {
         ("a write beyond the end", &writable, write, at(&writable, end), 64, refused),
         ("a write across the end", &writable, write, at(&writable, end - 63), 64, refused),
         ("a write before the start", &writable, write, at(&writable, -64), 64, refused),
-        ("a forged key, other in its last bit", &readable, read, forged(0), 64, refused),
-        ("a forged key, other in its index", &readable, read, forged(8), 64, refused),
-        ("the key of another protection domain, read", &readable, read, at(&both, 0), 64, refused),
-        ("the key of another protection domain, written", &writable, write, at(&both, 0), 64, refused),
+        ("a forged key, with another last bit", &readable, read, forged(0), 64, refused),
+        ("a forged key, with another index", &readable, read, forged(8), 64, refused),
+        ("a read with the key of another protection domain", &readable, read, at(&both, 0), 64, refused),
+        ("a write with the key of another protection domain", &writable, write, at(&both, 0), 64, refused),
         (
             "another domain's key for its own bytes",
             &readable,
