@@ -24,7 +24,7 @@ if (($# == 2)); then
 fi
 path=$(sed -nE "s/^$1 ($2|${2/lib/cdylib|rlib}) $3 $test //p" <<<"$programs")
 [[ -n "$path" && "$path" != *$'\n'* ]] || {
-    echo "the workspace has not one $2 $3 in $1, but: ${path:-none}" >&2
+    echo "package $1 must have exactly one $2 $3, but has: ${path:-none}" >&2
     exit 1
 }
 echo "$path"

@@ -49,7 +49,7 @@ default=$(dependencies dma --edges normal,build)
 foreign=$(grep -xE 'cc|cmake|bindgen|pkg-config|vcpkg|autocfg|nasm-rs|openssl.*|native-tls|.*-sys' <<<"$default" |
     grep -vxE 'linux-raw-sys|dma-(doca|spdk|verbs)-sys') || true # Declarations only; our own load at run time.
 [[ -z "$foreign" ]] || fail "the default build of dma needs more than Rust:" "$foreign"
-(($(wc -l <<<"$default") < 44)) || fail "the default build of dma has too many crates beside dma:" "$default"
+(($(wc -l <<<"$default") < 44)) || fail "the default build of dma has too many dependencies:" "$default"
 runtime=$(grep -xE 'tokio|async-std|smol|async-executor|futures-executor|mio' <<<"$default") || true
 [[ -z "$runtime" ]] || fail "the default build of dma brings an async runtime:" "$runtime"
 for target in "${targets[@]}"; do

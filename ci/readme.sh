@@ -52,7 +52,7 @@ main)
     cmp "$folder/source" "$folder/destination"
     left=$(ls -A "$folder")
     [[ "$left" == $'destination\nsource' ]] || {
-        echo "files were left beside the copy: $left" >&2
+        echo "the copy left other files behind: $left" >&2
         exit 1
     }
     echo "the copy is the same, byte for byte"

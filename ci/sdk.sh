@@ -68,7 +68,7 @@ older=$prefix/doca-2.5/include
 find "$older" -name '*.h' -printf '#include <%f>\n' | cc -DDOCA_ALLOW_EXPERIMENTAL_API -I"$older" -fsyntax-only -xc -
 for later in doca_task_batch doca_pe_event_mode doca_comch_server; do
     if grep -rqw "$later" "$older"; then
-        echo "the headers of 2.5 have $later, which came later" >&2
+        echo "the headers of 2.5 declare $later, which a later version added" >&2
         exit 1
     fi
 done

@@ -114,7 +114,7 @@ found=$(grep -c . <<<"$sentences" || true)
 if [[ "${1:-}" == list ]]; then
     echo "$sentences"
 fi
-echo "$found of $count sentences have to be read twice"
+echo "$found of $count sentences break a rule"
 if ((found * 100 >= count)); then
     echo "that is 1 % or more: see .github/CONTRIBUTING.md, \"Words\"; \`ci/words.sh list\` prints them" >&2
     failed=1

@@ -15,7 +15,8 @@ fn main() -> dma::Result<()> {
     src.fill(42);
     let dst = engine.allocate(1 << 20)?;
 
-    // Both buffers move into the operation, and `wait` returns them. Nothing can access them in the meantime.
+    // Both buffers move into the operation, and `wait` returns them. The program cannot access them
+    // in the meantime.
     let transfer = queue.copy(src, dst)?;
     let (src, mut dst) = transfer.wait()?;
     assert_eq!(src[..], dst[..]);

@@ -30,7 +30,7 @@ fn main() -> dma::Result<()> {
 
         let counters = queue.counters();
         println!(
-            "{name}: lists of up to {} segments; {} operations took {} descriptors",
+            "{name}: lists of up to {} segments; {} operations needed {} descriptors",
             engine.info().limits.max_segments,
             counters.completed,
             counters.descriptors

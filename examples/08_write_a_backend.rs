@@ -58,7 +58,7 @@ unsafe impl DmaEngine for MyEngine {
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         if !request.export.is_empty() {
-            return Err(unsupported("this engine exports nothing"));
+            return Err(unsupported("this engine cannot export memory"));
         }
         // Checks that the length is at least 1 byte and the alignment a power of two, because callers other
         // than the safe API may pass other values.
@@ -75,11 +75,11 @@ unsafe impl DmaEngine for MyEngine {
     }
 
     unsafe fn register_raw(&self, _: &HostMemory, _: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        Err(unsupported("this engine registers nothing"))
+        Err(unsupported("this engine cannot register memory"))
     }
 
     fn import_raw(&self, _: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
-        Err(unsupported("this engine imports nothing"))
+        Err(unsupported("this engine cannot import memory"))
     }
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
@@ -109,7 +109,7 @@ unsafe impl RawRegion for MyRegion {
         &self.info
     }
     unsafe fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
-        Err(unsupported("this engine exports nothing"))
+        Err(unsupported("this engine cannot export memory"))
     }
 }
 

@@ -48,7 +48,7 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
         window.export(rights)
     };
     let export = match export(Access::READ) {
-        // DOCA 1.5 cannot grant reading alone, only reading and writing together.
+        // DOCA 1.5 cannot grant only reading, so grant reading and writing.
         Err(e) if e.kind() == ErrorKind::Unsupported => export(Access::READ | Access::WRITE)?,
         exported => exported?,
     };

@@ -29,7 +29,7 @@ fn write(engine: &dyn DmaEngine, queue: &Queue, block: &Buffer) -> dma::Result<S
     for replica in &replicas {
         let (_, differs) = queue.compare(block.clone(), replica.clone())?.wait()?;
         if let Some(at) = differs {
-            return Err(Error::new(ErrorKind::DeviceFault, format!("byte {at} was written wrongly")));
+            return Err(Error::new(ErrorKind::DeviceFault, format!("byte {at} of a replica is wrong")));
         }
     }
     Ok(Stored { replicas, crc })

@@ -45,7 +45,7 @@ kill_receiver() { # SENDER
     until [ "$(stat -c %s $partial 2>/dev/null || echo 0)" -ge 2000000 ]; do kill -0 $! || fail "dma-copy ended by itself"; done
     kill -9 $!
     wait $!
-    [ -e $partial ] || fail "dma-copy had ended when it was killed"
+    [ -e $partial ] || fail "dma-copy had already ended when it was killed"
     echo "dma-copy was killed when it had $(stat -c %s $partial) bytes"
 }
 
@@ -64,7 +64,7 @@ refused() { # STEP ENGINE
     after=$(cut -d ' ' -f 1 /proc/uptime)
     cat /tmp/refusal
     grep "$1" /tmp/refusal | grep -q -- "--engine stream on both sides$" || fail "dma-copy does not suggest the copy without RDMA"
-    awk "BEGIN { printf \"dma-copy said so after %.2f s\n\", $after - $before }"
+    awk "BEGIN { printf \"dma-copy reported it after %.2f s\n\", $after - $before }"
 }
 # A host without RDMA fails before it connects. If the sides have different engines, or packets to an RDMA address are
 # lost, both sides report it.

@@ -2,7 +2,7 @@
 //!
 //! One thread moves each chunk through three steps: it submits a read to the file queue, then a copy of those
 //! bytes to the engine, then a write to the file queue. Up to `--depth` chunks are in the first two steps,
-//! and as many in the last two.
+//! and up to `--depth` in the last two.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

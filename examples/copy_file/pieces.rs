@@ -27,7 +27,7 @@ pub(crate) struct Pieces<'a> {
 
 impl<'a> Pieces<'a> {
     /// Divides the first `len` bytes of `file` into chunks of `chunk` bytes. If the file is
-    /// `sparse`, its holes become pieces of their own.
+    /// `sparse`, each hole is a separate piece.
     pub(crate) fn new(file: &'a File, len: u64, sparse: bool, chunk: usize) -> Self {
         Self { file, len, chunk, at: 0, data_to: if sparse { 0 } else { len } }
     }

@@ -18,7 +18,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// The slot number of holes.
+    /// The slot number that marks a hole.
     const NO_SLOT: u32 = u32::MAX;
 
     pub(crate) fn hole(at: u64, len: u64) -> Self {

@@ -308,7 +308,8 @@ fn read_blocks(
 ) -> Result<(), Failure> {
     let (mut at, mut after_hole) = (plan.from, false);
     while at < plan.size {
-        // Two holes never follow each other: holes need no slots, so nothing else would limit their number.
+        // Two holes never follow each other. Holes need no slots, so without this rule their number would
+        // be unlimited.
         let hole = if after_hole { 0 } else { source.hole(at, plan.block as u64) };
         after_hole = hole > 0;
         let block = if hole > 0 {

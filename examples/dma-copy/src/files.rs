@@ -93,7 +93,7 @@ pub(crate) struct Target {
     size: u64,
     /// Number of bytes that an earlier copy left.
     earlier_len: u64,
-    /// Permissions of the complete copy, before the umask.
+    /// Permissions of the complete copy, before the umask is applied.
     mode: u16,
     sync: bool,
     /// Bytes written since the last sync.

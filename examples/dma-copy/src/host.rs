@@ -87,8 +87,8 @@ impl Host<'_> {
             while let Some(event) = session.try_event()? {
                 self.freed(event)?;
             }
-            // Two holes never follow each other: holes need no slots, so nothing else would limit their
-            // number.
+            // Two holes never follow each other. Holes need no slots, so without this rule their number
+            // would be unlimited.
             let hole = if after_hole { 0 } else { source.hole(at, plan.block as u64) };
             after_hole = hole > 0;
             let (len, digest) = if hole > 0 {

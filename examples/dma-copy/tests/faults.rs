@@ -16,7 +16,7 @@ use pair::{Ended, LONG, PARTIAL, Place, SLOW, Side, assert_same, free_port, run,
 
 const SMALL: &str = "--window 16K --chunk 4K";
 
-/// Random numbers from a seed.
+/// Generates random numbers from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -60,7 +60,7 @@ fn a_hundred_kills_and_every_copy_is_whole_after_resuming() {
         .into_iter()
         .map(|lane| lane.join().expect("it holds"))
         .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-    println!("{killed} killed, {resumed} went on from what was there");
+    println!("{killed} killed, {resumed} resumed from the partial copy");
     assert!(killed >= KILLS && resumed > 0, "{killed} killed, {resumed} resumed");
 }
 

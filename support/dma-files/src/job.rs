@@ -136,7 +136,7 @@ impl Job {
                     };
                 }
                 match self.kind {
-                    // The system wrote nothing and reported no error.
+                    // The system call wrote no bytes and reported no error.
                     JobKind::Write if done < self.memory.len => Err(Errno::IO),
                     _ => Ok(done),
                 }

@@ -39,7 +39,7 @@ fn read_secret(text: &str, mode: u32) -> Result<Secret, String> {
     secret
 }
 
-/// Results of the listener and the caller.
+/// The results of the listener and the caller.
 type Results = (Result<(Macs, Macs), ErrorKind>, Result<(Macs, Macs), ErrorKind>);
 
 /// Connects a caller and a listener through `between`, which receives the caller's and the listener's

@@ -44,7 +44,7 @@ pub enum RemoteError {
 
     /// The grant lacks rights that an access needs, or the memory was not allocated for the rights of an
     /// export.
-    #[error("the rights {} were requested, but {} are granted; allocate or export with more", names(*requested), names(*granted))]
+    #[error("the rights {} were requested, but {} are granted; allocate or export with more rights", names(*requested), names(*granted))]
     Permission { requested: Access, granted: Access },
 
     /// A byte range does not lie within the `available` bytes of the memory or the grant.
@@ -82,7 +82,7 @@ pub enum RemoteError {
     Misaligned { align: usize },
 
     /// An allocation, export or grant has no bytes or no rights.
-    #[error("{what} must not be empty; ask for at least one")]
+    #[error("{what} must not be empty; request at least one")]
     Empty { what: &'static str },
 
     /// The process on the other side runs as user `uid`, and this process has the effective user id `own`.

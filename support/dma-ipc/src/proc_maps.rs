@@ -2,7 +2,7 @@
 
 use std::{fs, io};
 
-/// State of a range of this process's memory.
+/// The state of a range of this process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapped {
     /// The whole range is mapped with the rights.

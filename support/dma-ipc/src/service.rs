@@ -600,7 +600,7 @@ mod tests {
         drop(export);
     }
 
-    /// Waits for a caller. Returns an error if none connects within some seconds.
+    /// Waits for a caller. Returns an error if no caller connects within some seconds.
     fn readable(listener: &OwnedFd) -> Result<(), ()> {
         let mut files = [rustix::event::PollFd::new(listener, rustix::event::PollFlags::IN)];
         match rustix::event::poll(&mut files, Some(&timespec(Duration::from_secs(3)))) {

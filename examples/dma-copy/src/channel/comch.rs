@@ -39,7 +39,7 @@ pub(super) fn open(name: &str, options: &Options, deadline: Deadline) -> Result<
             until(deadline, explain, |time| client.connect(time))?.ok_or_else(|| {
                 failure!(
                     Connecting,
-                    "no DPU listened on comch:{name} within {}; start it with --rep-pci, for this function, and the same --channel, or give a longer --timeout",
+                    "no DPU listened on comch:{name} within {}; start it with the same --channel, and with --rep-pci for this host's function, or give a longer --timeout",
                     deadline.shown()
                 )
             })?
