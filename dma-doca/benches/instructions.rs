@@ -18,7 +18,7 @@ use dma_core::DmaEngineExt;
 use dma_doca::{DocaEngine, DocaOptions};
 
 const ROUNDS: [u64; 2] = [2_000, 12_000];
-/// Maximum ratio of instructions to those of the C program.
+/// Maximum ratio of this program's instructions to the C program's.
 const BOUND: f64 = 1.10;
 
 fn copies(lib_dir: &Path, way: &str, rounds: u64) {
@@ -63,7 +63,7 @@ fn install(generation: &str) -> PathBuf {
     prefix
 }
 
-/// Measures the C program and this program on one installation. Returns whether the counts are within the
+/// Measures the C program and this program on one installation. Returns true if the counts are within the
 /// bounds.
 fn is_within(generation: &str, prefix: &Path, source: &str) -> bool {
     let lib_dir = prefix.join(format!("lib/{}-linux-gnu", std::env::consts::ARCH));

@@ -110,7 +110,7 @@ struct Column {
     made: usize,
 }
 
-/// Reason why a buffer cannot be had.
+/// Reason why no buffer is available.
 #[derive(Debug)]
 pub(crate) enum Shortage {
     /// The inventory is empty until a task completes.

@@ -90,7 +90,8 @@ mod tests {
 
     use super::*;
 
-    /// Functions of a tree like /sys/bus/pci/devices, with these devices and their drivers.
+    /// Makes a tree like /sys/bus/pci/devices with these devices and their drivers, and returns its
+    /// functions.
     fn functions(list: &[(&str, &str, Option<&str>)]) -> Vec<Function> {
         let root = tempfile::tempdir().unwrap();
         for (address, device, driver) in list {
@@ -111,7 +112,7 @@ mod tests {
             ("0000:03:00.0", "0xa2dc", Some("mlx5_core")),
             ("0000:03:00.1", "0xa2dc", Some("vfio-pci")),
             ("0000:03:00.2", "0xa2d6", None),
-            // A network card.
+            // A network card without a DPU.
             ("0000:04:00.0", "0x1017", Some("mlx5_core")),
         ]));
         let seen: Vec<_> = found.iter().map(|f| (f.what.as_str(), f.verdict)).collect();

@@ -39,7 +39,7 @@ pub(crate) fn out<T>(
 
 /// Returns the text that `call` writes into a buffer of `N` bytes, or `None` if `call` fails.
 pub(crate) fn text<const N: usize>(call: impl FnOnce(*mut c_char) -> doca_error_t) -> Option<String> {
-    // The buffer has one more byte than the call is told, so that the text always has a NUL.
+    // The buffer has one byte more than the call may write, so that the text always has a NUL.
     let mut buffer = vec![0_u8; N + 1];
     if call(buffer.as_mut_ptr().cast()) != DOCA_SUCCESS {
         return None;

@@ -14,7 +14,7 @@ use dma_core::DmaEngineExt;
 use dma_ioat::{HugePages, IoatEngine, IoatOptions};
 
 const ROUNDS: [u64; 2] = [100, 1100];
-/// Maximum ratio of instructions to those of the C program.
+/// Maximum ratio of this program's instructions to the C program's.
 const BOUND: f64 = 1.10;
 
 fn main() -> ExitCode {

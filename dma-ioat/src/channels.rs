@@ -265,7 +265,7 @@ impl Channels {
         tracing::error!(
             address = %channel.address,
             descriptors = left.submitted - left.done.load(Ordering::Relaxed),
-            "an I/OAT channel does not answer, and a reset does not stop it; it is given up"
+            "an I/OAT channel does not answer, and a reset does not stop it; it is abandoned"
         );
         self.mark(channel, Use::Lost(left));
     }

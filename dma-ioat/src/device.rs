@@ -41,7 +41,7 @@ pub(crate) fn obstacle(function: &Function) -> Error {
          driver, `echo {address} > /sys/bus/pci/drivers_probe` (as root, after `modprobe vfio-pci`), or run SPDK's `scripts/setup.sh`"
     );
     match function.driver.as_deref() {
-        None => error(ErrorKind::NotFound, format!("{address} is bound to no driver")).with_hint(bind),
+        None => error(ErrorKind::NotFound, format!("{address} is not bound to a driver")).with_hint(bind),
         Some("vfio-pci") => {
             let group = function.iommu_group.as_deref().unwrap_or("?");
             let node = format!("/dev/vfio/{group}");

@@ -111,7 +111,7 @@ impl Environment {
             }
             SetUpPhase::Down => match self.set_up(options) {
                 Ok(settings) => {
-                    tracing::debug!(?settings, "SPDK's environment is up");
+                    tracing::debug!(?settings, "SPDK's environment is set up");
                     *phase = SetUpPhase::Up(settings);
                 }
                 Err((error, final_)) => {
@@ -178,7 +178,7 @@ impl Environment {
     /// Takes over an environment that the program has set up.
     fn adopt(&self, options: &IoatOptions, known: bool) -> Result<Settings> {
         if !known && self.spdk.env.spdk_env_get_core_count.is_some() {
-            return Err(error(ErrorKind::NotFound, "the program has not set SPDK's environment up")
+            return Err(error(ErrorKind::NotFound, "the program has not set up SPDK's environment")
                 .with_operation("open engine")
                 .with_hint("call spdk_env_init first, or leave out the option `env=external`"));
         }
@@ -310,7 +310,10 @@ impl Settings {
         if !rustix::process::geteuid().is_root() {
             hints.push("this is not root: run as root, or give this user the huge pages' directory, /dev/vfio, and a higher `ulimit -l`".into());
         }
-        hints.push(format!("cores {}; see SPDK's messages in the log or on stderr", Cores(&self.cores)));
+        hints.push(format!(
+            "the environment's cores are {}; see SPDK's messages in the log or on stderr",
+            Cores(&self.cores)
+        ));
         failed.with_hint(hints.join("; "))
     }
 }
@@ -347,7 +350,7 @@ fn exists() -> Error {
 fn conflict(key: &str, asked: &str, has: &str) -> Error {
     error(
         ErrorKind::InUse,
-        format!("option `{key}={asked}`, but SPDK's environment of this process was set up with `{key}={has}`, and there is one per process"),
+        format!("option `{key}={asked}`, but SPDK's environment of this process was set up with `{key}={has}`, and a process has only one"),
     )
     .with_operation("open engine")
     .with_hint(format!("leave `{key}` out, or give it to the first engine of the process"))

@@ -108,7 +108,7 @@ impl IoatRegion {
             Ok(()) => Ok(region),
             // The drop of the region unregisters the memory.
             Err(at) => Err(unreachable(at, len).with_hint(
-                "without an IOMMU, all of it has to be huge pages: map it so, or allocate it from the engine",
+                "without an IOMMU, all of it must be huge pages: map it so, or allocate it from the engine",
             )),
         }
     }

@@ -1,4 +1,4 @@
-//! The engine on a fake SPDK: its reaction to each result of SPDK.
+//! The engine on a fake SPDK: its reactions to the results of SPDK's calls.
 
 mod fake;
 mod script;

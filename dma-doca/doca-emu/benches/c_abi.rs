@@ -33,7 +33,7 @@ struct Bench {
 }
 
 unsafe extern "C" fn on_done(_: *mut c::doca_dma_task_memcpy, _: c::doca_data, ctx: c::doca_data) {
-    // SAFETY: set to a pointer.
+    // SAFETY: the program set the context's user data to a pointer.
     let ended = unsafe { ctx.ptr }.cast::<u64>();
     // SAFETY: the pointer is the address of the counter of a `Bench`, which lives until the end and which
     // nothing else writes.

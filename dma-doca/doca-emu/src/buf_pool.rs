@@ -97,14 +97,14 @@ c_calls! {
             run: RefCell::new(None),
         })))
     }
-    /// `IN_USE` unless all buffers were returned.
+    /// Returns `IN_USE` unless all buffers were returned.
     fn doca_buf_pool_destroy(buf_pool: Handle<BufPool>) {
         buf_pool.get()?.require_whole()?;
         buf_pool.take_rc().map(drop)
     }
-    /// `BAD_STATE` if the map is not started, `INITIALIZATION` if it is too small.
+    /// Returns `BAD_STATE` if the map is not started, `INITIALIZATION` if it is too small.
     fn doca_buf_pool_start(buf_pool: Handle<BufPool>) { buf_pool.get()?.start() }
-    /// `IN_USE` unless all buffers were returned.
+    /// Returns `IN_USE` unless all buffers were returned.
     fn doca_buf_pool_stop(buf_pool: Handle<BufPool>) {
         let pool = buf_pool.get()?;
         pool.require_whole()?;
@@ -117,7 +117,7 @@ c_calls! {
         pool.user_data.set(user_data);
         Ok(())
     }
-    /// `INVALID_VALUE` unless `alignment` is a power of two.
+    /// Returns `INVALID_VALUE` unless `alignment` is a power of two.
     fn doca_buf_pool_set_element_alignment(buf_pool: Handle<BufPool>, alignment: usize) {
         let pool = buf_pool.get()?;
         require(alignment.is_power_of_two(), INVALID)?;

@@ -216,7 +216,7 @@ impl<T: Object> Handle<T> {
         if object.mark().is(T::MARK) { Ok(object) } else { Err(INVALID) }
     }
 
-    /// The object, without a check of its mark.
+    /// Returns the object without checking its mark.
     #[inline]
     pub(crate) fn get_unmarked(&self) -> Option<&T> {
         // SAFETY: C passes NULL, or a pointer that this library returned. The callers know that the object
@@ -344,7 +344,7 @@ impl<T: Copy> Out<T> {
     ///
     /// # Safety
     ///
-    /// C has promised room for `room` values. The memory is not this library's.
+    /// C has promised room for `room` values. The memory does not belong to this library.
     pub(crate) unsafe fn fill(&self, values: &[T], room: usize) -> Outcome {
         self.check()?;
         require(values.len() <= room, INVALID)?;
@@ -359,7 +359,7 @@ impl Out<c_char> {
     ///
     /// # Safety
     ///
-    /// C has promised room for `room` bytes. The memory is not this library's.
+    /// C has promised room for `room` bytes. The memory does not belong to this library.
     pub(crate) unsafe fn text(&self, text: &str, room: usize) -> Outcome {
         self.check()?;
         let bytes: Vec<_> = text.bytes().chain([0]).map(|byte| byte as c_char).collect();

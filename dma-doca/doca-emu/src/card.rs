@@ -36,7 +36,7 @@ pub(crate) struct Limits {
     pub(crate) max_buf_size: u64,
     pub(crate) max_list_len: u32,
     pub(crate) max_tasks: u32,
-    /// Maximum number of tasks of one context in flight. Further tasks are refused with `AGAIN`.
+    /// Maximum number of tasks in flight per context. Further tasks are refused with `AGAIN`.
     pub(crate) queue_depth: u32,
     pub(crate) over_limit: Found,
     /// If set, a copy overwrites its destination's data. Otherwise it writes after the data.
@@ -63,8 +63,8 @@ impl Card {
             over_limit: config.over_limit.unwrap_or(Found::Engine),
             replaces: match config.destination_data {
                 Some(data) => data == DestinationData::Replace,
-                // Programs of these generations submit a destination again without a reset, and run on
-                // cards.
+                // Programs of these generations submit a destination again without a reset, and work on
+                // real cards.
                 None => cfg!(workq),
             },
             self_import: config.self_import.unwrap_or(ideal),
@@ -139,7 +139,7 @@ impl Card {
 
     /// Time until the engine's time is `at`.
     pub(crate) fn until(&self, at: Time) -> Duration {
-        // Rounded up, because an early wake-up finds nothing.
+        // Round up, because an early wake-up would find no event.
         (Duration::from(at) + Duration::from_nanos(1)).saturating_sub(self.started.elapsed())
     }
 }

@@ -100,7 +100,7 @@ fn cycles() -> u64 {
 c_calls! {
     fn doca_clock_cap_nic_free_running_is_supported(devinfo: Handle<Info>) { devinfo.get().map(|_| ()) }
     fn doca_clock_cap_nic_real_time_is_supported(devinfo: Handle<Info>) { devinfo.get().map(|_| ()) }
-    /// `NOT_SUPPORTED`, because the stand-in has no data path accelerator.
+    /// Returns `NOT_SUPPORTED`, because the stand-in has no data path accelerator.
     fn doca_clock_cap_nic_dpa_timer_is_supported(devinfo: Handle<Info>) {
         devinfo.get().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))
     }

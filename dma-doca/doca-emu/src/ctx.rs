@@ -247,7 +247,8 @@ pub(crate) fn as_ctx<T: Context + Object>(context: &Handle<T>) -> *mut c::doca_c
     context.get().map_or(std::ptr::null_mut(), |context| Handle::of(context.ctx()).cast())
 }
 
-/// `NOT_SUPPORTED` if the context is idle and the handle is not NULL. Otherwise the error for that mistake.
+/// Returns `NOT_SUPPORTED` if the context is idle and the handle is not NULL. Otherwise returns the
+/// error for that mistake.
 fn no_datapath(ctx: &Handle<Ctx>, null: bool) -> Outcome {
     let ctx = ctx.get()?;
     require(!null, INVALID)?;
@@ -274,7 +275,7 @@ c_calls! {
 }
 
 c_calls! {
-    /// `NOT_SUPPORTED`, because the stand-in has no GPU.
+    /// Returns `NOT_SUPPORTED`, because the stand-in has no GPU.
     fn doca_ctx_set_datapath_on_gpu(ctx: Handle<Ctx>, gpu: *const c::doca_gpu) {
         no_datapath(&ctx, gpu.is_null())
     }
@@ -289,7 +290,7 @@ c_calls! {
     }
     /// Rings the doorbell for tasks that were submitted without one.
     fn doca_ctx_flush_tasks(ctx: Handle<Ctx>) -> () { _ = hold(&ctx).map(|context| context.flush()) }
-    /// `NOT_SUPPORTED`, because the stand-in has no data path accelerator.
+    /// Returns `NOT_SUPPORTED`, because the stand-in has no data path accelerator.
     fn doca_ctx_set_datapath_on_dpa(ctx: Handle<Ctx>, dpa: *const c::doca_dpa) {
         no_datapath(&ctx, dpa.is_null())
     }

@@ -180,7 +180,7 @@ c_calls! {
 }
 
 c_calls! {
-    /// `IN_USE` unless all buffers were returned.
+    /// Returns `IN_USE` unless all buffers were returned.
     fn doca_buf_inventory_destroy(inventory: Handle<Inventory>) {
         let it = inventory.get()?;
         require(it.free_count() == it.total.get() as usize, c::DOCA_ERROR_IN_USE)?;

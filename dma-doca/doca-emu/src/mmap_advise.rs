@@ -98,7 +98,7 @@ c_calls! {
     fn doca_mmap_advise_create(dev: Handle<Dev>, mmap_advise: Out<Handle<Advise>>) {
         mmap_advise.make(|| Ok(Handle::give_rc(Advise::new(dev.arc()?))))
     }
-    /// `IN_USE` unless the context is idle.
+    /// Returns `IN_USE` unless the context is idle.
     fn doca_mmap_advise_destroy(mmap_advise: Handle<Advise>) { destroy(mmap_advise) }
     fn doca_mmap_advise_as_ctx(mmap_advise: Handle<Advise>) -> *mut c::doca_ctx { as_ctx(&mmap_advise) }
     fn doca_mmap_advise_cap_task_cache_invalidate_is_supported(devinfo: Handle<Info>) {

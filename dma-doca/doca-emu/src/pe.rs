@@ -158,7 +158,7 @@ c_calls! {
     }
     /// Does one step of work, for example reports one task, and returns 1. Returns 0 if there is no work.
     fn doca_pe_progress(pe: Handle<Pe>) -> u8 { pe.rc().is_ok_and(|pe| pe.progress()).into() }
-    /// `NOT_SUPPORTED`, because this call is for Windows only.
+    /// Returns `NOT_SUPPORTED`, because this call is for Windows only.
     fn doca_pe_set_notification_handle(
         pe: Handle<Pe>,
         _handle: c::doca_notification_handle_t,

@@ -82,7 +82,7 @@ c_calls! {
         let rep = Rep { mark: Mark::of::<Rep>(), info: devinfo.arc()? };
         dev_rep.put(Handle::give_arc(Arc::new(rep)))
     }
-    /// `IN_USE` while a comm channel server uses the representor.
+    /// Returns `IN_USE` while a comm channel server uses the representor.
     fn doca_dev_rep_close(dev_rep: Handle<Rep>) {
         require(Arc::strong_count(&dev_rep.arc()?) == 2, c::DOCA_ERROR_IN_USE)?;
         dev_rep.take_arc().map(drop)

@@ -1,4 +1,4 @@
-//! Copies: what moves, and what becomes of buffers and tasks.
+//! Tests of copies: the copied bytes, and the states of buffers and tasks afterwards.
 #![expect(unsafe_code, reason = "calls of C functions, by macros")]
 
 #[macro_use]
@@ -59,7 +59,7 @@ fn a_destination_with_data_is_appended_to_or_replaced() {
         ("destination_data = \"replace\"", 1, "DOCA_SUCCESS"),
     ] {
         let rig = Rig::new(config, 4);
-        // One buffer that the data fill, and a list with room for both copies.
+        // Test one buffer that the data fill completely, and a list with room for both copies.
         for (full, len) in [(true, 100), (false, 50)] {
             rig.src.write(0, &pattern(len));
             let dst = rig.to(0, 60);
@@ -120,7 +120,7 @@ fn lists_are_gathered_and_scattered() {
     assert_eq!(lens, [700, 5, 595]);
     assert!(rig.dst.read(3595, 405).iter().all(|byte| *byte == 0));
 
-    // Without the doorbell, the same.
+    // A task that was submitted without the doorbell copies the same bytes.
     for buf in [dst, get!(doca_buf_get_next_in_list(dst)), get!(doca_buf_get_last_in_list(dst))] {
         ok!(doca_buf_reset_data_len(buf));
     }
@@ -172,7 +172,7 @@ fn without_a_doorbell_nothing_starts() {
     rig.close();
 }
 
-/// The call came with DOCA 3.2.
+/// DOCA 3.2 introduced this call.
 #[test]
 fn reports_come_in_the_order_of_submission_on_request() {
     for ordered in [None, Some(0), Some(1)] {
@@ -194,7 +194,7 @@ fn reports_come_in_the_order_of_submission_on_request() {
         // The first task takes longest.
         assert_eq!(seen.is_sorted(), ordered == Some(1), "{ordered:?}: {seen:?}");
         assert_eq!(seen.len(), 8);
-        // A context that fails reports in order too.
+        // A context that fails reports its tasks in order too.
         let src = code!(doca_dma_task_memcpy_get_src(tasks[3].cast())).cast_mut();
         ok!(doca_buf_set_data(src, rig.src.at(0), 0));
         for task in &tasks {
@@ -222,7 +222,7 @@ fn a_coalesced_tail_never_reports() {
         }
         rig.drain();
         assert_eq!(rig.seen.take().len(), 0);
-        // A task that reports by itself brings the reports of the others with it.
+        // A task with a report of its own also causes the reports of all earlier tasks.
         ok!(doca_task_submit(tasks[60]));
         rig.until(61);
         rig.seen.take();
@@ -231,7 +231,7 @@ fn a_coalesced_tail_never_reports() {
         }
         rig.drain();
         assert_eq!((rig.seen.take().len(), rig.in_flight()), (0, 3));
-        // Until the context stops.
+        // These tasks are reported when the context stops.
         fails!(DOCA_ERROR_IN_PROGRESS, doca_ctx_stop(rig.ctx));
         rig.until(3);
         tasks.iter().for_each(|task| rig.free(*task));
@@ -271,11 +271,11 @@ fn the_limit_is_found_where_the_configuration_says() {
 fn a_fault_found_by_the_engine_stops_the_context() {
     type Make = fn(&Rig) -> *mut c::doca_task;
     let makes: [(Make, &str); 4] = [
-        // No data.
+        // The source has no data.
         (|rig| rig.task(rig.from(0, 0), rig.to(0, 64), 9), "DOCA_ERROR_IO_FAILED"),
-        // More data than room.
+        // The source has more data than the destination has room for.
         (|rig| rig.task(rig.from(0, 65), rig.to(0, 64), 9), "DOCA_ERROR_IO_FAILED"),
-        // Into memory that is only to be read.
+        // The destination's memory is read-only.
         (
             |rig| {
                 let dst = rig.from(0, 64);
@@ -284,7 +284,7 @@ fn a_fault_found_by_the_engine_stops_the_context() {
             },
             "DOCA_ERROR_NOT_PERMITTED",
         ),
-        // Beyond the map.
+        // The source's data exceeds the map.
         (
             |rig| {
                 let src = rig.from(0, 64);
@@ -300,7 +300,7 @@ fn a_fault_found_by_the_engine_stops_the_context() {
         let bad = make(&rig);
         assert_ne!(code!(doca_task_try_submit(bad)), c::DOCA_SUCCESS);
         assert_eq!(rig.in_flight(), 0);
-        // Tasks submitted before the program knows are taken, and flushed.
+        // Tasks that are submitted before the program learns of the failure are accepted and flushed.
         ok!(doca_task_submit(good[0]));
         ok!(doca_task_submit(bad));
         ok!(doca_task_submit(good[1]));
@@ -313,7 +313,7 @@ fn a_fault_found_by_the_engine_stops_the_context() {
         rig.drain();
         assert_eq!(rig.state(), stopping);
 
-        // Idle once all tasks are freed, and as good as new.
+        // When all tasks are freed, the context is idle, and can be started again.
         good.iter().for_each(|task| rig.free(*task));
         rig.free(bad);
         assert_eq!(rig.state(), stopping);
@@ -413,8 +413,8 @@ fn a_task_freed_in_flight_is_back_when_it_ended() {
     rig.close();
 }
 
-/// NVIDIA's DMA samples compare all buffers of a task, sources and destinations, with the longest list; by
-/// default one of each.
+/// NVIDIA's DMA samples compare the number of all buffers of a task with the maximum length of a list. By
+/// default, a task has one source and one destination.
 #[test]
 fn every_bluefield_takes_the_lists_that_nvidias_samples_ask_for() {
     for profile in ["ideal", "bluefield2", "bluefield3"] {

@@ -63,7 +63,8 @@ fn the_default_is_a_card_seen_from_both_sides() {
             c::doca_devinfo_cap_is_accelerate_resource_reclaim_supported,
         ] {
             let mut supported = 7;
-            // SAFETY: an info of a list, and a variable.
+            // SAFETY: the info is an entry of a list that exists, and the result is a local
+            // variable.
             assert_eq!(unsafe { capability(*info, &mut supported) }, c::DOCA_SUCCESS);
             assert_eq!(supported, 0);
         }
@@ -118,7 +119,7 @@ fn reps(
 ) -> (*mut *mut c::doca_devinfo_rep, Vec<*mut c::doca_devinfo_rep>) {
     let (mut list, mut count) = (ptr::null_mut(), 0);
     ok!(doca_devinfo_rep_create_list(dev, filter as i32, &mut list, &mut count));
-    // SAFETY: the list has that many.
+    // SAFETY: the list has `count` entries.
     (list, (0..count as usize).map(|i| unsafe { list.wrapping_add(i).read() }).collect())
 }
 
@@ -253,7 +254,7 @@ fn mistakes_in_the_configuration_are_named() {
     let (list, infos) = infos();
     assert_eq!(infos.len(), 0);
     ok!(doca_devinfo_destroy_list(list));
-    // A key at the top is for all cards that do not say otherwise.
+    // A key at the top level is the default of all cards.
     rig::configure("max_tasks = 5\n[[card]]\nmax_tasks = 6\nserial = \"A\"\n");
     let rig = rig::Rig::idle(open("03:00.0"), 1);
     assert_eq!(get!(doca_dma_cap_get_max_num_tasks(rig.dma)), 6);
@@ -270,7 +271,7 @@ fn errors_have_names_and_descriptions() {
     assert_eq!(name(31), "DOCA_ERROR_UNKNOWN");
     for code in 0..40 {
         let text = code!(doca_error_get_descr(code));
-        // SAFETY: a string that is never freed.
+        // SAFETY: the call returned a string that is never freed.
         assert!(!unsafe { CStr::from_ptr(text) }.is_empty());
     }
 }

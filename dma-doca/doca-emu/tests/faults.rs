@@ -1,4 +1,4 @@
-//! Every fault of the plan, as a program sees it through the C interface.
+//! Tests of every configurable fault, as a program sees it through the C interface.
 #![expect(unsafe_code, reason = "calls of C functions, by macros")]
 
 #[macro_use]
@@ -21,7 +21,7 @@ fn config(faults: &str) -> [String; 2] {
     ]
 }
 
-/// Frees tasks, sees the context idle, and has it run again.
+/// Frees the tasks, checks that the context is idle, and starts it again.
 fn recover(rig: &Rig, tasks: Vec<*mut c::doca_task>) {
     assert_eq!(rig.state(), STOPPING);
     tasks.into_iter().for_each(|task| rig.free(task));
@@ -59,7 +59,7 @@ fn a_failed_task_takes_the_others_with_it() {
             let tasks = submit(&rig, 5);
             rig.until(5);
             assert_eq!(rig.seen.take(), [(0, DONE), (1, DONE), (2, FAILED), (3, FAILED), (4, FAILED)]);
-            // The state that the context was in shows which one failed.
+            // The state of the context during each callback identifies the task that failed.
             assert_eq!(rig.seen.state_at.take(), [RUNNING, RUNNING, RUNNING, STOPPING, STOPPING]);
             recover(&rig, tasks);
             works(rig);
@@ -176,7 +176,8 @@ fn contexts_created_at_the_same_moment_fail() {
         for _ in 0..4 {
             scope.spawn(|| {
                 let dev = std::ptr::with_exposed_provenance_mut(devs);
-                // Until they meet: the machine may run them one after another.
+                // Repeat until two calls overlap, because the machine may run the threads one after
+                // another.
                 for _ in 0..200 {
                     barrier.wait();
                     let mut dma = std::ptr::null_mut();
@@ -196,7 +197,7 @@ fn contexts_created_at_the_same_moment_fail() {
         }
     });
     assert!(failed.into_inner() > 0);
-    // One after another works.
+    // Contexts that are created one after another do not fail.
     let dev = std::ptr::with_exposed_provenance_mut(devs);
     for _ in 0..3 {
         let dma = get!(doca_dma_create(dev));

@@ -89,7 +89,7 @@ where
 c_calls! {
     /// Does nothing, because the stand-in has no gRPC.
     fn doca_argp_set_grpc_program() -> () {}
-    /// `NOT_SUPPORTED`.
+    /// Returns `NOT_SUPPORTED`.
     fn doca_argp_get_grpc_addr(address: Out<*const c_char>) {
         address.check().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))
     }
@@ -151,7 +151,7 @@ c_calls! {
     fn doca_argp_start(argc: c_int, argv: In<Text>) {
         with(|_| Ok(()))?;
         let count = usize::try_from(argc).map_err(|_| c::DOCA_ERROR_INVALID_VALUE)?;
-        // SAFETY: C passes the number of strings beside them.
+        // SAFETY: C passes an array of `argc` strings.
         let words = unsafe { argv.slice(count) }?.iter().map(text).collect::<Option<Vec<_>>>();
         run::start(&words.ok_or(c::DOCA_ERROR_INVALID_VALUE)?)
     }
@@ -177,11 +177,11 @@ c_calls! {
     fn doca_argp_param_set_short_name(param: Handle<Param>, name: Text) -> () {
         set(param, |spec| spec.short = text(&name))
     }
-    /// Sets the name behind two dashes, and in a JSON file.
+    /// Sets the long name, which follows two dashes on the command line and is the key in a JSON file.
     fn doca_argp_param_set_long_name(param: Handle<Param>, name: Text) -> () {
         set(param, |spec| spec.long = text(&name))
     }
-    /// Sets the usage's word for the flag's value.
+    /// Sets the placeholder of the flag's value in the usage.
     fn doca_argp_param_set_arguments(param: Handle<Param>, arguments: Text) -> () {
         set(param, |spec| spec.arguments = text(&arguments))
     }

@@ -73,7 +73,7 @@ impl<'a> Flag<'a> {
 
 pub(super) fn parse(root: &CmdSpec, words: &[String]) -> Result<Line, Mistake> {
     let mut line = Line::default();
-    // The program, and the commands so far.
+    // The program, and the commands that were read so far.
     let mut chain = vec![root];
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -147,7 +147,7 @@ fn find<'a>(chain: &[&'a CmdSpec], flag: &Flag<'_>) -> Option<&'a ParamSpec> {
     })
 }
 
-/// The command at the end of a path, with all above it.
+/// Returns the command at the end of a path, and all commands above it, from the program on.
 pub(super) fn chain<'a>(root: &'a CmdSpec, path: &[String]) -> Vec<&'a CmdSpec> {
     let mut chain = vec![root];
     for name in path {

@@ -199,7 +199,7 @@ pub(super) fn text(word: &str) -> Option<CString> {
     CString::new(word).ok()
 }
 
-/// Decimal, or hexadecimal after 0x.
+/// Reads a decimal number, or a hexadecimal number after 0x.
 pub(super) fn parse_int(word: &str) -> Option<i32> {
     let (sign, digits) = match word.strip_prefix('-') {
         Some(digits) => (-1, digits),

@@ -11,7 +11,7 @@ use super::{Config, DpdkArgs, Parser, Program, json, lock, with};
 use crate::c_abi::{Code, Outcome, c, require};
 
 unsafe extern "C" {
-    /// In `variadic.c`.
+    /// Defined in `variadic.c`.
     fn doca_emu_argp_call_logger(
         logger: c::doca_argp_logger_cb_t,
         level: u32,
@@ -175,7 +175,7 @@ impl Program {
 fn call(callback: ParamCallback, value: &Value, config: Config) -> Outcome {
     let mut int: i32;
     let mut boolean: bool;
-    // Writable, because programs may split the text in place.
+    // The text is writable, because programs may split it in place.
     let mut bytes = Vec::new();
     let address: *mut c_void = match value {
         Value::Text(text) => {

@@ -55,7 +55,7 @@ c_calls! {
         buf.get().map(|buf| buf.data_len.set(data_len))
     }
     fn doca_buf_reset_data_len(buf: Handle<Buf>) { buf.get().map(|buf| buf.data_len.set(0)) }
-    /// `NOT_PERMITTED` unless the buffer is the head of its list.
+    /// Returns `NOT_PERMITTED` unless the buffer is the head of its list.
     fn doca_buf_get_list_len | doca_buf_list_num_elements(buf: Handle<Buf>, num_elements: Out<u32>) {
         let buf = buf.get()?;
         require(!buf.chained.get(), c::DOCA_ERROR_NOT_PERMITTED)?;

@@ -31,7 +31,7 @@ pub(crate) struct Buf {
     data: Cell<usize>,
     data_len: Cell<usize>,
     next: Cell<Handle<Self>>,
-    /// Number of buffers in the list. Valid in the head of a list, as is `last`.
+    /// Number of buffers in the list. This and `last` are valid only in the head of a list.
     count: Cell<u32>,
     last: Cell<Handle<Self>>,
     /// The device that last used the buffer, and the key of the buffer's memory on that device.

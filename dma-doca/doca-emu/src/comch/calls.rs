@@ -57,7 +57,7 @@ pub(super) fn get<T>(endpoint: &Endpoint, out: &Out<T>, value: impl FnOnce(&Endp
     out.put(value(endpoint))
 }
 
-/// Declares the calls that servers and clients have alike, for both.
+/// Declares the calls that exist for both servers and clients.
 macro_rules! pairs {
     ($($(#[$doc:meta])* $server:ident $(| $old_server:ident)*, $client:ident $(| $old_client:ident)*;
         |$endpoint:ident| ($($arg:ident: $type:ty),*) $body:block)*) => {
@@ -138,8 +138,8 @@ c_calls! {
     /// The client of the connection, or NULL.
     fn doca_comch_client_get_client_ctx
         | doca_cc_client_get_client_ctx(it: Handle<Connection>) -> *const Endpoint { endpoint_of(&it, false) }
-    /// Makes a server for the host's function that the representor stands for. `NOT_SUPPORTED` on a device
-    /// of the host.
+    /// Makes a server for the host's function that the representor stands for. Returns `NOT_SUPPORTED` on
+    /// a device of the host.
     fn doca_comch_server_create | doca_cc_server_create(
         dev: Handle<Dev>,
         repr: Handle<Rep>,
@@ -152,7 +152,7 @@ c_calls! {
         is_supported(&dev.info, Side::Dpu)?;
         comch_server.put(Handle::give_rc(Endpoint::new(dev, Some(rep), name)))
     }
-    /// `IN_USE` unless the server is idle.
+    /// Returns `IN_USE` unless the server is idle.
     fn doca_comch_server_destroy
         | doca_cc_server_destroy(it: Handle<Endpoint>) { server(&it).and_then(|_| destroy(it)) }
     fn doca_comch_cap_server_is_supported
@@ -165,13 +165,14 @@ c_calls! {
     }
     fn doca_comch_server_as_ctx
         | doca_cc_server_as_ctx(it: Handle<Endpoint>) -> *mut c::doca_ctx { as_ctx(server(&it)) }
-    /// Ends a connection. The peer gets a message, and the program gets a callback. `AGAIN` if there is no
-    /// room for the notice, `IN_USE` if this side has consumers or producers of the connection.
+    /// Ends a connection. The peer gets a message, and the program gets a callback. Returns `AGAIN` if
+    /// there is no room for the notice, `IN_USE` if this side has consumers or producers of the
+    /// connection.
     fn doca_comch_server_disconnect(comch_server: Handle<Endpoint>, connection: Handle<Connection>) {
         let server = server(&comch_server)?;
         server.disconnect(&*server.own(connection)?)
     }
-    /// Makes a client. `NOT_SUPPORTED` on a device of the DPU.
+    /// Makes a client. Returns `NOT_SUPPORTED` on a device of the DPU.
     fn doca_comch_client_create
         | doca_cc_client_create(dev: Handle<Dev>, name: Text, comch_client: Out<Handle<Endpoint>>) {
         comch_client.check()?;
@@ -180,7 +181,7 @@ c_calls! {
         is_supported(&dev.info, Side::Host)?;
         comch_client.put(Handle::give_rc(Endpoint::new(dev, None, name)))
     }
-    /// `IN_USE` unless the client is idle.
+    /// Returns `IN_USE` unless the client is idle.
     fn doca_comch_client_destroy
         | doca_cc_client_destroy(it: Handle<Endpoint>) { client(&it).and_then(|_| destroy(it)) }
     fn doca_comch_cap_client_is_supported
@@ -218,8 +219,8 @@ pairs! {
         endpoint.ctx.require_idle()?;
         endpoint.tasks.configure(completed, failed, tasks, 1..=endpoint.limits().max_send_tasks)
     }
-    /// Takes a task for a message that must not change until the task ends. `NO_MEMORY` if all tasks are in
-    /// use.
+    /// Takes a task for a message that must not change until the task ends. Returns `NO_MEMORY` if all
+    /// tasks are in use.
     doca_comch_server_task_send_alloc_init, doca_comch_client_task_send_alloc_init;
     |endpoint| (peer: Handle<Connection>, msg: In<u8>, len: u32, task: Out<Handle<Task<Send>>>) {
         // SAFETY: C passes the message's length beside it, and does not change or free the message until the

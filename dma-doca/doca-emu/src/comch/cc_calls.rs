@@ -99,7 +99,7 @@ pairs! {
 }
 
 c_calls! {
-    /// Takes a task that sends the buffer's data. `NO_MEMORY` if all tasks are in use.
+    /// Takes a task that sends the buffer's data. Returns `NO_MEMORY` if all tasks are in use.
     fn doca_cc_producer_send_task_alloc_init(
         producer: Handle<Producer>,
         buf: Handle<Buf>,

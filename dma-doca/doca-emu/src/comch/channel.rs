@@ -102,7 +102,7 @@ impl Channel {
         self.active.borrow().clone().ok_or(c::DOCA_ERROR_BAD_STATE)
     }
 
-    /// `BAD_STATE` if the endpoint listens or is connected.
+    /// Returns `BAD_STATE` if the endpoint listens or is connected.
     pub(super) fn require_idle(&self) -> Outcome {
         require(self.active.borrow().is_none(), c::DOCA_ERROR_BAD_STATE)
     }

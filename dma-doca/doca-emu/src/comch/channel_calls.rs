@@ -76,7 +76,7 @@ c_calls! {
     fn doca_comm_channel_get_max_recv_queue_size(devinfo: Handle<Info>, size: Out<u32>) {
         limit(&devinfo, &size, |limits| limits.max_recv_queue_size)
     }
-    /// `NOT_SUPPORTED` on the host.
+    /// Returns `NOT_SUPPORTED` on the host.
     fn doca_comm_channel_get_service_max_num_connections(devinfo: Handle<Info>, connections: Out<u32>) {
         connections.check()?;
         is_supported(devinfo.get()?, Side::Dpu)?;
@@ -158,7 +158,7 @@ c_calls! {
         let _lock = lock();
         local_ep.get()?.active()?.arm()
     }
-    /// Begins to serve clients. `CONNECTION_ABORTED` if a service has that name already.
+    /// Begins to serve clients. Returns `CONNECTION_ABORTED` if a service has that name already.
     fn doca_comm_channel_ep_listen(local_ep: Handle<Channel>, name: Text) {
         let _lock = lock();
         let ep = local_ep.get()?;
@@ -178,8 +178,8 @@ c_calls! {
             ep.start(dev, None, name)?.server()
         })
     }
-    /// Sends a message. `AGAIN` if there is no room or the service has not accepted the connection yet,
-    /// `CONNECTION_RESET` if the connection has ended.
+    /// Sends a message. Returns `AGAIN` if there is no room or the service has not accepted the
+    /// connection yet, `CONNECTION_RESET` if the connection has ended.
     fn doca_comm_channel_ep_sendto(
         local_ep: Handle<Channel>,
         msg: In<u8>,
@@ -194,8 +194,8 @@ c_calls! {
         require(flags == 0, INVALID)?;
         ep.active().map_err(|_| c::DOCA_ERROR_NOT_CONNECTED)?.send(peer_addr, message)
     }
-    /// Receives a message, with its source. `AGAIN` if no message has arrived, `INVALID_VALUE` if the message
-    /// is longer than the buffer. `CONNECTION_RESET` if the connection of a client has ended.
+    /// Receives a message, with its source. Returns `AGAIN` if no message has arrived, `INVALID_VALUE` if the
+    /// message is longer than the buffer. Returns `CONNECTION_RESET` if the connection of a client has ended.
     fn doca_comm_channel_ep_recvfrom(
         local_ep: Handle<Channel>,
         msg: Out<u8>,
@@ -229,7 +229,7 @@ c_calls! {
         let _lock = lock();
         local_ep.get()?.disconnect(peer_addr)
     }
-    /// Ends all connections. `NOT_CONNECTED` if the endpoint is not active.
+    /// Ends all connections. Returns `NOT_CONNECTED` if the endpoint is not active.
     fn doca_comm_channel_ep_destroy(local_ep: Handle<Channel>) {
         let _lock = lock();
         local_ep.take_rc().map(drop).map_err(|_| c::DOCA_ERROR_NOT_CONNECTED)

@@ -70,8 +70,8 @@ getters! {
 
 c_calls! {
     /// Makes a consumer that receives messages into buffers of the memory map. The map must be started.
-    /// `BAD_STATE` if the connection is not open, `NO_MEMORY` if this end has the maximum number of
-    /// consumers.
+    /// Returns `BAD_STATE` if the connection is not open, `NO_MEMORY` if this end has the maximum
+    /// number of consumers.
     fn doca_comch_consumer_create | doca_cc_consumer_create(
         comch_connection: Handle<Connection>,
         buf_mmap: Handle<Mmap>,
@@ -82,7 +82,7 @@ c_calls! {
         let fast = Arc::clone(&comch_connection.get()?.fast);
         consumer.put(Handle::give_rc(Consumer::new(fast, memory)?))
     }
-    /// `IN_USE` unless the consumer is idle.
+    /// Returns `IN_USE` unless the consumer is idle.
     fn doca_comch_consumer_destroy
         | doca_cc_consumer_destroy(consumer: Handle<Consumer>) { destroy(consumer) }
     fn doca_comch_consumer_cap_is_supported
@@ -124,8 +124,8 @@ c_calls! {
             consumer.tasks.configure(completed, failed, tasks, 1..=limit)
         })
     }
-    /// Takes a task that receives into the buffer. With NULL, it receives only immediate data. `NO_MEMORY` if
-    /// all tasks are in use.
+    /// Takes a task that receives into the buffer. With NULL, it receives only immediate data. Returns
+    /// `NO_MEMORY` if all tasks are in use.
     fn doca_comch_consumer_task_post_recv_alloc_init | doca_cc_consumer_post_recv_task_alloc_init(
         consumer: Handle<Consumer>,
         buf: Handle<Buf>,

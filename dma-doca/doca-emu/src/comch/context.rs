@@ -34,7 +34,7 @@ impl Context for Endpoint {
             io::ErrorKind::AddrInUse => {
                 sdk_log!(
                     ERROR,
-                    "comch server: there is one for {} already",
+                    "comch server: a server for {} exists already",
                     self.address.text.replace('\n', " ")
                 );
                 c::DOCA_ERROR_IN_USE

@@ -71,7 +71,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// The other end has answered the announcement.
+    /// Set when the other end has answered the announcement.
     pub(super) fn is_welcome(&self) -> bool {
         self.welcome.load(Ordering::Acquire)
     }

@@ -210,26 +210,26 @@ getters! {
 }
 
 c_calls! {
-    /// `BAD_STATE` if the connection is not open, `NO_MEMORY` if this end has the maximum number of
-    /// producers.
+    /// Returns `BAD_STATE` if the connection is not open, `NO_MEMORY` if this end has the maximum
+    /// number of producers.
     fn doca_comch_producer_create
         | doca_cc_producer_create(comch_connection: Handle<Connection>, producer: Out<Handle<Producer>>) {
         producer.check()?;
         let fast = Arc::clone(&comch_connection.get()?.fast);
         producer.put(Handle::give_rc(Producer::new(fast)?))
     }
-    /// `IN_USE` unless the producer is idle.
+    /// Returns `IN_USE` unless the producer is idle.
     fn doca_comch_producer_destroy
         | doca_cc_producer_destroy(producer: Handle<Producer>) { destroy(producer) }
     fn doca_comch_producer_cap_is_supported
         | doca_cc_cap_is_producer_supported(devinfo: Handle<Info>) { comch(devinfo.get()?).map(drop) }
     fn doca_comch_producer_as_ctx
         | doca_cc_producer_as_ctx(producer: Handle<Producer>) -> *mut c::doca_ctx { as_ctx(&producer) }
-    /// `NOT_SUPPORTED`, because the stand-in has no data path accelerator.
+    /// Returns `NOT_SUPPORTED`, because the stand-in has no data path accelerator.
     fn doca_comch_producer_set_dev_max_num_send(producer: Handle<Producer>, _max: u32) {
         producer.get().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))
     }
-    /// `NOT_SUPPORTED`, because the stand-in has no data path accelerator.
+    /// Returns `NOT_SUPPORTED`, because the stand-in has no data path accelerator.
     fn doca_comch_producer_dpa_completion_attach(
         producer: Handle<Producer>,
         _completion: *mut c::doca_dpa_completion,
@@ -252,8 +252,8 @@ c_calls! {
         let limit = producer.fast.dev.card().config.comch.max_fast_tasks;
         producer.tasks.configure(completed, failed, tasks, 1..=limit)
     }
-    /// Takes a task that sends the buffer's data, immediate data, or both. `NO_MEMORY` if all tasks are
-    /// in use.
+    /// Takes a task that sends the buffer's data, immediate data, or both. Returns `NO_MEMORY` if all
+    /// tasks are in use.
     fn doca_comch_producer_task_send_alloc_init(
         producer: Handle<Producer>,
         buf: Handle<Buf>,

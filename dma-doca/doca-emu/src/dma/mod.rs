@@ -206,7 +206,7 @@ impl Context for Dma {
         require(limits.over_limit == Found::Engine || len <= limits.max_buf_size, INVALID)?;
         let (mut from, mut to) = (src.source(&self.dev)?, dst.room(&self.dev)?);
         if listed {
-            // Every buffer's map must have the device.
+            // Every buffer's map must include the device.
             src.iter().try_for_each(|buf| buf.source(&self.dev).map(drop))?;
             dst.iter().try_for_each(|buf| buf.room(&self.dev).map(drop))?;
         }
@@ -285,7 +285,7 @@ c_calls! {
     fn doca_dma_create(dev: Handle<Dev>, dma: Out<Handle<Dma>>) {
         dma.make(|| Ok(Handle::give_rc(Dma::create(dev.arc()?)?)))
     }
-    /// `IN_USE` unless the context is idle.
+    /// Returns `IN_USE` unless the context is idle.
     fn doca_dma_destroy(dma: Handle<Dma>) { destroy(dma) }
     fn doca_dma_as_ctx(dma: Handle<Dma>) -> *mut c::doca_ctx { as_ctx(&dma) }
 }
@@ -316,14 +316,14 @@ c_calls! {
     }
     fn doca_dma_task_memcpy_as_task(task: Handle<Task<Memcpy>>) -> *mut c::doca_task { task.cast() }
     /// A call of DOCA 3.2. Selects the order of reports: the order of submission, or the order in which
-    /// tasks end. `BAD_STATE` unless the context is idle.
+    /// tasks end. Returns `BAD_STATE` unless the context is idle.
     fn doca_dma_set_ordered_completions(dma: Handle<Dma>, enable: u8) {
         let dma = dma.get()?;
         dma.ctx().require_idle()?;
         dma.queue.set_ordered(enable != 0);
         Ok(())
     }
-    /// `BAD_STATE`, because the stand-in has no GPU, so no context has its data path on one.
+    /// Returns `BAD_STATE`, because the stand-in has no GPU, so no context has its data path on one.
     fn doca_dma_get_gpu_handle(dma: Handle<Dma>, gpu_dma: Out<*mut c::doca_gpu_dma>) {
         dma.get().and(gpu_dma.check()).and(Err(c::DOCA_ERROR_BAD_STATE))
     }

@@ -39,7 +39,7 @@ pub(super) struct Report {
 pub(super) enum End {
     Done,
     Failed,
-    /// Ended because its context was stopped.
+    /// The task ended because its context was stopped.
     Flushed,
 }
 

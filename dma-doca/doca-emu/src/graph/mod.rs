@@ -275,7 +275,7 @@ c_calls! {
         require(!graph.started.get() && sub_graph.started.get(), c::DOCA_ERROR_BAD_STATE)?;
         node.put(graph.add(NodeKind::Graph(sub_graph)))
     }
-    /// Makes a node wait for another. `NOT_PERMITTED` if that makes a cycle.
+    /// Makes a node wait for another. Returns `NOT_PERMITTED` if that makes a cycle.
     fn doca_graph_add_dependency(graph: Handle<Graph>, from: Handle<Node>, to: Handle<Node>) {
         let graph = graph.get()?;
         let own = |node: &Node| graph.own(node).map_err(|_| INVALID);

@@ -260,7 +260,7 @@ pub(super) struct Record<'a> {
 
 impl Record<'_> {
     /// `[17:04:05:000123][4711][DOCA][INF][file.c:12][main] message` and `\n`, in the format of published
-    /// transcripts: local time in microseconds, thread, audience, level, place, message.
+    /// transcripts: local time in microseconds, thread, audience, level, source line, message.
     pub(super) fn to_line(&self) -> Vec<u8> {
         let mut line = Vec::with_capacity(self.message.len() + 96);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

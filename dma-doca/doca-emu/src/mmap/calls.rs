@@ -147,7 +147,7 @@ c_calls! {
         setup.free = Some(Free { call, cookie: opaque.expose_provenance(), started: false });
         Ok(())
     }
-    /// `NOT_PERMITTED` if the map was ever started.
+    /// Returns `NOT_PERMITTED` if the map was ever started.
     fn doca_mmap_set_max_num_devices(mmap: Handle<Mmap>, max_num_devices: u32) {
         let mut setup = mmap.get()?.setup();
         setup.require_new()?;
@@ -176,7 +176,8 @@ c_calls! {
     /// Allows several threads to use buffers of the map. The map then does not count its buffers.
     fn doca_mmap_enable_thread_safety(mmap: Handle<Mmap>) {
         let mut setup = mmap.get()?.setup();
-        // This call's error is not BAD_STATE, which all other calls before a start return.
+        // On a started map, this call does not return BAD_STATE, unlike all other calls that configure a
+        // map.
         setup.require_changeable()?;
         setup.thread_safe = true;
         Ok(())

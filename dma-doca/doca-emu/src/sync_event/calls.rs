@@ -25,8 +25,8 @@ getters! {
 c_calls! {
     /// Makes an event whose number is 0.
     fn doca_sync_event_create(event: Out<Handle<Event>>) { event.make(|| Ok(Handle::give_rc(Event::new()?))) }
-    /// Imports an event of another process from its descriptor. `INVALID_VALUE` if the descriptor is
-    /// truncated, altered, or of another card, or if the event was destroyed.
+    /// Imports an event of another process from its descriptor. Returns `INVALID_VALUE` if the
+    /// descriptor is truncated, altered, or of another card, or if the event was destroyed.
     fn doca_sync_event_create_from_export(
         dev: Handle<Dev>,
         data: In<u8>,
@@ -74,8 +74,8 @@ c_calls! {
     ) {
         add_location(&event, false)
     }
-    /// Puts the number at this address, which must be aligned to 8 bytes. Its value there becomes the
-    /// event's. Such an event cannot be exported.
+    /// Puts the number at this address, which must be aligned to 8 bytes. The event starts with the value at
+    /// this address. Such an event cannot be exported.
     fn doca_sync_event_set_addr(event: Handle<Event>, addr: *mut u64) {
         let event = event.get()?;
         let addr = NonNull::new(addr).filter(|addr| addr.is_aligned()).ok_or(INVALID)?;
@@ -98,7 +98,7 @@ c_calls! {
         // the buffer as long as the event.
         event.set_value(Value::User(unsafe { UserNumber::new(addr) }))
     }
-    /// Starts an event that is not a context. `BAD_STATE` unless it has a publisher and a subscriber.
+    /// Starts an event that is not a context. Returns `BAD_STATE` unless it has a publisher and a subscriber.
     fn doca_sync_event_start(event: Handle<Event>) { event.get()?.start_alone() }
     fn doca_sync_event_stop(event: Handle<Event>) { event.get()?.stop_alone() }
     /// Makes a descriptor for the other side. The event owns the descriptor.

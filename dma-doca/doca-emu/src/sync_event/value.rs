@@ -67,8 +67,8 @@ impl Value {
         unsafe { AtomicU64::from_ptr(address.as_ptr()) }
     }
 
-    /// `IO_FAILED` if the number is in another process, and that process has ended or has destroyed the
-    /// event.
+    /// Returns `IO_FAILED` if the number is in another process, and that process has ended or has
+    /// destroyed the event.
     pub(super) fn check(&self) -> Outcome {
         match self {
             Self::Imported(import, _) => import.check().map_err(|_| c::DOCA_ERROR_IO_FAILED),

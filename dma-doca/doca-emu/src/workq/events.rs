@@ -120,7 +120,7 @@ c_calls! {
         let can = devinfo.get()?.function().sync_event && is_job(job_type as c_int);
         require(can, c::DOCA_ERROR_NOT_SUPPORTED)
     }
-    /// `NOT_SUPPORTED`, because this export is for other machines.
+    /// Returns `NOT_SUPPORTED`, because this export is for other machines.
     fn doca_sync_event_export_remote(event: Handle<Event>, handle: *mut [u64; 2]) {
         event.get()?;
         require(!handle.is_null(), INVALID)?;

@@ -244,7 +244,7 @@ c_calls! {
     fn doca_dma_create(dma: Out<Handle<Context>>) {
         dma.make(|| Ok(Handle::give_rc(Context::new(Kind::Dma(RefCell::default())))))
     }
-    /// `IN_USE` while work queues have the context.
+    /// Returns `IN_USE` while work queues have the context.
     fn doca_dma_destroy(dma: Handle<Context>) {
         let ctx = dma.get()?;
         ctx.devs().map_err(|_| INVALID)?;
@@ -270,7 +270,7 @@ c_calls! {
         require(can, c::DOCA_ERROR_NOT_SUPPORTED)
     }
     fn doca_ctx_get_max_num_ctx(max_num_ctx: Out<u32>) { max_num_ctx.put(CONTEXTS) }
-    /// `NOT_SUPPORTED` for an event, which gets its devices from its locations.
+    /// Returns `NOT_SUPPORTED` for an event, which gets its devices from its locations.
     fn doca_ctx_dev_add(ctx: Handle<Context>, dev: Handle<Dev>) {
         let (ctx, dev) = (ctx.get()?, dev.arc()?);
         let mut devs = ctx.devs()?.borrow_mut();
@@ -289,10 +289,10 @@ c_calls! {
         Ok(())
     }
     fn doca_ctx_start(ctx: Handle<Context>) { ctx.get()?.start() }
-    /// `NOT_PERMITTED` while work queues have the context.
+    /// Returns `NOT_PERMITTED` while work queues have the context.
     fn doca_ctx_stop(ctx: Handle<Context>) { ctx.get()?.stop() }
     fn doca_ctx_workq_add(ctx: Handle<Context>, workq: Handle<WorkQueue>) { ctx.get()?.join(workq.get()?) }
-    /// `NOT_PERMITTED` while jobs are in flight or not retrieved.
+    /// Returns `NOT_PERMITTED` while jobs are in flight or not retrieved.
     fn doca_ctx_workq_rm(ctx: Handle<Context>, workq: Handle<WorkQueue>) { ctx.get()?.part(workq.get()?) }
     fn doca_ctx_get_event_driven_supported(ctx: Handle<Context>, event_supported: Out<u8>) {
         ctx.get().and_then(|_| event_supported.put(1))
@@ -312,7 +312,7 @@ c_calls! {
             }))
         })
     }
-    /// `IN_USE` while contexts have the work queue.
+    /// Returns `IN_USE` while contexts have the work queue.
     fn doca_workq_destroy(workq: Handle<WorkQueue>) {
         require(workq.get()?.contexts.get() == 0, c::DOCA_ERROR_IN_USE)?;
         workq.take_rc().map(drop)
@@ -332,7 +332,7 @@ c_calls! {
         require(status == c::DOCA_SUCCESS, c::DOCA_ERROR_IO_FAILED)
     }
     fn doca_workq_get_depth(workq: Handle<WorkQueue>, depth: Out<u32>) { depth.put(workq.get()?.depth.get()) }
-    /// `BAD_STATE` while contexts have the work queue.
+    /// Returns `BAD_STATE` while contexts have the work queue.
     fn doca_workq_set_depth(workq: Handle<WorkQueue>, depth: u32) {
         let queue = workq.get()?;
         require(depth > 0, INVALID)?;
@@ -343,7 +343,7 @@ c_calls! {
     fn doca_workq_get_event_driven_enable(workq: Handle<WorkQueue>, enabled: Out<u8>) {
         enabled.put(workq.get()?.event_driven.get().into())
     }
-    /// `BAD_STATE` while contexts have the work queue.
+    /// Returns `BAD_STATE` while contexts have the work queue.
     fn doca_workq_set_event_driven_enable(workq: Handle<WorkQueue>, enable: u8) {
         let queue = workq.get()?;
         require(enable <= 1, INVALID)?;

@@ -9,7 +9,7 @@ use std::ptr;
 use super::calls;
 use crate::bindings::*;
 
-/// The smallest page size of supported machines. DOCA 1.5 wants a page size.
+/// The smallest page size of supported machines. DOCA 1.5 requires a page size.
 const PAGE: usize = 4096;
 
 unsafe extern "C" {

@@ -134,7 +134,7 @@ impl Function {
         (0..len.min(8)).map(|i| u64::from(byte(i)) << (8 * i)).sum()
     }
 
-    /// Writes those of these bytes that are writable.
+    /// Writes bytes to the configuration space. Read-only bytes keep their values.
     pub(crate) fn write_config(&mut self, at: u32, len: u32, value: u32) {
         for (at, byte) in (at as usize..).zip(value.to_le_bytes()).take(len as usize) {
             let changes = COMMAND.contains(&at) || at == INTERRUPT_LINE || (BAR0..BAR0 + 4).contains(&at);
