@@ -242,7 +242,7 @@ fn behind_table(src: Memory, dst: Memory) {
         let count = ((16 << 20) / len).clamp(4, 1 << 12);
         let results = compare(ROUNDS, 3, count * len, |contender| {
             let mut run = |count| match contender {
-                // SAFETY: the ranges of `len` bytes lie in two mappings, which are longer.
+                // SAFETY: the ranges of `len` bytes lie within two longer mappings.
                 0 => time(&mut pairs, count, |dst, src, len| unsafe { memcpy(dst, src, len) }),
                 1 => {
                     let kernel = Kernel::memcpy();

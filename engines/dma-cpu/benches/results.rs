@@ -2,7 +2,8 @@
 //!
 //! `cargo bench -p dma-cpu --bench results`. For cold memory (512 MiB on each side), it compares copies with
 //! CRC-32C with plain copies of the same queue. For hot memory, it compares CRC-32C with the crate `crc32c`,
-//! and comparisons with `memcmp`. It measures CPU time, runs the contenders in turns, and checks the results.
+//! and comparisons with `memcmp`. The bench measures CPU time, runs the contenders in turns, and checks the
+//! results.
 
 #![expect(unsafe_code, reason = "drives the raw queue")]
 

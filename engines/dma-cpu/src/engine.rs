@@ -13,7 +13,7 @@ use super::queue::{CpuQueue, MAX_TRANSFER};
 use super::region::CpuRegion;
 use super::{CpuOptions, Kernel, NAME};
 
-/// The CPU as a DMA device. It runs on every machine, at the speed of the machine's fastest copies.
+/// The CPU as a DMA device. This engine runs on every machine, at the speed of the machine's fastest copies.
 ///
 /// ```
 /// use dma_core::{DmaEngineExt, QueueOptions};
@@ -34,8 +34,8 @@ use super::{CpuOptions, Kernel, NAME};
 ///   that submits them ([`InlineExecutor`](dma_core::InlineExecutor)). Other short operations are executed
 ///   when they are passed to the queue. Long operations are split into chunks of up to 256 KiB, which the
 ///   engine's threads and polling threads copy: see [`CpuOptions`]. A poll copies at most about one chunk.
-/// - Batches of copies of 4 KiB or more are executed four copies side by side if that is faster. It is faster
-///   for data that is not in the cache.
+/// - Batches of copies of 4 KiB or more are executed four copies side by side if that is faster, which is the
+///   case for data that is not in the cache.
 /// - A descriptor has at most 16 MiB, so that long copies show progress. The safe API splits longer copies.
 /// - Operations of one queue complete in any order, except across fences.
 /// - The engine executes comparisons, CRC-32C and copies with CRC-32C; several threads share long ones. A
@@ -54,7 +54,7 @@ pub struct CpuEngine {
 }
 
 impl CpuEngine {
-    /// Opens an engine. Its threads start with the first queue.
+    /// Opens an engine. The engine's threads start with the first queue.
     ///
     /// # Errors
     ///

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use super::copy_tuner::{ticks, ticks_in};
 
-/// Minimum time that an idle thread polls before it sleeps. It also polls at least as long as a wake-up
-/// takes.
+/// Minimum time that an idle thread polls before it sleeps. The thread also polls at least as long as a
+/// wake-up takes.
 const SPIN: Duration = Duration::from_micros(20);
 /// Maximum of each measured part of a wake-up. A longer time is a wait for a CPU.
 pub(super) const MAX_WAKE_UP_PART: Duration = Duration::from_micros(100);
 
-/// Break-even of a wake-up: the work must take this multiple of the wake-up's time. It is more than 1 because
-/// two cores are less than twice as fast, especially from memory.
+/// Break-even of a wake-up: the work must take this multiple of the wake-up's time. The factor is more than 1
+/// because two cores are less than twice as fast, especially from memory.
 const BREAK_EVEN: u64 = 2;
 /// After this number of doorbells without a wake-up, a thread is woken anyway, to measure the cost.
 const EXPLORE_EVERY: u32 = 1024;

@@ -15,8 +15,8 @@ use super::execute::{Failure, Work, WorkKind};
 use super::helpers::Helpers;
 use super::ring::{Claim, JobRing};
 
-/// Maximum time until an owner that polls continuously notices a job's end. It is long in tests, because time
-/// must not decide their outcome.
+/// Maximum time until an owner that polls continuously notices a job's end. The time is long in tests,
+/// because time must not decide their outcome.
 const NOTICE: Duration = if cfg!(test) { Duration::from_secs(1) } else { Duration::from_nanos(200) };
 
 /// A descriptor that is copied in chunks.
@@ -94,7 +94,7 @@ impl Job {
         let work = Work { kind: self.kind, src, dst };
         let start = self.pick.is_timed().then(ticks);
         // SAFETY: the segments belong to a descriptor, whose submitter promised access until it is reported.
-        // It is reported only after this chunk has finished.
+        // The descriptor is reported only after this chunk has finished.
         let result = unsafe { work.run(skip, len, self.kernel) };
         if let Some(start) = start {
             self.ticks.fetch_add(ticks().wrapping_sub(start), Ordering::Relaxed);
@@ -337,12 +337,12 @@ mod tests {
             (107, 131, None, 1),
             (200, 205, None, 5), // after a pause, which does not count
             (300, 0, None, 0),   // stopped before it began
-            (300, 299, None, 0), // by a clock that is behind
+            (300, 299, None, 0), // by a clock that is late
             (301, 311, None, 10),
             (400, 410, Some(410 + soon), 10 + soon), // the last job, whose end the owner notices soon
             (far, far + 10, Some(5 * far), 10 + notice), // the last job, whose end the owner notices late
             (10 * far, 0, Some(10 * far + 1), 0),
-            (10 * far + 100, 10 * far + 110, Some(10 * far + 105), 10), // by a clock that is behind
+            (10 * far + 100, 10 * far + 110, Some(10 * far + 105), 10), // by a clock that is late
         ] {
             let mut job = Job { taken, ended: AtomicU64::new(ended), ..Job::default() };
             let took;

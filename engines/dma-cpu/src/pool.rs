@@ -103,7 +103,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Ends the threads and waits until they have exited. They can be started again.
+    /// Ends the threads and waits until they have exited. The threads can be started again.
     fn end(&self, threads: &mut Vec<JoinHandle<()>>) {
         self.shared.quit.store(true, Ordering::SeqCst);
         self.shared.helpers.wake_all();

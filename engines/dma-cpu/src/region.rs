@@ -26,8 +26,8 @@ enum Backing {
     /// Existing memory, which the caller keeps alive.
     Registered,
     Exportable(SharedMemory),
-    /// Imported memory. The address of this value is the key. It is an `Arc`, because a `Box` would assert
-    /// unique access.
+    /// Imported memory. The address of this value is the key. The value is in an `Arc`, because a `Box` would
+    /// assert unique access.
     Imported(#[expect(dead_code, reason = "named by `key`")] Arc<Import>),
 }
 
@@ -53,7 +53,7 @@ impl CpuRegion {
 
     pub(super) fn import(engine: EngineId, descriptor: &ExportDescriptor) -> Result<Self> {
         let import = Arc::new(Import::of(descriptor, NAME)?);
-        // These are the rights that the exporter reports, because the descriptor is not trusted.
+        // The region gets the rights that the exporter reports, because the descriptor is not trusted.
         let access = import.grant().rights;
         let (key, len) = (key_of(&import), import.len());
         let base = import.span(0, len as u64, Access::empty())?;

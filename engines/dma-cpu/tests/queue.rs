@@ -429,7 +429,7 @@ fn flushed_copies_need_no_polling_in_vain() {
     for len in [64 << 10, 256 << 10, 3 << 20] {
         let (src, dst) = (region(&engine, len), region(&engine, len));
         let mut queue = queue(&engine, 8);
-        // The thread goes to sleep in between.
+        // The helper thread goes to sleep between the two copies.
         for turn in 1..=20 {
             store(&*src, &vec![turn; len]);
             assert!(submit(&mut *queue, Descriptor::copy(1, segment(&*src, 0, len), segment(&*dst, 0, len))));

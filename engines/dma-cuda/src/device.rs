@@ -12,7 +12,7 @@ use crate::driver::{Address, Driver, Handle, STREAM_NON_BLOCKING, attribute, poi
 use crate::error::{self, error};
 use crate::options::{CudaDevice, CudaOptions};
 
-/// The oldest driver, as `cuDriverGetVersion` says: CUDA 11.4.
+/// The oldest supported driver version, as `cuDriverGetVersion` returns it: CUDA 11.4.
 const OLDEST: c_int = 11_040;
 
 /// An opened device, shared by an engine, its regions and its queues.

@@ -157,7 +157,7 @@ fn no_import() -> Error {
         .with_hint("register device memory of this process by `register_device`")
 }
 
-// SAFETY: `info` holds what the device and the driver report, which all queues share.
+// SAFETY: `info` holds the properties that the device and the driver report, and they hold for all queues.
 unsafe impl DmaEngine for CudaEngine {
     fn id(&self) -> EngineId {
         self.id

@@ -10,8 +10,8 @@
 //!   ([`Place::Device`](dma_core::Place::Device)), which the CPU cannot reach. Copies work in all four
 //!   directions, and to memory of other devices that is
 //!   [registered](dma_core::DmaEngineExt::register_device).
-//! - **Asynchronous and safe.** Operands move into an operation and come back with its completion. Memory
-//!   that is not pinned has to be registered, because a copy of it would block.
+//! - **Asynchronous and safe.** Operands move into an operation and are returned with its completion.
+//!   Pageable memory has to be registered, because copies of it would block.
 //! - **A queue is a stream.** Fences order its transfers; a [`CudaStream`] orders them with other work on the
 //!   device.
 //! - **Errors.** A failure that the device reports, even of a kernel of the program, ends the context for the

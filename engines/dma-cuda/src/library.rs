@@ -7,8 +7,8 @@ use dma_vendor::{LoadError, Vendor};
 
 use crate::driver::Driver;
 
-/// The driver's library and its usual directories. The number after `.so` identifies the ABI. It has always
-/// been 1, because NVIDIA has only added calls.
+/// The driver's library and its usual directories. The number after `.so` identifies the ABI. This number has
+/// always been 1, because NVIDIA has only added calls.
 pub(crate) static CUDA: Vendor = Vendor {
     sdk: "NVIDIA's driver (Debian: libcuda1)",
     min_version: "470, which has CUDA 11.4",
@@ -35,8 +35,8 @@ pub(crate) fn open(dir: Option<&Path>) -> Result<Driver, LoadError> {
         None => CUDA.open(),
     }?;
     let [library] = loaded.as_slice() else { unreachable!("as many as `required_libs`") };
-    // SAFETY: a library of this name is NVIDIA's driver, whose functions have the declared types. It stays
-    // loaded.
+    // SAFETY: a library of this name is NVIDIA's driver, whose functions have the declared types. The library
+    // stays loaded.
     let driver = unsafe { Driver::load(|name| library.symbol(name)) };
     driver.map_err(|missing| library.incomplete("libcuda.so.1".to_owned(), &missing))
 }

@@ -35,7 +35,7 @@ struct Group {
     event: Handle,
     /// The driver's error code if it refused them; 0 if it accepted them.
     code: c_int,
-    /// True if a function was queued after the event. It runs only after the event has happened.
+    /// True if a function was queued after the event. This function runs only after the event has happened.
     signals: bool,
 }
 
@@ -77,14 +77,14 @@ impl Tokens {
         Self { ring: vec![0; depth].into_boxed_slice(), start: 0, number: 0 }
     }
 
-    /// Returns the index of the entry that is `after` entries behind the first one.
+    /// Returns the index of the entry that is `after` entries after the first one.
     #[inline]
     fn index(&self, after: usize) -> usize {
         let index = self.start + after;
         if index < self.ring.len() { index } else { index - self.ring.len() }
     }
 
-    /// Returns the free entries behind the last one, up to the end of the array. The result is empty only if
+    /// Returns the free entries after the last one, up to the end of the array. The result is empty only if
     /// the ring is full.
     #[inline]
     fn free(&mut self) -> &mut [u64] {
@@ -113,7 +113,7 @@ impl Tokens {
         self.number -= number;
     }
 
-    /// Removes `number` entries, beginning with the one that is `after` entries behind the first.
+    /// Removes `number` entries, beginning `after` entries after the first one.
     fn remove(&mut self, after: usize, number: usize) {
         for at in after + number..self.number {
             self.ring[self.index(at - number)] = self.ring[self.index(at)];

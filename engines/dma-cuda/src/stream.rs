@@ -9,7 +9,7 @@ use dma_core::Result;
 use crate::device::Device;
 use crate::driver::{EVENT_DISABLE_TIMING, Handle};
 
-/// A stream. It is destroyed with its last user; work that is queued by then is still executed.
+/// A stream. The stream is destroyed with its last user; work that is queued by then is still executed.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) device: Arc<Device>,
@@ -39,7 +39,7 @@ pub(crate) fn event(device: &Device) -> Result<Handle, c_int> {
     Ok(event)
 }
 
-/// Destroys an event. Queued records of it, and waits for it, are still executed.
+/// Destroys an event. Queued records of the event, and waits for it, are still executed.
 pub(crate) fn destroy(device: &Device, event: Handle) {
     // SAFETY: `event` made it, and it is destroyed once.
     let _ = device.call(|driver| unsafe { (driver.cuEventDestroy_v2)(event) });
@@ -54,15 +54,15 @@ pub(crate) fn destroy(device: &Device, event: Handle) {
 pub struct CudaStream(pub(crate) Arc<Stream>);
 
 impl CudaStream {
-    /// Returns the `CUstream`. It is valid while a handle or the queue exists.
+    /// Returns the `CUstream`. The `CUstream` is valid while a handle or the queue exists.
     #[must_use]
     pub fn as_raw(&self) -> *mut c_void {
         std::ptr::without_provenance_mut(self.0.handle)
     }
 
-    /// Delays transfers until the work that a `CUevent` has recorded is done. This applies to transfers that
-    /// the queue submits to the driver from now on, by its next [`flush`](dma_core::Queue::flush) or wait.
-    /// Does not block.
+    /// Delays transfers until the work that a `CUevent` has recorded is done. The delay applies to transfers
+    /// that the queue submits to the driver from now on, by its next [`flush`](dma_core::Queue::flush) or
+    /// wait. Does not block.
     ///
     /// So a copy can read the output of a kernel: record an event after the kernel, call this, then submit
     /// the copy.

@@ -314,9 +314,9 @@ fn registration_says_what_is_wrong() {
 /// A page that the CPU may not write.
 struct ReadOnlyPage(*mut c_void);
 
-// SAFETY: memory that nothing writes.
+// SAFETY: the page is never written.
 unsafe impl Send for ReadOnlyPage {}
-// SAFETY: memory that nothing writes.
+// SAFETY: the page is never written.
 unsafe impl Sync for ReadOnlyPage {}
 
 impl AsRef<[u8]> for ReadOnlyPage {

@@ -99,7 +99,7 @@ fn both_places_keep_their_bytes() {
             }
         }
     }
-    // A fence within one doorbell: the second copy reads what the first one wrote.
+    // A fence within one doorbell: the second copy reads the bytes that the first one wrote.
     for round in 0..200 {
         let bytes = pattern(70_000, round);
         let mut source = engine.allocate(bytes.len()).expect("memory");

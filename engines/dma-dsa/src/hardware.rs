@@ -34,7 +34,7 @@ impl HwDescriptor {
     }
 }
 
-/// A completion record, which the device writes. Its status is 0 until then.
+/// A completion record. Its status is 0 until the device writes it.
 #[derive(Debug, Default)]
 #[repr(C, align(32))]
 pub(crate) struct Record {

@@ -1,5 +1,5 @@
 //! Intel DSA (Data Streaming Accelerator, in Xeon processors since Sapphire Rapids) as an engine of the `dma`
-//! crate. It uses only the kernel's interface, and no vendor library.
+//! crate. The engine uses only the kernel's interface, and no vendor library.
 //!
 //! A work queue of type `user` is a file in `/dev/dsa`, and a directory in `/sys/bus/dsa/devices` that
 //! describes it. Without driver, queue or rights, [`DsaEngine::open`] and [`discover`] return errors with the

@@ -41,7 +41,7 @@ impl Opened {
     }
 
     /// Returns true if the work queue was disabled after this generation was opened, which ends the
-    /// descriptors in flight. It may be enabled again by now.
+    /// descriptors in flight. The work queue may be enabled again by now.
     pub(crate) fn was_disabled(&self, generation: u64) -> bool {
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
         live.generation != generation || device::is_disabled(&self.wq.dir) || self.is_replaced(&live)

@@ -17,8 +17,8 @@ pub(crate) struct DsaRegion {
 }
 
 impl DsaRegion {
-    /// Allocates zeroed memory. Its pages are mapped at once, because a page fault of the device costs tens
-    /// of microseconds.
+    /// Allocates zeroed memory. The pages are made present at once, because a page fault of the device costs
+    /// tens of microseconds.
     pub(crate) fn allocate(engine: EngineId, request: &MemoryRequest) -> Result<Self> {
         let memory = PageMemory::new(request)?;
         let info =

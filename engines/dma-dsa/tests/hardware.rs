@@ -1,4 +1,4 @@
-//! Tests of the engine on a machine with DSA. They have never run on hardware; see the README.
+//! Tests of the engine on a machine with DSA. The tests have never run on hardware; see the README.
 
 #[path = "../../../dma-ioat/tests/script/mod.rs"]
 mod script;

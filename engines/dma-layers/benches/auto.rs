@@ -6,7 +6,8 @@
 //! executed; and the time of `AutoEngine` divided by that of the faster engine. The three run in turns, and
 //! each figure is the median over the rounds. Two devices are models with published times in real time.
 //! Unlike real devices, they use CPU time for each copy. The third device is a timer: it completes copies
-//! after 1.5 us and at 30 GB/s without moving bytes. It represents a device that is faster than the CPU.
+//! after 1.5 us and at 30 GB/s without moving bytes. The timer represents a device that is faster than the
+//! CPU.
 #![expect(unsafe_code, reason = "uses raw queues, and implements one")]
 
 use std::collections::VecDeque;

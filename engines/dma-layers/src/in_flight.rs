@@ -4,7 +4,7 @@ use dma_core::{Completion, Descriptor, Outcome};
 
 /// Descriptors in flight in the order of submission, each with a state.
 ///
-/// Most devices report in this order, so the reported descriptor is usually the oldest one. Otherwise the
+/// Most devices report in this order, so the reported descriptor is usually the oldest one. If it is not, the
 /// search starts after the descriptor that was found last, because a device with several channels keeps the
 /// order within each channel. Several descriptors may have the same token; then the first one that the search
 /// finds is removed.
@@ -63,8 +63,8 @@ fn matching<A, B>(a: &[A], b: &[B], same: impl Fn(&A, &B) -> bool) -> usize {
 impl<S: Copy + Default + PartialEq> InFlight<S> {
     /// Allocates room for `depth` descriptors. Later calls do not allocate.
     pub(crate) fn new(depth: usize) -> Self {
-        // Twice the depth. So when a batch does not fit, many entries are holes, and closing them is
-        // worthwhile.
+        // Twice the depth. With this length, many entries are holes when a batch does not fit, so closing the
+        // holes is worthwhile.
         let len = (2 * depth.max(1)).next_power_of_two();
         let (tokens, states, taken) = (vec![0; len], vec![S::default(); len], vec![false; len]);
         let (tokens, states, taken) = (tokens.into(), states.into(), taken.into());

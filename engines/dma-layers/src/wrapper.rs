@@ -1,7 +1,7 @@
 //! [`Layered`]: an engine that forwards its calls to an inner engine, and reports them to a wrapper.
 //!
-//! A [`Wrapper`] sees calls and regions. Its [`QueueHook`] receives the calls of a queue and forwards them to
-//! the inner queue.
+//! A [`Wrapper`] observes calls and regions. The wrapper's [`QueueHook`] receives the calls of a queue and
+//! forwards them to the inner queue.
 #![expect(unsafe_code, reason = "implements the contract by calls of the inner engine")]
 
 use std::fmt;
@@ -373,8 +373,8 @@ impl Count {
 }
 
 /// Divides both sides into parts, each within one segment of the source and one of the destination. Calls
-/// `look` for each part until it returns `Some`. Its arguments are the offset of the part from the start, the
-/// source, the destination and the length.
+/// `look` for each part until it returns `Some`. The arguments of `look` are the offset of the part from the
+/// start, the source, the destination and the length.
 pub(crate) fn for_each_pair<T>(
     pairs: &[(&[Segment], &[Segment])],
     mut look: impl FnMut(usize, Option<*const u8>, *mut u8, usize) -> Option<T>,

@@ -15,7 +15,7 @@ use dma_layers::auto::{AutoEngine, AutoOptions, AutoReport, Prefer};
 use dma_sim::sim::{SimEngine, SimOptions};
 use proptest::prelude::*;
 
-/// The destination of a descriptor: address and length. It is different for each operation of a test.
+/// The destination of a descriptor: address and length. Each operation of a test has a different destination.
 type Bytes = (u64, usize);
 
 #[derive(Debug, Default)]

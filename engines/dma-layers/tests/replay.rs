@@ -168,7 +168,7 @@ fn device_memory_is_replayed_in_device_memory() {
     assert!(refused.hint().contains("sim:device_memory="), "{refused}");
 }
 
-/// Records a trace of `count` copies of 64 bytes. Each is waited for before the next.
+/// Records a trace of `count` copies of 64 bytes, one at a time.
 fn copies(device: &str, count: usize) -> Trace {
     recorded(device, |engine| rounds(engine, &vec![vec![(9, 64)]; count])).0
 }

@@ -295,8 +295,8 @@ impl Device {
         })
     }
 
-    /// Returns true if the device registers dma-bufs. It tries to register an invalid descriptor: without
-    /// support, the call fails with "unsupported" before it checks the descriptor. NCCL does the same
+    /// Returns true if the device registers dma-bufs. The function tries to register an invalid descriptor:
+    /// without support, the call fails with "unsupported" before it checks the descriptor. NCCL does the same
     /// (`ncclIbDmaBufSupport` in its `net_ib.cc`).
     pub(crate) fn takes_dmabufs(&self) -> bool {
         let Some(call) = self.verbs.ibv_reg_dmabuf_mr else { return false };
@@ -320,7 +320,7 @@ impl Drop for Device {
         // SAFETY: regions and queues, which use the domain, hold this value, so all of them have been
         // dropped.
         unsafe { (self.verbs.ibv_dealloc_pd)(self.pd.as_ptr()) };
-        // SAFETY: nothing uses the device any more.
+        // SAFETY: regions and queues, which use the device, have been dropped.
         unsafe { (self.verbs.ibv_close_device)(self.context.as_ptr()) };
     }
 }

@@ -16,7 +16,7 @@ pub(crate) const FLUSHED: i32 = 5;
 pub(crate) const REMOTE: i32 = 1 << 8;
 /// The exporter is gone or revoked the memory.
 const GONE: i32 = REMOTE + 64;
-/// Failures to connect to an exporter. Their codes count from [`GONE`] on.
+/// Failures to connect to an exporter. The codes of these failures count from [`GONE`] on.
 const CONNECTING: [(ErrorKind, &str); 6] = [
     (ErrorKind::Revoked, "the exporter revoked the memory or is gone"),
     (ErrorKind::DeviceFault, "the exporter cannot be reached"),

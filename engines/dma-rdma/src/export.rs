@@ -135,8 +135,8 @@ impl RawExport for RdmaExport {
         self.service.withdraw(&self.id);
         let deadline = Instant::now().checked_add(timeout);
         while let Some(region) = self.region {
-            // From then on the device refuses peers. Their queue pairs stay, so that their copies fail with
-            // an error.
+            // From then on the device refuses peers. The peers' queue pairs stay, so that their copies fail
+            // with an error.
             if self.device.deregister(region) {
                 self.region = None;
             } else if deadline.is_some_and(|deadline| Instant::now() >= deadline) {

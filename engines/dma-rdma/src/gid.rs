@@ -17,7 +17,7 @@ pub(crate) const DEVICES: &str = "/sys/class/infiniband";
 pub(crate) enum Type {
     /// RoCE over UDP.
     RoceV2,
-    /// The kernel does not tell.
+    /// The kernel does not report the type.
     Unknown,
     /// RoCE in its own Ethernet frames. Software devices do not support it.
     RoceV1,
@@ -129,7 +129,7 @@ mod tests {
             "a type that software devices lack is the last choice"
         );
         assert_eq!(chosen(&[(local, v1), (ipv4, v1)]), Some(1));
-        // The kernel does not tell.
+        // The kernel does not report the type.
         assert_eq!(chosen(&[(local, None), (ipv4, None), (ipv4, None)]), Some(1), "the first of equal GIDs");
         assert_eq!(chosen(&[("febf::1", v2), ("fec0::1", v2)]), Some(1), "fe80::/10 is link-local");
         assert_eq!(chosen(&[]), None);

@@ -39,7 +39,7 @@ pub(crate) struct Import {
     dropped: AtomicBool,
 }
 
-/// A connection that the exporter has accepted. It lasts as long as the stream.
+/// A connection that the exporter has accepted. The connection lasts as long as the stream.
 #[derive(Debug)]
 pub(crate) struct Agreed {
     pub(crate) stream: TcpStream,

@@ -14,11 +14,11 @@
 //!   [`Revoked`](dma_core::ErrorKind::Revoked).
 //! - **Memory of other devices**, such as a GPU's, is registered by its dma-buf (`ibv_reg_dmabuf_mr`),
 //!   without a mapping for the CPU: [`Window::dmabuf`](dma_core::Window::dmabuf) and
-//!   [`register_device`](dma_core::DmaEngineExt::register_device). It can then be copied and exported like
-//!   host memory. We tested this only on the stand-in: no NIC was available, and Soft-RoCE does not support
-//!   dma-bufs.
-//! - **The device enforces rights.** It checks each request against the rights of the region. Registering
-//!   pins memory (`ulimit -l`). This is slow, so do it at the start.
+//!   [`register_device`](dma_core::DmaEngineExt::register_device). Such memory can then be copied and
+//!   exported like host memory. We tested this only on the stand-in: no NIC was available, and Soft-RoCE does
+//!   not support dma-bufs.
+//! - **The device enforces rights.** The NIC checks each request against the rights of the region.
+//!   Registering pins memory (`ulimit -l`), which is slow, so register at the start.
 //! - **Errors.** The first failure stops the queue pair. The failed descriptor has its own status, later ones
 //!   are [`Aborted`](dma_core::ErrorKind::Aborted), and the queue pair is connected again inside `poll`.
 //! - **Forks.** Queues and regions belong to the process that opened them. On kernels before 5.12, set

@@ -7,8 +7,8 @@ use dma_vendor::{LoadError, Vendor};
 
 use crate::verbs::Verbs;
 
-/// rdma-core's library and its usual directories. The number after `.so` identifies the ABI. It has been 1
-/// since 2006, because calls were only added.
+/// rdma-core's library and its usual directories. The number after `.so` identifies the ABI. This number has
+/// been 1 since 2006, because calls were only added.
 pub(crate) static RDMA_CORE: Vendor = Vendor {
     sdk: "libibverbs of rdma-core (Debian: libibverbs1 and ibverbs-providers)",
     min_version: "22",
@@ -30,8 +30,8 @@ pub(crate) fn open(dir: Option<&Path>) -> Result<Verbs, LoadError> {
         None => RDMA_CORE.open(),
     }?;
     let [library] = loaded.as_slice() else { unreachable!("as many as `required_libs`") };
-    // SAFETY: a library of this name is rdma-core's, whose functions have the declared types. It stays
-    // loaded.
+    // SAFETY: a library of this name is rdma-core's, whose functions have the declared types. The library
+    // stays loaded.
     let verbs = unsafe { Verbs::load(|name| library.symbol(name)) };
     verbs.map_err(|missing| library.incomplete("libibverbs.so.1".to_owned(), &missing))
 }

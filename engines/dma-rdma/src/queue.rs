@@ -488,7 +488,7 @@ impl QueueEvents for RdmaQueue {
         if self.done < self.posted || matches!(self.state, PairState::Connecting(_)) {
             self.process();
         }
-        // A new connection makes no completion, so the queue must be polled while it is connecting. This
+        // A new connection makes no completion, so the queue must be polled while it is connecting, which
         // takes a bounded time.
         Ok(self.done == self.reported && !matches!(self.state, PairState::Connecting(_)))
     }

@@ -46,7 +46,7 @@ pub(crate) struct QueuePair {
     handle: Option<Handle<ibv_qp>>,
     post_send: ibv_post_send,
     is_connected: bool,
-    /// Objects that the queue pair uses. They are leaked if it cannot be destroyed.
+    /// Objects that the queue pair uses. These are leaked if the queue pair cannot be destroyed.
     keeps: Arc<dyn fmt::Debug + Send + Sync>,
 }
 

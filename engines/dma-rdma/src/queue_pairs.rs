@@ -1,5 +1,5 @@
 //! The queue pairs of a queue: one is connected to itself, and the others are links to imports. Only one of
-//! them is in use at a time. They share a completion queue and its channel.
+//! them is in use at a time. All of them share a completion queue and its channel.
 #![expect(unsafe_code, reason = "calls libibverbs")]
 
 use std::ffi::c_int;
@@ -210,7 +210,8 @@ impl QueuePairs {
         let verbs = &self.device.verbs;
         let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
         let mut events = 0;
-        // SAFETY: the channel lives as long as this value. Its file does not block, so the call returns.
+        // SAFETY: the channel lives as long as this value. The channel's file does not block, so the call
+        // returns.
         while unsafe { (verbs.ibv_get_cq_event)(self.channel(), &raw mut cq, &raw mut context) } == 0 {
             events += 1;
         }

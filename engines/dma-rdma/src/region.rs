@@ -51,7 +51,7 @@ impl Registered {
     ///
     /// # Safety
     ///
-    /// The domain outlives this value. So do the bytes, unless they belong to `memory`.
+    /// The domain outlives this value. The bytes also outlive it, unless they belong to `memory`.
     pub(crate) unsafe fn new(
         device: &Arc<Device>,
         pd: Handle<ibv_pd>,

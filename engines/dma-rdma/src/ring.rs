@@ -62,7 +62,7 @@ impl RequestRing {
         ring
     }
 
-    /// Returns a pointer to a request. Its first field is the work request.
+    /// Returns a pointer to a request. The first field of a request is the work request.
     #[inline]
     pub(crate) fn at(&self, number: u64) -> *mut WorkRequest {
         let at = number as usize & (self.len - 1);

@@ -46,7 +46,7 @@ impl Target {
     }
 }
 
-/// A copy from imported memory to imported memory, piece by piece through memory of the queue. It is the
+/// A copy from imported memory to imported memory, piece by piece through memory of the queue. A relay is the
 /// queue's last descriptor, and its request is rewritten for each step.
 #[derive(Debug)]
 pub(crate) struct Relay {

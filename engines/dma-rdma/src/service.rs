@@ -1,4 +1,4 @@
-//! The exporter's thread. It answers importers, and makes and keeps the queue pairs that serve them.
+//! The exporter's thread. The thread answers importers, and makes and keeps the queue pairs that serve them.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind as IoKind, Read, Write};
@@ -218,7 +218,7 @@ impl SharedExports {
             }
             Ok((request, proof)) => self.answer(&request, &proof, &caller.challenge, &mut pair),
         };
-        // A new connection has room for it.
+        // This does not block, because a new connection has room for the reply.
         match (caller.stream.write_all(&reply), pair) {
             (Ok(()), Some(pair)) => Next::Serve(Served { stream: caller.stream, _pair: pair }),
             _ => Next::Close,
@@ -313,7 +313,7 @@ fn challenged(mut stream: TcpStream) -> Result<Caller> {
         .and_then(|()| sockopt::set_tcp_keepidle(&stream, idle).map_err(Into::into))
         .and_then(|()| sockopt::set_tcp_keepintvl(&stream, interval).map_err(Into::into))
         .and_then(|()| sockopt::set_tcp_keepcnt(&stream, count).map_err(Into::into))?;
-    // A new connection has room for it.
+    // This does not block, because a new connection has room for the challenge.
     stream.write_all(&challenge.encode())?;
     Ok(Caller { stream, challenge, request: [0; REQUEST], got: 0 })
 }

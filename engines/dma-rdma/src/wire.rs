@@ -1,6 +1,6 @@
 //! Messages between an importer and the exporter's service, and this backend's part of an export descriptor.
-//! All have a fixed length; numbers are little-endian. Bytes are accepted only if encoding the decoded
-//! message gives the same bytes.
+//! All messages have a fixed length; numbers are little-endian. Bytes are accepted only if encoding the
+//! decoded message gives the same bytes.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -61,7 +61,7 @@ pub(crate) struct Grant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Challenge(pub(crate) Nonce);
 
-/// The message of an importer. It requests the grant and, if `end` is set, a queue pair.
+/// The message of an importer. The message requests the grant and, if `end` is set, a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) id: Id,

@@ -1,5 +1,5 @@
-//! Tests of the engine on a machine with an RDMA device, hardware or Soft-RoCE. They have never run on a NIC;
-//! see the README.
+//! Tests of the engine on a machine with an RDMA device, hardware or Soft-RoCE. The tests have never run on a
+//! NIC; see the README.
 
 #[path = "../../../dma-ioat/tests/script/mod.rs"]
 mod script;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Returns true if valgrind is installed. Otherwise prints a message.
+/// Returns true if valgrind is installed; otherwise prints a message.
 pub(crate) fn is_there() -> bool {
     let there = Command::new("valgrind").arg("--version").output().is_ok();
     if !there {
@@ -12,7 +12,8 @@ pub(crate) fn is_there() -> bool {
     there
 }
 
-/// Returns a command that runs `program` under callgrind. Arguments that are added go to the program.
+/// Returns a command that runs `program` under callgrind. Arguments that the caller adds are passed to
+/// `program`.
 pub(crate) fn command(program: &Path) -> Command {
     let mut command = Command::new("valgrind");
     // Suppresses valgrind's messages about instructions that trap on purpose.

@@ -5,7 +5,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 const HUGE: usize = 2 << 20;
 
-/// Maps anonymous, resident memory, in huge pages if the kernel provides them. It is never freed.
+/// Maps anonymous, resident memory, in huge pages if the kernel provides them. The memory is never freed.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory {
     base: *mut u8,
@@ -38,7 +38,7 @@ pub(crate) struct Pairs {
     stride: usize,
     slots: usize,
     next: usize,
-    /// The distance to the next pair, in pairs. It has no common factor with the number of pairs.
+    /// The distance to the next pair, in pairs. This distance has no common factor with the number of pairs.
     pub(crate) step: usize,
 }
 

@@ -22,16 +22,16 @@ pub(super) const STREAM_MIN: usize = 4 << 10;
 /// From this length, copies are timed.
 pub(super) const LEARN_MIN: usize = 1 << LEARN_MIN_LOG2;
 const LEARN_MIN_LOG2: u32 = 14;
-/// One class per power of two: 16 KiB to 64 MiB. The last class holds everything longer.
+/// One class per power of two: 16 KiB to 64 MiB. The last class also holds longer copies.
 const LENGTH_CLASSES: usize = 13;
 
 /// Chooses the kernel for each copy, by its length and a hint.
 ///
 /// Without a hint it learns. For each power of two of the length it keeps the smoothed cost per byte of the
-/// current kernel. It probes the other kernel, more and more rarely while that changes nothing. It probes
-/// again soon after the speed of the current kernel has shifted, for example when the working set enters or
-/// leaves the cache. An engine with threads uses the same method to learn if sharing copies among cores is
-/// faster within a cache. Lengths below 16 KiB are never timed.
+/// current kernel. The tuner probes the other kernel, more and more rarely while probes change nothing. It
+/// probes again soon after the speed of the current kernel has shifted, for example when the working set
+/// enters or leaves the cache. An engine with threads uses the same method to learn if sharing copies among
+/// cores is faster within a cache. Lengths below 16 KiB are never timed.
 ///
 /// A tuner belongs to one thread, and neither allocates nor shares memory. Use separate tuners for copies and
 /// fills, because their costs differ.
@@ -274,7 +274,7 @@ impl Pick {
 
     /// Returns the pick for a copy that cannot be executed at once, and is shared instead.
     pub(crate) fn shared(self) -> Self {
-        // Its time does not measure one core's speed.
+        // The time of a shared copy does not measure one core's speed.
         if self.trial && self.alone { Self { trial: false, role: Role::Untimed, ..self } } else { self }
     }
 }
@@ -294,7 +294,7 @@ enum Phase {
     /// The current kernel is used. The next probe begins after `left` picks.
     #[default]
     Settled,
-    /// A probe or trial runs. It has `left` picks left.
+    /// A probe or trial runs, and has `left` picks left.
     Probing,
     /// All copies of the probe are picked, but some are not recorded yet. After `left` picks, the missing
     /// ones are abandoned.
@@ -317,7 +317,7 @@ struct LengthClass {
     /// True if the last trial contradicted the current choice for the first time. The next one decides.
     contradicted: bool,
     left: u32,
-    /// Part of `left` that is only a minimum distance. It is dropped once the last trial is older than
+    /// Part of `left` that is only a minimum distance. This part is dropped once the last trial is older than
     /// [`RETRY_AFTER`].
     droppable: u32,
     /// Start of the first copy after the last trial, in ticks. 0 if there was no copy yet.
@@ -358,8 +358,8 @@ const STREAM_FIRST: usize = 8;
 const FIRST_PROBE_AFTER: u32 = 5;
 /// Number of samples until the smoothed cost is reliable.
 const SETTLE: u8 = 8;
-/// Number of samples until the cost becomes the reference. It is high because the first samples after a probe
-/// differ from later ones.
+/// Number of samples until the cost becomes the reference. The number is high because the first samples after
+/// a probe differ from later ones.
 const REFERENCE: u8 = 24;
 /// Number of consecutive samples away from the reference that count as a shift.
 const SHIFT: i8 = 6;
@@ -383,8 +383,8 @@ const STREAMING_BURST: usize = 256 << 10;
 /// Minimum number of copies in a streaming probe.
 const STREAMING_COPIES: u32 = 3;
 /// Number of bytes in a `memcpy` probe. Streaming keeps the destination out of the cache, so `memcpy` reaches
-/// its speed only after one pass through the working set. This covers a second level cache, and grows with
-/// `backoff` to cover a third level cache.
+/// its speed only after one pass through the working set. The probe covers a second level cache, and grows
+/// with `backoff` to cover a third level cache.
 const MEMCPY_BURST: usize = 2 << 20;
 /// If the cost ratio of two consecutive copies of a `memcpy` probe is below this, the cache is still warming
 /// up, and two more copies follow. After streaming, `memcpy` reaches its speed after 3 copies of one pair of
@@ -814,8 +814,8 @@ fn class_of(len: usize) -> usize {
     (len.ilog2().saturating_sub(LEARN_MIN_LOG2) as usize).min(LENGTH_CLASSES - 1)
 }
 
-/// Returns the cost of `memcpy` within a core's second level cache, in ticks per byte. It is measured once,
-/// which takes some 20 us.
+/// Returns the cost of `memcpy` within a core's second level cache, in ticks per byte. The cost is measured
+/// once, which takes some 20 us.
 pub(super) fn hot_cost() -> f32 {
     static COST: OnceLock<f32> = OnceLock::new();
     *COST.get_or_init(|| {
@@ -869,7 +869,7 @@ fn alone_max(cache: Option<usize>) -> usize {
     cache.map_or(ALONE_MAX, |bytes| (bytes / 2).min(ALONE_MAX))
 }
 
-/// Reads a cheap clock. Its unit does not matter, because only ratios are used.
+/// Reads a cheap clock. The unit of the clock does not matter, because only ratios are used.
 #[inline]
 pub(crate) fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]

@@ -163,8 +163,8 @@ fn hot_settles_for_memcpy() {
     }
 }
 
-/// Long copies are streamed at first. This keeps the destination out of the cache, so `memcpy` is faster only
-/// after it has written the whole destination once.
+/// Long copies are streamed at first. Streaming keeps the destination out of the cache, so `memcpy` is faster
+/// only after it has written the whole destination once.
 #[test]
 fn long_hot_copies_settle_for_memcpy_soon() {
     for (len, pairs) in [(2 << 20, 4), (4 << 20, 1), (4 << 20, 2), (8 << 20, 1)] {
@@ -416,7 +416,7 @@ fn a_copy_too_long_for_one_core_is_not_tried() {
     }
 }
 
-/// All cores share the copies of cold data. One core copies it alone only in probes.
+/// All cores share the copies of cold data. One core copies cold data alone only in probes.
 #[test]
 fn cold_is_rarely_left_alone() {
     for len in [64 << 10, 256 << 10, 1 << 20] {
@@ -576,7 +576,7 @@ fn a_dear_trial_is_paid_back_before_the_next() {
 }
 
 /// Other users of the core or cache temporarily slow copies down. The tuner must not try streaming each time,
-/// because it is slow for cached data. But when the working set leaves the cache, the tuner must try
+/// because it is slow for cached data. When the working set leaves the cache, however, the tuner must try
 /// streaming soon.
 #[test]
 fn shifts_that_mean_nothing_are_soon_ignored() {

@@ -159,7 +159,7 @@ mod tests {
         assert!(!share(&alone, &[1.0; 64], 1.4, false));
     }
 
-    /// Models another core's clock that is behind.
+    /// Models a clock of another core that is late.
     #[test]
     fn nothing_is_faster_than_all_cores_at_once() {
         assert!(!share(&[1.0; 8], &[0.0; 8], 2.0, false));

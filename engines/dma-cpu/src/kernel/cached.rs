@@ -5,7 +5,8 @@ use dma_core::{InlineCopy, racy_copy};
 /// Size of a pattern block: a cache line on all supported CPUs.
 pub(super) const LINE: usize = 64;
 
-/// Number of bytes per call for longer patterns. It is large so that the cost of a call is small.
+/// Number of bytes per call for longer patterns. The number is large, so that the cost of a call is small in
+/// comparison.
 const BLOCK: usize = 8 * LINE;
 /// Up to this length, glibc copies with vector instructions on a CPU with fast short `rep movsb`: its
 /// `rep_movsb_threshold` is 2112 there (glibc 2.36, `sysdeps/x86/dl-cacheinfo.h`).

@@ -42,9 +42,9 @@ pub(super) fn second_level_cache() -> Option<usize> {
 /// returned.
 ///
 /// Two kinds exist. [`Kernel::memcpy`] goes through the cache and wins when the data is in it. A *streaming*
-/// kernel writes whole cache lines directly to memory. It does not read the destination first, as `memcpy`
-/// does below glibc's non-temporal threshold, and leaves the destination outside the cache. It wins when the
-/// data comes from memory and the result is not read soon.
+/// kernel writes whole cache lines directly to memory. Unlike `memcpy` below glibc's non-temporal threshold,
+/// a streaming kernel does not read the destination first, and leaves it outside the cache. Streaming wins
+/// when the data comes from memory and the result is not read soon.
 #[derive(Clone, Copy)]
 pub struct Kernel {
     name: &'static str,

@@ -67,8 +67,8 @@ fn noise(seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// A range within `SIZE`. Its length is short, close to a multiple of a loop's step, or random. Its position
-/// is random or at an end.
+/// A range within `SIZE`. The length of the range is short, close to a multiple of a loop's step, or random.
+/// The position is random or at an end.
 fn range() -> impl Strategy<Value = Range<usize>> {
     let len = prop_oneof![
         0..=2 * 64_usize,
@@ -103,7 +103,7 @@ fn copy_matches_the_oracle() {
         src.store(&input);
         for kernel in all() {
             dst.store(&[CANARY; SIZE]);
-            // SAFETY: `len` bytes from there on lie within each mapping; two mappings do not overlap.
+            // SAFETY: the `len` bytes lie within each mapping, and the two mappings do not overlap.
             unsafe { kernel.copy(dst.at(to.start), src.at(from), len) };
             let mut expected = vec![CANARY; SIZE];
             expected[to.clone()].copy_from_slice(&input[from..from + len]);
@@ -172,7 +172,8 @@ fn copies_of_a_batch_match_the_oracle() {
             .collect();
         for kernel in Kernel::all() {
             dst.store(&[CANARY; SIZE]);
-            // SAFETY: all ranges lie within two mappings, which do not overlap, nor do the destinations.
+            // SAFETY: all ranges lie within two mappings that do not overlap, and the destinations do not
+            // overlap each other.
             unsafe { kernel.copy_all(&batch) };
             prop_assert!(dst.load() == expected, "{}: {batch:?}", kernel.name());
         }

@@ -61,8 +61,8 @@ macro_rules! kernel {
 kernel!(AVX2, "avx2", Avx2, copy_avx2, copy_all_avx2, fill_avx2, "avx2");
 kernel!(SSE2, "sse2", Sse2, copy_sse2, copy_all_sse2, fill_sse2);
 
-/// Streams one line. Implementations are inlined into a function that has the CPU feature. They are `asm!`
-/// blocks, because other threads may access the bytes concurrently: see [`dma_core::racy_copy`].
+/// Streams one line. Implementations are inlined into a function that has the CPU feature. Implementations
+/// are `asm!` blocks, because other threads may access the bytes concurrently: see [`dma_core::racy_copy`].
 trait Line {
     /// # Safety
     ///

@@ -28,8 +28,8 @@ use super::tokens::Tokens;
 const CHUNK: usize = 256 << 10;
 /// Minimum chunk length while other jobs are waiting.
 const CHUNK_MIN: usize = 64 << 10;
-/// Minimum chunk length while other cores are idle. Its copy takes longer than the communication between
-/// cores, which takes less than 1 us.
+/// Minimum chunk length while other cores are idle. Copying such a chunk takes longer than the communication
+/// between cores, which takes less than 1 us.
 const CHUNK_MIN_IDLE: usize = 16 << 10;
 /// Minimum cost of a chunk, as a number of bytes: claiming and finishing it takes about 100 ns, even if
 /// nothing is moved.
@@ -98,7 +98,7 @@ impl CpuQueue {
         let jobs = Owner::new(options.depth);
         let job_queue = Arc::new(JobQueue::new(Arc::clone(jobs.ring()), Event::new(), hot_cost()));
         pool.add(&job_queue)?;
-        // Trials are useless if nothing may be executed during submission.
+        // Trials are useless if no operation may be executed during submission.
         let cores = if inline_limit > 0 { pool.size() + 1 } else { 1 };
         let tuner = || CopyTuner::new().for_depth(options.depth).for_cores(cores);
         Ok(Self {

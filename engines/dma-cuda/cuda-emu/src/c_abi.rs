@@ -2,10 +2,10 @@
 //!
 //! # Safety
 //!
-//! Every exported function is an `unsafe extern "C" fn`. Its caller keeps to the requirements of the driver
-//! API: a pointer to a result is NULL or valid for a write of its type; an array has the length that the call
-//! states; a string ends in NUL. Safe code cannot make an [`Out`], [`In`] or [`Text`], so every access
-//! through them relies on that promise. Handles are numbers, which are looked up in tables.
+//! Every exported function is an `unsafe extern "C" fn`. The caller of such a function meets the requirements
+//! of the driver API: a pointer to a result is NULL or valid for a write of its type; an array has the length
+//! that the call states; a string ends in NUL. Safe code cannot make an [`Out`], [`In`] or [`Text`], so every
+//! access through them relies on that promise. Handles are numbers, which are looked up in tables.
 #![expect(unsafe_code, reason = "dereferences pointers from C")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};

@@ -86,7 +86,7 @@ impl Config {
         Ok(Self { machine, gpus: tables(top, "gpu", &MACHINE, GpuConfig::check)? })
     }
 
-    /// Returns the configuration that [`use_config`] set, or else that of the environment variables.
+    /// Returns the configuration that [`use_config`] set. Without one, reads the environment variables.
     pub(crate) fn in_use() -> Result<Self, ConfigError> {
         IN_USE.read(Self::parse)
     }

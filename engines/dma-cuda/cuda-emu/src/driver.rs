@@ -25,7 +25,7 @@ const PER_THREAD: u64 = 2;
 pub(crate) const NON_BLOCKING: u32 = 1;
 /// Flag of events without a time.
 pub(crate) const DISABLE_TIMING: u32 = 2;
-/// First handle. Each next one is 16 higher, so that no handle is 0 or equals an address.
+/// First handle. Each further handle is 16 higher, so that no handle is 0 or equals an address.
 const FIRST_HANDLE: u64 = 0x10;
 /// Longest sleep of a call that waits for a stream: a limit in case that no event wakes it.
 const NAP: Duration = Duration::from_millis(20);
@@ -128,7 +128,7 @@ struct PrimaryContext {
     flags: u32,
 }
 
-/// The state behind the lock.
+/// The state that the lock protects.
 #[derive(Debug)]
 pub(crate) struct Driver {
     pub(crate) config: Config,
@@ -242,7 +242,7 @@ impl std::ops::DerefMut for Locked {
 ///
 /// # Errors
 ///
-/// It is not initialized.
+/// The driver is not initialized.
 #[inline]
 pub(crate) fn lock() -> Outcome<Locked> {
     let state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -329,7 +329,7 @@ impl Driver {
         handle
     }
 
-    /// Flags of a device's primary context, and whether it exists.
+    /// Returns the flags of a device's primary context, and true if the context exists.
     pub(crate) fn primary_state(&self, device: usize) -> (u32, bool) {
         let PrimaryContext { context, flags, .. } = self.primary[device];
         (flags, context.is_some())
@@ -343,7 +343,7 @@ impl Driver {
         self.contexts.get(&context).is_some_and(|context| context.primary)
     }
 
-    /// Ends a context. Its streams execute no further steps.
+    /// Ends a context. The context's streams execute no further steps.
     fn remove_context(&mut self, context: u64) {
         let mine: Vec<_> =
             self.streams.iter().filter(|(_, s)| s.context == context).map(|(h, _)| *h).collect();
@@ -519,7 +519,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Starts the thread if something is left to do.
+    /// Starts the thread if steps are left.
     fn start_thread(&mut self) {
         if self.streams.values().all(|stream| stream.steps.is_empty()) {
             return;
@@ -583,7 +583,7 @@ impl Driver {
         Ok((Piece::Copy { dst: to.bytes(dst), src: from.bytes(src), len }, pageable))
     }
 
-    /// Counts copies. Fails if the fault plan says that the driver refuses one of them.
+    /// Counts copies. Fails if the driver refuses one of them according to the fault plan.
     fn count(&mut self, handle: u64, number: u64, bytes: u64) -> Outcome {
         let device = self.context(self.stream(handle)?.context)?.device;
         let stream = self.streams.get_mut(&handle).ok_or(Code::INVALID_HANDLE)?;
@@ -838,7 +838,7 @@ pub(crate) fn release_primary(mut driver: Locked, device: usize) -> Outcome {
     }
 }
 
-/// Ends a context. A context that a failure ended stays as it is: only a new process helps.
+/// Ends a context. A context that a failure ended stays lost; only a new process can use the device again.
 pub(crate) fn end_context(driver: Locked, context: u64) -> Outcome {
     if driver.context(context)?.dead.is_some() {
         return Ok(());

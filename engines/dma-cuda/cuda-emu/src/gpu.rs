@@ -1,4 +1,4 @@
-//! A device of the model behind the streams of one GPU.
+//! The simulated device that executes the streams of one GPU.
 #![expect(unsafe_code, reason = "grants the model access to all memory of the process")]
 
 use std::ptr::NonNull;
@@ -93,8 +93,8 @@ impl Gpu {
         );
         // SAFETY: the mapping lives as long as the process, and tasks name allocations in it only.
         let vram = unsafe { device.register(vram) }.map_err(|error| error.to_string())?;
-        // SAFETY: tasks name memory that the program passed to calls that copy. It keeps that mapped and
-        // does not access it until the copy has ended, as CUDA requires.
+        // SAFETY: tasks name memory that the program passed to calls that copy. The program keeps this memory
+        // mapped and does not access it until the copy has ended, as CUDA requires.
         let host = unsafe { device.register(host) }.map_err(|error| error.to_string())?;
         Ok(Self { device, vram, mapping, host, refusals })
     }

@@ -27,7 +27,7 @@
 //! - *Copies to and from memory of other processes* take as long as copies of host memory. The memory stays
 //!   mapped after its owner has freed it; its bytes are undefined then.
 //! - *A failure ends one context.* NVIDIA's documentation says that the process has to end.
-//! - *Freed primary contexts* leave nothing behind, whatever their state.
+//! - *Freed primary contexts* are removed completely, whatever their state.
 
 mod c_abi;
 mod calls;

@@ -108,11 +108,11 @@ impl Space {
         rustix::fs::ftruncate(&file, len)?;
         let flags = MapFlags::NORESERVE;
         let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the new mapping overlays nothing.
+        // SAFETY: the new mapping does not replace another one.
         let bytes = unsafe {
             rustix::mm::mmap(ptr::null_mut(), len as usize, rights, flags | MapFlags::SHARED, &file, 0)
         }?;
-        // SAFETY: the new mapping overlays nothing.
+        // SAFETY: the new mapping does not replace another one.
         let base = unsafe {
             rustix::mm::mmap_anonymous(
                 ptr::null_mut(),
@@ -272,7 +272,7 @@ impl DriverMemory {
         let before = if len < PINNED_SHARE_PAGES { GRANULE } else { 0 };
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         let size = (before + len) as usize;
-        // SAFETY: the new mapping overlays nothing.
+        // SAFETY: the new mapping does not replace another one.
         let mapped = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), size, rights, MapFlags::PRIVATE) };
         let addr = mapped.map_err(|_| Code::OUT_OF_MEMORY)?.expose_provenance() as u64 + before;
         self.add(addr, len, device, context, AllocationKind::Pinned);

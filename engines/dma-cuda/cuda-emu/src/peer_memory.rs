@@ -89,12 +89,12 @@ impl PeerMemory {
         let first = offset / PAGE * PAGE;
         let map_len = usize::try_from(end.next_multiple_of(PAGE) - first).map_err(|_| Code::MAP_FAILED)?;
         let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the new mapping overlays nothing.
+        // SAFETY: the new mapping does not replace another one.
         let bytes =
             unsafe { rustix::mm::mmap(ptr::null_mut(), map_len, rights, MapFlags::SHARED, &file, first) }
                 .map_err(failed)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: the new mapping overlays nothing.
+        // SAFETY: the new mapping does not replace another one.
         let seen = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), map_len, ProtFlags::empty(), flags) };
         let Ok(seen) = seen else {
             // SAFETY: this call made the mapping, and nothing uses it yet.

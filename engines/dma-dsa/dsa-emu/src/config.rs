@@ -37,7 +37,7 @@ impl Mode {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct QueueConfig {
-    /// `wqX.Y`; empty for the next one of device 0.
+    /// The name `wqX.Y`. If empty, the next work queue of device 0.
     pub(crate) name: String,
     /// The name that an administrator gave it.
     pub(crate) label: String,

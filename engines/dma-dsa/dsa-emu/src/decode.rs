@@ -16,7 +16,7 @@ pub(crate) trait Registers {
 /// A store of 64 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Store {
-    /// MOVDIR64B: a posted store, whose acceptance the program does not learn.
+    /// MOVDIR64B: a posted store. The program cannot see if the device accepted it.
     Movdir64b,
     /// ENQCMD: a store that the device accepts or refuses.
     Enqcmd,
@@ -41,7 +41,7 @@ pub(crate) enum Operation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instruction {
     pub(crate) operation: Operation,
-    /// Its length in bytes.
+    /// Length of the instruction in bytes.
     pub(crate) len: u8,
 }
 

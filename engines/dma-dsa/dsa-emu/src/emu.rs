@@ -117,8 +117,8 @@ impl Emu {
     ///
     /// # Safety
     ///
-    /// The requirements are those of the device: until the completion records are written, the program
-    /// accesses the memory that the descriptors name only as a running copy allows.
+    /// The requirements are the device's: until the completion records are written, the program may access
+    /// the memory that the descriptors name only as a running copy allows.
     #[expect(unsafe_code, reason = "descriptors have addresses")]
     pub unsafe fn write(&self, name: &str, descriptors: &[u8]) -> Result<usize, Errno> {
         self.queue(name).ok_or(Errno::NODEV)?.write(descriptors, false)

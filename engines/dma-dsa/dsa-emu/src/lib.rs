@@ -8,8 +8,8 @@
 //!
 //! Temporary folders replace `/dev/dsa` and `/sys/bus/dsa`. The file of a work queue is empty, so that each
 //! store to a mapping of it traps. The signal handler decodes MOVDIR64B and ENQCMD, passes the 64 bytes to
-//! the thread of the work queue, and skips the instruction. This works on processors with and without these
-//! instructions. On a processor that lacks them, the handler also emulates them on ordinary memory, and
+//! the thread of the work queue, and skips the instruction. This method works on processors with and without
+//! these instructions. On a processor that lacks them, the handler also emulates them on ordinary memory, and
 //! emulates UMONITOR, UMWAIT and TPAUSE.
 //!
 //! # Supported

@@ -14,7 +14,7 @@ use crate::memory::{self, Fault};
 /// Number of bytes that the engine processes at a time: a multiple of the length of a fill's pattern.
 const CHUNK: usize = 16 << 10;
 
-/// The state of the engine behind a work queue.
+/// The state of a work queue's engine.
 #[derive(Debug)]
 pub(crate) struct Engine {
     chunk: Box<[u8]>,
@@ -32,11 +32,11 @@ pub(crate) struct Engine {
 /// The outcome of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The descriptor ended with this status. Its record was written if the descriptor asked for it.
+    /// The descriptor ended with this status, and its record was written if requested.
     Ended(u8),
     /// The descriptor ended, but its record could not be written for this reason.
     Unreported(&'static str),
-    /// The work queue stops at this descriptor, because a configured fault says so.
+    /// The work queue stops at this descriptor because of a configured fault.
     Stopped(Faults),
 }
 
@@ -283,8 +283,7 @@ impl Engine {
                     repeat(other, descriptor.dst());
                     Ok(())
                 } else {
-                    // SAFETY: the worker runs behind the trap handler. The field `dst` holds the second
-                    // source.
+                    // SAFETY: the trap handler is installed. The field `dst` holds the second source.
                     unsafe { memory::read(dst, &mut other[..have]) }
                 };
                 let both = second.map_or_else(|fault| fault.done, |()| have);

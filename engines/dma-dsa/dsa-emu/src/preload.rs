@@ -1,5 +1,5 @@
-//! The preloaded library. It starts the work queues when a program is loaded. It intercepts calls of the C
-//! library that name the devices' paths, map or write a work queue, or change the handlers of traps.
+//! The preloaded library. The library starts the work queues when a program is loaded, and intercepts calls
+//! of the C library that name the devices' paths, map or write a work queue, or change the handlers of traps.
 #![expect(unsafe_code, reason = "exports functions of the C library")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -18,7 +18,7 @@ use crate::queue::Queue;
 use crate::tree::{DEVICE_NUMBERS, Tree};
 use crate::{emu, trap};
 
-/// Folders of the system that lie below the root.
+/// Folders of the system that are replaced by folders below the root.
 const MOVED: [&[u8]; 3] = [b"/dev/dsa", b"/sys/bus/dsa", b"/sys/module/idxd"];
 
 /// The folder that contains the emulated files. Set once the work queues have started.

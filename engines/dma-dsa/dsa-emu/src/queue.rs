@@ -25,7 +25,7 @@ const HUNG: u8 = 2;
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) config: QueueConfig,
-    /// The file that stands for the device, without symbolic links.
+    /// The path of the file that represents the device, without symbolic links.
     pub(crate) file: PathBuf,
     /// The folder with the description of the work queue.
     dir: PathBuf,
@@ -85,8 +85,8 @@ impl Queue {
         if self.worker_of.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get().cast_unsigned() {
             return self.ring.push(descriptor);
         }
-        // A forked child has no worker. It takes no lock, because a thread of the parent may have held it
-        // during the fork.
+        // A forked child has no worker, so it runs the descriptor here. It takes no lock, because a thread of
+        // the parent may have held the lock during the fork.
         Engine::new(number).run(&self.config, &self.injector, descriptor);
         true
     }
@@ -141,7 +141,7 @@ impl Queue {
         true
     }
 
-    /// Starts the thread that runs the descriptors. It never ends before [`close`](Self::close).
+    /// Starts the thread that runs the descriptors. The thread never ends before [`close`](Self::close).
     pub(crate) fn start(&'static self) -> std::io::Result<std::thread::JoinHandle<()>> {
         self.worker_of.store(std::process::id(), Ordering::Relaxed);
         std::thread::Builder::new().name(format!("dsa-emu {}", self.config.name)).spawn(|| self.work())
@@ -235,7 +235,7 @@ impl Queue {
         tree::write_state(&self.dir, "enabled")
     }
 
-    /// Ends the thread.
+    /// Makes the worker thread end.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.ring.wake();

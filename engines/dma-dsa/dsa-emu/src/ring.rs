@@ -1,5 +1,5 @@
-//! A bounded queue of descriptors from signal handlers of any thread to one worker. It takes no lock and does
-//! not allocate.
+//! A bounded queue of descriptors from signal handlers of any thread to one worker. The queue takes no lock
+//! and does not allocate.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
@@ -84,7 +84,7 @@ impl Ring {
         popped
     }
 
-    /// Sleeps until `over` returns true. It is called after each push and each wake-up. Only the worker may
+    /// Sleeps until `over` returns true. Calls `over` after each push and each wake-up. Only the worker may
     /// call this.
     pub(crate) fn sleep_until(&self, mut over: impl FnMut() -> bool) {
         loop {

@@ -17,8 +17,8 @@ extern "C" fn count(_: libc::c_int) {
 #[repr(align(64))]
 struct Nop([u64; 8]);
 
-/// The thread's alternate stack comes from Rust's standard library. It has no room for the frames of three
-/// signals.
+/// The thread's alternate stack comes from Rust's standard library. That stack has no room for the frames of
+/// three signals.
 #[test]
 fn a_signal_waits_until_the_trap_has_ended() {
     // SAFETY: a `sigaction` of zero bytes is valid.

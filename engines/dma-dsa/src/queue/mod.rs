@@ -222,7 +222,7 @@ unsafe impl RawQueue for DsaQueue {
             if self.ring.is_at_end() && !self.ring.wrap() {
                 self.flush();
             }
-            // A list that the work queue refused comes first.
+            // A list that the work queue refused earlier is submitted first.
             if self.ring.is_full() || self.lists.has_unsent() || self.lists.is_behind() {
                 break;
             }

@@ -1,4 +1,5 @@
-//! A fake device for tests. It runs descriptors during the submission, and injects page faults and failures.
+//! A fake device for tests. The device runs descriptors during the submission, and injects page faults and
+//! failures.
 #![expect(unsafe_code, reason = "runs descriptors on memory, as the device does")]
 
 use std::collections::VecDeque;
@@ -45,7 +46,7 @@ pub(crate) struct State {
     /// Operations are accepted but never run.
     pub(crate) hangs: bool,
     /// Addresses of the completion records of operations whose last run met a page fault at the first byte.
-    /// Their next run gets further, as if the page had been mapped.
+    /// The next run of such an operation gets further, as if the page had been mapped.
     stuck: Vec<u64>,
     /// Number of operations after a fence that were not run, because an operation before it failed.
     pub(crate) abandoned: usize,

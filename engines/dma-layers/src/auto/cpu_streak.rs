@@ -4,7 +4,7 @@ use dma_core::Descriptor;
 
 use super::learner::Class;
 
-/// A number of next copies of one class. They go to the CPU without a call of the learner.
+/// A number of next copies of one class. These copies go to the CPU without a call of the learner.
 #[derive(Debug)]
 pub(super) struct CpuStreak {
     pub(super) class: Class,
@@ -26,7 +26,7 @@ impl CpuStreak {
     }
 
     /// Returns true if all lengths belong to the class.
-    // Not inlined, so that the path of a single copy has to save few registers.
+    // This is not inlined, so that the path of a single copy has to save fewer registers.
     #[inline(never)]
     fn have_all(&self, batch: &[Descriptor<'_>]) -> bool {
         // True if each length has the highest bit of the minimum length, and none has a higher bit.
@@ -37,7 +37,8 @@ impl CpuStreak {
         any & self.above == self.least && all == self.least
     }
 
-    /// Returns true if the whole batch belongs to the class, and enough copies are left. Then subtracts them.
+    /// Returns true if the whole batch belongs to the class, and enough copies are left. In this case,
+    /// subtracts the batch.
     #[inline]
     pub(super) fn takes(&mut self, in_flight: usize, batch: &[Descriptor<'_>]) -> bool {
         let (fewest, more) = self.in_flight;

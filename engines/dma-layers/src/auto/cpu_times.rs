@@ -60,7 +60,7 @@ impl CpuTimes {
         }
     }
 
-    /// Records copies that completed. They share the time since the last completion, or since their
+    /// Records copies that completed. The copies share the time since the last completion, or since their
     /// submission if that was later, by their lengths.
     pub(super) fn take(&mut self, completions: &[Completion], learner: &mut Learner) {
         let now = Instant::now();

@@ -177,7 +177,7 @@ impl DeviceQueue {
     }
 
     /// Uses the device again if its backoff is over. The caller calls this for each submission
-    /// while the device is not used. It reads the clock at every [`PROBE_EVERY`]th call only.
+    /// while the device is not used. This function reads the clock only at every [`PROBE_EVERY`]th call.
     pub(super) fn probe_device(&mut self, counts: &Counts) {
         self.submissions += 1;
         if self.submissions.is_multiple_of(PROBE_EVERY) {

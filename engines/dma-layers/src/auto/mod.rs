@@ -10,14 +10,14 @@
 //! - Only the device accesses its own memory: it allocates and registers that memory, and gets all copies and
 //!   fills with an operand in it. Such operations are not repeated by the CPU: the caller sees the device's
 //!   failures, and [`ErrorKind::DeviceLost`] while the queue does not use the device. If several devices have
-//!   memory of their own, that of the first one is used. Such an engine splits lists, and imports nothing,
-//!   because the device could not reach imported memory.
+//!   memory of their own, that of the first one is used. Such an engine splits lists, and cannot import
+//!   memory, because the device could not reach imported memory.
 //! - The CPU repeats any other copy that the device refuses, fails or aborts. Repeating is safe, because the
 //!   source does not change and the destination is not read before the copy ends. So the caller does not see
 //!   the device's failures.
 //! - A queue stops using a device that is lost, fails [4](FAILURES) times in a row, or completes nothing for
-//!   [`AutoOptions::stall_timeout`]. It tries the device again after 100 ms. After each failed try it waits
-//!   twice as long, up to 10 s.
+//!   [`AutoOptions::stall_timeout`]. The queue tries the device again after 100 ms. After each failed try it
+//!   waits twice as long, up to 10 s.
 //! - If the device stalls, the queue stops the device's queue, and the CPU repeats the copies that the device
 //!   then reports as aborted. A copy that the device never reports is not reported by this queue either,
 //!   because the device may still write its memory. This queue uses the device again only after it has
@@ -138,7 +138,7 @@ pub struct AutoEngine {
 }
 
 impl AutoEngine {
-    /// Makes one engine of `cpu` and `device`. It has the memory and the operations of `cpu`.
+    /// Makes one engine of `cpu` and `device`. The engine has the memory and the operations of `cpu`.
     ///
     /// # Errors
     ///

@@ -30,7 +30,7 @@ pub(super) struct AutoQueue {
     cpu: Box<dyn RawQueue>,
     device: DeviceQueue,
     depth: usize,
-    /// Number of descriptors in flight on the CPU's queue. They have the caller's tokens.
+    /// Number of descriptors in flight on the CPU's queue, which have the caller's tokens.
     on_cpu: usize,
     learner: Learner,
     streak: CpuStreak,
@@ -40,7 +40,7 @@ pub(super) struct AutoQueue {
     repeats: VecDeque<Repeat>,
     /// Completions of copies that were waiting to be repeated when the queue was stopped.
     ended: VecDeque<Completion>,
-    /// True if the next poll polls the device before the CPU. It alternates, so that neither engine's
+    /// True if the next poll polls the device before the CPU. The value alternates, so that neither engine's
     /// completions wait for the other's.
     device_first: bool,
     stopped: bool,
@@ -82,8 +82,8 @@ impl AutoQueue {
         if batch.is_empty() {
             return Ok(0);
         }
-        // SAFETY: the caller promises valid descriptors of this engine. They have the CPU's keys, and this
-        // engine's limits and capabilities do not exceed the CPU's.
+        // SAFETY: the caller promises valid descriptors of this engine. The descriptors have the CPU's keys,
+        // and this engine's limits and capabilities do not exceed the CPU's.
         let submitted = unsafe { self.cpu.submit(batch) };
         if !matches!(submitted, Ok(taken) if taken == batch.len()) {
             // Some of the descriptors that were not accepted may be timed copies.
@@ -182,8 +182,8 @@ impl AutoQueue {
                 self.watched.push(descriptor.token(), src.len, timed);
                 continue;
             }
-            // Submit earlier descriptors before the device accepts this one, because the caller is told only
-            // how many of the first descriptors were accepted.
+            // Earlier descriptors are submitted before the device accepts this one, because the result is
+            // only the number of first descriptors that were accepted.
             // SAFETY: this is a part of `batch`, for which the caller meets the requirements of `submit_cpu`.
             first += match unsafe { self.submit_cpu(&batch[first..at]) } {
                 Ok(taken) if taken == at - first => taken,
@@ -295,9 +295,9 @@ impl AutoQueue {
 }
 
 // SAFETY: each accepted descriptor is in exactly one of four places: the CPU's queue, the device's queue,
-// `repeats` and `ended`. It moves to `repeats` only after the device has reported it, so the device no longer
-// accesses its memory. A descriptor that the device never reports is never reported here. Both queues keep
-// the other promises.
+// `repeats` and `ended`. A descriptor moves to `repeats` only after the device has reported it, so the device
+// no longer accesses its memory. A descriptor that the device never reports is never reported here. Both
+// queues keep the other promises.
 unsafe impl RawQueue for AutoQueue {
     fn engine_id(&self) -> EngineId {
         self.shared.id

@@ -1,7 +1,8 @@
 //! [`MeterEngine`]: latencies, sizes and counts of another engine's descriptors.
 //!
 //! - Each queue has a histogram of latencies, from `submit` to the poll that reports the descriptor, and one
-//!   of lengths, both with an error of at most 3.2 %. Their size is fixed, so copies do not allocate.
+//!   of lengths, both with an error of at most 3.2 %. Histograms have a fixed size, so copies do not
+//!   allocate.
 //! - Times are those of the machine's clock, even if a simulated device has a clock of its own.
 //! - [`MeterEngine::report`] can be called at any time from any thread, and does not stop a queue.
 //! - Opening, registering, importing, exporting and closing are `tracing` spans of level `INFO`: `dma.open`,

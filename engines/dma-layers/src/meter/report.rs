@@ -1,4 +1,4 @@
-//! [`MeterReport`]: counts and histograms, and the atomic counters behind them.
+//! [`MeterReport`]: counts and histograms, and the atomic counters from which it is made.
 
 use std::fmt;
 use std::ops::RangeInclusive;

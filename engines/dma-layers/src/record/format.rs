@@ -5,8 +5,8 @@
 //! the length (4), the CRC-32 of the content (4) and the content. The contents of a queue's blocks, joined,
 //! are its events. The last block has the queue [`END`], and contains the summary: name, times, regions and
 //! queues, as `encode_summary` writes them. A block of the queue [`CHECKPOINT`] contains an earlier summary.
-//! It precedes the first block that names a new queue or region, so that a file without an end can be read.
-//! Version 2 has no checkpoints. Versions 2 and 3 do not store the places of regions.
+//! A checkpoint precedes the first block that names a new queue or region, so that a file without an end can
+//! be read. Version 2 has no checkpoints. Versions 2 and 3 do not store the places of regions.
 //!
 //! An event begins with a byte: its lowest 2 bits are the kind, and the others a count. The count [`LONG`]
 //! means that the real count follows as a variable number. Times are in units of 8 ns, and count from the end
@@ -21,13 +21,13 @@
 //! | [`ENDED`] | the same, and 0 for done, 1 for failed, 2 for aborted; `count` older ones are in flight |
 //!
 //! An operation begins with a byte: the kind, and the flags [`FENCE`], [`SAME_LEN`], [`SAME_SRC`],
-//! [`SAME_DST`]. Its length follows, unless it equals that of the previous operation. Then each side that has
-//! segments follows. A list begins with the number and the lengths of its segments. Each segment has its
-//! region, unless it equals that of the side's previous segment, and the distance from the end of that
-//! previous segment. The kind [`REPEAT`] stands for further copies that are as long as the previous
-//! operation, which must be a copy; their number follows. On both sides, each begins where the previous one
-//! ends. With [`STRIDE`], two distances follow, for the sources and for the destinations, each from the end
-//! of the previous segment.
+//! [`SAME_DST`]. The length of the operation follows, unless it equals that of the previous operation. After
+//! that, each side that has segments follows. A list begins with the number and the lengths of its segments.
+//! Each segment has its region, unless it equals that of the side's previous segment, and the distance from
+//! the end of that previous segment. The kind [`REPEAT`] stands for further copies that are as long as the
+//! previous operation, which must be a copy; their number follows. On both sides, each begins where the
+//! previous one ends. With [`STRIDE`], two distances follow, for the sources and for the destinations, each
+//! from the end of the previous segment.
 
 /// The first bytes of a trace file.
 pub(super) const MAGIC: &[u8; 8] = b"DMATRACE";
@@ -172,7 +172,7 @@ impl Encoder {
     }
 }
 
-/// Bytes to be read. They are untrusted.
+/// Untrusted bytes to be read.
 #[derive(Clone, Debug)]
 pub(super) struct Decoder<'a> {
     pub(super) rest: &'a [u8],

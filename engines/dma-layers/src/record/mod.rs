@@ -1,16 +1,16 @@
 //! [`RecordEngine`]: writes a trace of another engine's operations, and [`Trace`], which reads it.
 //!
 //! - A trace contains each descriptor (operation, length, region and offset, fence), doorbells, cache hints,
-//!   the [places](dma_core::Place) of regions, and the times of calls and reports. It contains no bytes of
-//!   memory and no addresses.
+//!   the [places](dma_core::Place) of regions, and the times of calls and reports. A trace contains no bytes
+//!   of memory and no addresses.
 //! - A descriptor takes about 5 bytes in batches of 32, 12 bytes alone, and less in batches of adjacent
 //!   copies.
-//! - Each queue has a buffer. It is written to the file when it is full, when the queue is closed, and by the
-//!   first submission more than a second after the last write. Copies do not allocate once the queues and
-//!   regions are known. A copy that finds the buffer full blocks until it is written.
+//! - Each queue has a buffer. The buffer is written to the file when it is full, when the queue is closed,
+//!   and by the first submission more than a second after the last write. Copies do not allocate once the
+//!   queues and regions are known. A copy that finds the buffer full blocks until it is written.
 //! - The file gets its name when the engine and all its queues are closed. Until then its name is
-//!   `NAME.partial`. It keeps this name if the program ends earlier, by a signal or by `exit`. A partial
-//!   trace can be read up to its last complete block.
+//!   `NAME.partial`. The file keeps this name if the program ends earlier, by a signal or by `exit`. A
+//!   partial trace can be read up to its last complete block.
 //! - Symbolic links are followed, and the file may be a device or a pipe: see
 //!   [`OutputFile`](dma_core::OutputFile).
 //! - An error of the file ends the trace, but does not fail a copy: the error is logged, the next queue is
@@ -72,7 +72,7 @@ const BUFFER: (u64, u64) = (4096, 1 << 20);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordOptions {
-    /// The path of the trace. Its folder must exist. An existing file is replaced when the trace is complete.
+    /// The path of the trace. The folder must exist. An existing file is replaced when the trace is complete.
     pub file: PathBuf,
     /// Size of each queue's buffer in bytes, at least 4 KiB. Default: 1 MiB.
     pub buffer: u64,

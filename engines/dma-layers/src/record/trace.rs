@@ -199,8 +199,8 @@ impl Trace {
         let mut bytes = Vec::new();
         // Twice the length, because the events are copied.
         let needed = len.saturating_mul(2);
-        // This is checked first, because the system might overcommit, and kill the program when the memory is
-        // touched.
+        // The available memory is checked first, because the system might overcommit, and kill the program
+        // when the memory is touched.
         let available = dma_ipc::available_memory().unwrap_or(u64::MAX);
         if needed as u64 > available || bytes.try_reserve_exact(needed).is_err() {
             let what = format!("its {len} bytes do not fit into memory");
@@ -221,8 +221,8 @@ impl Trace {
         })
     }
 
-    /// Reads and checks the bytes of a trace. They may be untrusted: the memory that this takes is
-    /// proportional to their length. A trace without an end is read up to its last complete block: see
+    /// Reads and checks the bytes of a trace. The bytes may be untrusted: the memory that this function takes
+    /// is proportional to their length. A trace without an end is read up to its last complete block: see
     /// [`Recorded::partial`].
     ///
     /// # Errors

@@ -1,11 +1,11 @@
 //! [`replay`] runs a recorded [`Trace`] on an engine, to measure how that engine would change the program.
 //!
-//! - Each queue of the trace is replayed by a thread with its own queue. It makes the recorded calls in their
-//!   order, with the same operations, lengths and batches. Between the calls it waits for as long as the
-//!   program worked.
-//! - At each report in the trace, the replay waits for the same descriptors. So it never has more descriptors
-//!   in flight than the program had, and it reuses memory only after the report after which the program
-//!   reused it.
+//! - Each queue of the trace is replayed by a thread with its own queue. The thread makes the recorded calls
+//!   in their order, with the same operations, lengths and batches. Between the calls it waits for as long as
+//!   the program worked.
+//! - At each report in the trace, the replay waits for the same descriptors. So the replay never has more
+//!   descriptors in flight than the program had, and reuses memory only after the report after which the
+//!   program reused it.
 //! - Each queue has its own memory: the part of each region that the queue's operations name, in the recorded
 //!   place. Device memory has a copy in host memory, which is used to check its bytes.
 //! - Operations that exceed the engine's limits are split, and the depth of queues does not exceed its limit.
@@ -99,7 +99,7 @@ pub struct Replayed {
     pub wait: Duration,
     /// Doorbells rung, as the engine counts them.
     pub doorbells: u64,
-    /// Descriptors submitted. They are more than the trace's operations if some were split.
+    /// Number of submitted descriptors. It exceeds the number of the trace's operations if some were split.
     pub descriptors: u64,
     /// Descriptors of the timed run that failed or were aborted.
     pub failed: u64,

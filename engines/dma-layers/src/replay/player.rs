@@ -246,8 +246,8 @@ impl<'a> Player<'a> {
         }
         self.count();
         batch.clear();
-        // Reuses the memory of the vector. It is empty, because its descriptors named lists that no longer
-        // exist.
+        // Reuses the memory of the vector. The vector is empty, because its descriptors named lists that no
+        // longer exist.
         self.batch = batch.into_iter().map(|_| unreachable!("it is empty")).collect();
         self.pieces = pieces;
         self.pieces.clear();

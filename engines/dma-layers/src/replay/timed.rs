@@ -14,7 +14,7 @@ use crate::record::Trace;
 
 /// In pauses longer than this, the thread sleeps, except for this time at the end.
 const SLEEP: Duration = Duration::from_millis(2);
-/// Maximum time of a sleep. After it, the thread checks whether another queue failed.
+/// Maximum time of a sleep. After each sleep, the thread checks if another queue has failed.
 const NAP: Duration = Duration::from_millis(50);
 
 /// State that the threads share.

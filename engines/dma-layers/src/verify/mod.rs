@@ -10,8 +10,8 @@
 //!   memory, each queue has a second queue, which copies source and destination to host memory, piece by
 //!   piece, where they are compared. Polls do not wait for these copies, so later operations may be reported
 //!   earlier, and a waiting thread polls instead of sleeping while such copies are in flight. If the queue
-//!   cannot be opened, or such a copy fails, the operation counts as not verified. So do copies of imported
-//!   memory.
+//!   cannot be opened, or such a copy fails, the operation counts as not verified. Copies of imported memory
+//!   also count as not verified.
 //! - The planner keeps fences, so that no later operation writes the bytes before they are verified.
 //! - If the program writes a window's bytes while they are copied, a mismatch may be reported, because the
 //!   write looks like a wrong byte of the device.
@@ -59,7 +59,7 @@ const CHUNK: usize = 32;
 const EXPLAINED: usize = 64;
 /// Maximum number of pieces that are compared or fetched in one poll.
 const STAGING_STEPS: usize = 16;
-/// The first code of a mismatch. It is outside the range of errno values and of the vendors' codes.
+/// The first code of a mismatch. This code is outside the range of errno values and of the vendors' codes.
 const FIRST_CODE: i32 = i32::MIN;
 
 /// The options of a [`VerifyEngine`]. A copy is verified when both numbers are reached since the last
@@ -157,9 +157,9 @@ enum Reach {
     /// The bytes cannot be read, or are not verified.
     #[default]
     None,
-    /// The CPU reads them.
+    /// The CPU reads the bytes.
     Cpu,
-    /// They are copied to host memory.
+    /// The bytes are copied to host memory.
     Staging,
 }
 
@@ -289,7 +289,7 @@ unsafe impl dma_core::ForwardEngine for VerifyEngine {
 }
 dma_core::forward_engine!([] VerifyEngine);
 
-/// A descriptor in flight. Its index is the token of the inner descriptor.
+/// A descriptor in flight. The index of its slot is the token of the inner descriptor.
 #[derive(Debug, Default)]
 struct CheckedCopy {
     token: u64,
@@ -360,12 +360,12 @@ impl CheckedCopy {
     unsafe fn check(&self) -> Option<Mismatch> {
         let each = if self.both { 1 } else { self.dst.len() };
         for dst in self.dst.chunks(each) {
-            // SAFETY: nothing writes the destination before the caller gets the report, and `fill` made sure
-            // that the CPU can reach it.
+            // SAFETY: the destination is not written before the caller gets the report, and `fill` has
+            // checked that the CPU can reach it.
             if unsafe { sum(dst) } != self.sum {
                 let wrong = for_each_pair(&[(&self.src, dst)], |offset, src, dst, len| {
-                    // SAFETY: both parts lie in segments that the CPU can reach, and nothing writes source or
-                    // destination before the caller gets the report.
+                    // SAFETY: both parts lie in segments that the CPU can reach, and source and destination
+                    // are not written before the caller gets the report.
                     let at = unsafe { racy_copy::first_difference(src?, dst, len) }?;
                     Some((offset + at, dst.addr() + at))
                 });

@@ -47,7 +47,7 @@ pub(super) enum Pieces {
     Fetched,
     /// The engine refused or failed a copy, and no copy is in flight.
     Failed,
-    /// A copy does not end. It may still read the operand and write the host memory.
+    /// A copy does not end, so the device may still read the operand and write the host memory.
     Lost,
 }
 
@@ -142,7 +142,7 @@ impl Drop for Staging {
     }
 }
 
-/// A position in the lists of a copy. It passes through the destinations one after the other.
+/// A position in the lists of a copy. The position passes through the destinations one after the other.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cursor {
     /// The index of the destination's segment.

@@ -55,7 +55,8 @@ fn one_at_a_time(mut queue: Box<dyn RawQueue>, from: RegionInfo, to: RegionInfo,
     let mut completions = [Completion::done(0); 1];
     for token in 0..copies {
         let descriptor = Descriptor::copy(token, part(from, 0), part(to, 0));
-        // SAFETY: parts of the engine's memory, which outlives the copies and which this loop alone uses.
+        // SAFETY: the parts belong to the engine's memory, which outlives the copies and which only this loop
+        // uses.
         assert_eq!(unsafe { queue.submit(&[descriptor]) }.expect("it takes it"), 1);
         queue.flush();
         while queue.poll(&mut completions) == 0 {}
@@ -72,7 +73,8 @@ fn batches<const EACH: bool>(mut queue: Box<dyn RawQueue>, from: RegionInfo, to:
         }
         let mut taken = 0;
         while taken < BATCH {
-            // SAFETY: parts of the engine's memory, which outlives the copies and which this loop alone uses.
+            // SAFETY: the parts belong to the engine's memory, which outlives the copies and which only this
+            // loop uses.
             taken += unsafe { queue.submit(&batch[taken..]) }.expect("it takes them");
         }
         queue.flush();

@@ -47,7 +47,7 @@ struct EmuDevice {
     state: Shared,
 }
 
-/// Returns the state behind a context.
+/// Returns the state of a context.
 fn state_of(context: *mut ibv_context) -> Shared {
     // SAFETY: `ibv_open_device` made the context.
     unsafe { Arc::clone(&(*context.cast::<EmuContext>()).state) }

@@ -1,5 +1,5 @@
-//! [`Nic`]: the device. It runs requests while it is polled, checks keys and rights, frees places of the send
-//! queue only by completions, and flushes requests after a failure.
+//! [`Nic`]: the device. The device runs requests while it is polled, checks keys and rights, frees places of
+//! the send queue only by completions, and flushes requests after a failure.
 #![expect(unsafe_code, reason = "copies memory by addresses, as the device does")]
 
 use std::cell::RefCell;

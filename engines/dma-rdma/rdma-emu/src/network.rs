@@ -67,13 +67,13 @@ pub(crate) struct Node {
     state: Weak<Mutex<State>>,
 }
 
-/// Returns the abstract socket name of a device. It has no file.
+/// Returns the abstract socket name of a device. An abstract name has no file.
 fn address(id: u32) -> io::Result<SocketAddr> {
     let user = rustix::process::getuid().as_raw();
     SocketAddr::from_abstract_name(format!("rdma-emu.{user}.{id}"))
 }
 
-/// Returns true if the other end is a process of this user. This is checked because any user may bind an
+/// Returns true if the other end is a process of this user. The check is needed because any user may bind an
 /// abstract name.
 fn is_own(stream: &UnixStream) -> bool {
     rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == rustix::process::getuid())

@@ -150,7 +150,7 @@ fn refused(name: &str) -> Option<std::ptr::NonNull<c_void>> {
     }
     // SAFETY: `dladdr` succeeded, so it has filled `own`.
     let own = unsafe { own.assume_init() };
-    // SAFETY: the path is that of this loaded library; RTLD_NOLOAD does not run its code again.
+    // SAFETY: `dli_fname` is the path of this loaded library, and RTLD_NOLOAD does not run its code again.
     let library = unsafe { libc::dlopen(own.dli_fname, libc::RTLD_NOW | libc::RTLD_NOLOAD) };
     let library = std::ptr::NonNull::new(library)?;
     let variants = [format!("{name}_v3"), format!("{name}_v2"), name.to_owned()];

@@ -42,7 +42,7 @@ target, back = pinned()
 first, second = call(cuda.cuMemAlloc, SIZE), call(cuda.cuMemAlloc, SIZE)
 there[:] = numpy.random.default_rng(1).integers(0, 256, SIZE, dtype=numpy.uint8)
 
-# Host to device, within the device, and back.
+# Copies from host to device, within the device, and back.
 call(cuda.cuMemcpyHtoDAsync, first, source, SIZE, stream)
 call(cuda.cuMemcpyDtoDAsync, second, first, SIZE, stream)
 call(cuda.cuMemcpyDtoHAsync, target, second, SIZE, stream)
@@ -52,7 +52,7 @@ assert numpy.array_equal(there, back)
 kind = cuda.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
 assert int(call(cuda.cuPointerGetAttribute, kind, first)) == cuda.CUmemorytype.CU_MEMORYTYPE_DEVICE
 
-# 1,024 pieces by one call.
+# One call copies 1,024 pieces.
 back[:] = 0
 pieces, piece = 1024, SIZE // 1024
 attributes = cuda.CUmemcpyAttributes()
@@ -63,7 +63,7 @@ batch = (targets, sources, [piece] * pieces, pieces, [attributes], [0], 1)
 call(cuda.cuMemcpyBatchAsync, *batch, stream)
 call(cuda.cuStreamSynchronize, stream)
 assert numpy.array_equal(there, back)
-# The default stream takes no batch.
+# The default stream refuses batches.
 assert answer(cuda.cuMemcpyBatchAsync, *batch, cuda.CUstream(0)) == 1
 
 # A stream waits for another one.
@@ -75,14 +75,14 @@ call(cuda.cuMemcpyDtoHAsync, target, second, SIZE, other)
 call(cuda.cuStreamSynchronize, other)
 assert (back.view(numpy.uint32) == 0x01020304).all()
 
-# Functions of the host run in the stream's order, and may not call CUDA.
+# Host functions run in the stream's order, and may not call CUDA.
 codes = []
 function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: codes.append(answer(cuda.cuCtxSynchronize)))
 call(cuda.cuLaunchHostFunc, stream, cuda.CUhostFn(_ptr=ctypes.addressof(function)), 0)
 call(cuda.cuStreamSynchronize, stream)
 assert codes == [800], codes
 
-# Memory of another device.
+# Copies from memory of another device.
 if number > 1:
     call(cuda.cuCtxSetCurrent, contexts[1])
     peer = call(cuda.cuMemAlloc, SIZE)
@@ -92,19 +92,19 @@ if number > 1:
     call(cuda.cuMemFree, peer)
     call(cuda.cuCtxSetCurrent, contexts[0])
 
-# Registration, twice, and of nothing.
+# Registers and unregisters memory. The second call of each fails.
 array = numpy.zeros(8192, dtype=numpy.uint8)
 page = (array.ctypes.data + 4095) // 4096 * 4096
 call(cuda.cuMemHostRegister, page, 4096, 0)
 assert answer(cuda.cuMemHostRegister, page, 4096, 0) == 712
 call(cuda.cuMemHostUnregister, page)
 assert answer(cuda.cuMemHostUnregister, page) == 713
-# Too much, beyond the end, and freed.
+# An allocation that is too large, a copy beyond the end, and memory that is freed twice.
 assert answer(cuda.cuMemAlloc, 1 << 50) == 2
 assert answer(cuda.cuMemcpyHtoD, int(first) + 1, source, SIZE) == 1
 call(cuda.cuMemFree, first)
 assert answer(cuda.cuMemFree, first) == 1
-# The stand-in has no kernels, and says so.
+# The stand-in reports that it has no kernels.
 if name.startswith("Stand-in"):
     assert answer(cuda.cuModuleLoadData, b"") == 801
 

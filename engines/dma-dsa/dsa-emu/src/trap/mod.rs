@@ -8,8 +8,8 @@
 //! An instruction that the processor lacks has the same effect as on a processor that has it, including
 //! faults: such a fault reaches the program's handler for SIGSEGV or SIGBUS, not the handler for SIGILL.
 //!
-//! The handlers run on the program's alternate stack, which may have room for only two frames. So all other
-//! signals are blocked while a trap is handled, and are delivered when it ends. The emulation of an
+//! The handlers run on the program's alternate stack, which may have room for only two frames. Therefore all
+//! other signals are blocked while a trap is handled, and are delivered when it ends. The emulation of an
 //! instruction runs on the program's own stack, below the bytes in use.
 #![expect(unsafe_code, reason = "installs signal handlers, which change registers")]
 
@@ -97,7 +97,7 @@ static INSTALLED: Once = Once::new();
 /// Installs the handlers, once.
 pub(crate) fn install() {
     INSTALLED.call_once(|| {
-        // This blocks no signals. It makes the symbol lookup of the C library's function, which a handler
+        // This call blocks no signals, but looks up the symbol of the C library's function, which a handler
         // must not do.
         change_mask(libc::SIG_BLOCK, 0);
         for (signal, previous) in SIGNALS.into_iter().zip(&PREVIOUS) {
@@ -127,8 +127,8 @@ const fn bit_of(signal: c_int) -> u64 {
     1 << (signal - 1)
 }
 
-/// Converts bits to a signal set of the C library. It is written directly, because `sigfillset` leaves out
-/// the signals that the C library uses itself. The set is longer than the kernel's 64 bits.
+/// Converts bits to a signal set of the C library. The bits are written directly, because `sigfillset` leaves
+/// out the signals that the C library uses itself. The set is longer than the kernel's 64 bits.
 fn signal_set(bits: u64) -> sigset_t {
     // SAFETY: a `sigset_t` of zero bytes is the empty set.
     let mut set: sigset_t = unsafe { mem::zeroed() };
@@ -290,8 +290,8 @@ extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void)
     }
 }
 
-/// Ends an access of [`memory`] that faulted. It does no more, because it may run on top of another handler,
-/// whose stack may be short.
+/// Ends an access of [`memory`] that faulted. This function does no more, because it may run on top of
+/// another handler, whose stack may be short.
 fn recovered(info: &siginfo_t, context: &mut ucontext_t) -> bool {
     let mut context = Context(context);
     let Some(goes_on) = memory::recover(context.rip()) else { return false };

@@ -1,6 +1,6 @@
 // Instructions that store 64 bytes, and that wait for a store, on ordinary memory: they must have the same effect as on a
-// processor that has them. Each runs twice. The second time it has the prefix LOCK, which makes it undefined on every
-// processor. So this covers processors with and without the instruction.
+// processor that has them. Each instruction runs twice. The second time it has the prefix LOCK, which makes it undefined on
+// every processor. So the program covers processors with and without the instruction.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -23,8 +23,8 @@
         }                                                                      \
     } while (0)
 
-// The instructions are written as bytes, for assemblers that do not know them. Each has its operands in RAX and RDX, and
-// returns the flags.
+// The instructions are written as bytes, for assemblers that do not know them. Each function has its operands in RAX and
+// RDX, and returns the flags.
 #define INSTRUCTION(name, bytes)                                               \
     static uint64_t name(uint64_t rax, uint64_t rdx, uint64_t rcx) {           \
         uint64_t flags;                                                        \

@@ -1,4 +1,4 @@
-// A program that does nothing but load its libraries.
+// A program that only loads its libraries.
 int main(void) {
     return 0;
 }

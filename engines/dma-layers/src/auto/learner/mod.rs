@@ -14,8 +14,8 @@ pub(super) enum Engine {
 pub(super) const LENGTHS: usize = 40;
 /// Number of classes of descriptors in flight: 1; 2 to 7; 8 and more.
 pub(super) const DEPTHS: usize = 3;
-/// Number of descriptors in a part of a run, for each class of descriptors in flight. It grows with the
-/// depth, because deeper queues take longer to fill.
+/// Number of descriptors in a part of a run, for each class of descriptors in flight. The number grows with
+/// the depth, because deeper queues take longer to fill.
 const RUN_PART_LEN: [u32; DEPTHS] = [4, 8, 32];
 /// Number of parts of a run. The shortest part determines the cost, because a disturbance only makes a part
 /// longer.

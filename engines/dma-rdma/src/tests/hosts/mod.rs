@@ -1,8 +1,8 @@
 //! Tests between two hosts: `ci/kernel.sh` runs the exporter in one virtual machine, and the importer in
 //! another. The README describes how to run them on other hosts.
 //!
-//! The exporter is restarted after it was killed, until it exits with 0. It accepts commands, one per line,
-//! on a TCP connection. When the connection ends, its exports end.
+//! The exporter is restarted after it was killed, until it exits with 0. The exporter accepts commands, one
+//! per line, on a TCP connection. When the connection ends, its exports end.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
