@@ -89,7 +89,7 @@ c_programs() {
     while read -r program compiler standard arguments; do
         echo "--- $kind: $program $arguments"
         object=$folder/c/$(basename "$program")
-        # shellcheck disable=SC2086 # words of a command
+        # shellcheck disable=SC2086 # split into words on purpose
         "$compiler" "-std=$standard" -g -O1 -fno-omit-frame-pointer "-fsanitize=$kind" -Idma-c/include -c "dma-c/$program" -o "$object.o" &&
             c++ "$object.o" "$library" -rdynamic -Wl,--whole-archive "$runtime" -Wl,--no-whole-archive \
                 -lgcc_s -lutil -lrt -lpthread -lm -ldl -o "$object" &&

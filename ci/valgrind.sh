@@ -82,7 +82,7 @@ for program in "every_call cpu sim:seed=7" misuse broken_devices; do
     echo "--- $program"
     read -r name engines <<<"$program"
     cc -std=c99 -g -Idma-c/include "dma-c/tests/c/$name.c" -o "$prefix/$name" "$prefix/$soname" -Wl,-rpath,"$prefix"
-    # shellcheck disable=SC2086 # words of a command
+    # shellcheck disable=SC2086 # split into words on purpose
     timeout "$seconds" "$valgrind" -q --error-exitcode=9 --leak-check=full --show-leak-kinds=definite \
         --errors-for-leak-kinds=definite "$prefix/$name" $engines </dev/null || {
         echo "$name under valgrind: exit status $? (9: errors of memcheck; 124: ran for more than $seconds s)" >&2

@@ -147,12 +147,13 @@ impl Own {
     pub(crate) fn export(&self, begin: usize, end: usize, rights: Access) -> Result<Export, RemoteError> {
         assert!(begin <= end && end <= self.len);
         let first = NonNull::new(self.base.as_ptr().wrapping_add(begin)).unwrap();
-        // SAFETY: no reference to the memory exists. The caller tests accesses of peers after this.
+        // SAFETY: `self` owns the mapping, and no reference to the memory exists. The callers expect
+        // that peers write to it.
         unsafe { Export::of_process_memory(first, end - begin, rights) }
     }
 
     pub(crate) fn unmap(self) {
-        // SAFETY: no reference to the memory exists.
+        // SAFETY: `self` owns the mapping, and no reference to the memory exists.
         unsafe { munmap(self.base.as_ptr().cast(), self.len) }.unwrap();
     }
 }
@@ -195,14 +196,14 @@ impl Holdings {
     fn command(&mut self, words: &[&str]) -> Result<String, RemoteError> {
         let number = |at: usize| words[at].parse::<usize>().unwrap();
         Ok(match words[0] {
-            // allocate LEN BYTE: memory full of BYTE
+            // allocate LEN BYTE: allocates memory, and fills it with BYTE
             "allocate" => {
                 let memory = SharedMemory::allocate(number(1), Pages::Normal)?;
                 memory.write_at(0, &vec![number(2) as u8; number(1)])?;
                 self.memory = Some(memory);
                 "done".into()
             }
-            // own LEN BYTE: the process's own memory, sparse if BYTE is 0
+            // own LEN BYTE: maps the process's own memory, which is sparse if BYTE is 0
             "own" => {
                 let own = Own::map(number(1));
                 if number(2) != 0 {
@@ -251,12 +252,12 @@ impl Holdings {
                 self.export.as_ref().unwrap().revoke(LONG)?;
                 "done".into()
             }
-            // import FILE
+            // import FILE: imports the export whose descriptor is in FILE
             "import" => {
                 self.import = Some(Import::open(&fs::read(words[1]).unwrap())?);
                 "done".into()
             }
-            // write OFFSET BYTE
+            // write OFFSET BYTE: writes a byte of the import
             "write" => {
                 self.import().write_at(number(1) as u64, &[number(2) as u8])?;
                 "done".into()
