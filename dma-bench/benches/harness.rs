@@ -70,7 +70,7 @@ fn worker(contender: &Contender) -> Worker {
     Worker::new(contender, &cell, memory, layout, Verify::Sample, Duration::from_secs(5)).unwrap()
 }
 
-/// One of this number of doorbells is timed, as in a run of `dma-bench`.
+/// Number of doorbells per timed doorbell, as in a run of `dma-bench`.
 const TIMED_EVERY: u64 = 64;
 
 /// Runs the contender and its baseline alternately. Each round uses other addresses, because the cache sets

@@ -123,7 +123,7 @@ fn main() {
         above |= ratio > recorded * MAX_RISE;
         println!("{name}: {each:.1} instructions per copy of {SIZE} bytes, ratio {ratio:.3}");
     }
-    // As a test, the bench does not check the ratio, which depends on the compiler.
+    // In a test run, the ratio is not checked, because it depends on the compiler.
     if above && !args.iter().any(|arg| arg == "--test") {
         eprintln!("a ratio is more than 3 % above the recorded one: {PROGRAMS:?}");
         std::process::exit(1);

@@ -1,5 +1,5 @@
 //! Speed of the simulator: copies from submission to completion, in CPU time of one core, so that other
-//! processes on that core do not count.
+//! processes on that core have no influence.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn measure(b: &mut Bencher<'_>, mut work: impl FnMut()) {
     });
 }
 
-/// A device, a channel, and a window of tasks kept in flight.
+/// A device and a channel on which a window of tasks is kept in flight.
 struct Loop {
     device: Device,
     channel: ChannelId,
@@ -87,7 +87,7 @@ fn model(c: &mut Criterion) {
     group.finish();
 }
 
-/// A device that takes no time: submit, doorbell, poll.
+/// A timeless device: submit, doorbell, poll.
 fn instant(c: &mut Criterion) {
     const TASKS: u64 = 10_000;
     let mut group = c.benchmark_group("instant");
@@ -109,7 +109,7 @@ fn instant(c: &mut Criterion) {
     group.finish();
 }
 
-/// Through the contract and the safe API: batches of 32 copies of 64 bytes.
+/// The contract and the safe API: batches of 32 copies of 64 bytes.
 fn engine(c: &mut Criterion) {
     const COPIES: usize = 32;
     let mut group = c.benchmark_group("engine");

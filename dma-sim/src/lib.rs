@@ -2,8 +2,9 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`sim`] | [`SimEngine`]: a modelled device, deterministic, as slow, reordered and faulty as real ones |
-//! | [`model`] | the device model behind it: channels, time, memory protection, faults, traces, profiles |
+//! | [`sim`] | [`SimEngine`]: a modelled device, deterministic, with the latency, reordering and faults of
+//! real devices |
+//! | [`model`] | the device model that it uses: channels, time, memory protection, faults, traces, profiles |
 //!
 //! The documentation of each module lists the supported and rejected functions, and the differences from real
 //! devices.

@@ -1,4 +1,4 @@
-//! Each fault and each manner of the device model, one at a time.
+//! Tests each fault and each behaviour of the device model separately.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -25,7 +25,7 @@ impl Rig {
         Self::with_peer(profile, faults, None)
     }
 
-    /// The peer's memory is the destination.
+    /// Creates a rig in which the destination is the peer's memory.
     fn with_peer(profile: Profile, faults: &str, peer: Option<Arc<dyn PeerAccess>>) -> Self {
         let config = DeviceConfig::new(profile).with_seed(3).with_faults(faults.parse().unwrap());
         let mut device = Device::new(config.with_trace(TraceMode::Record)).unwrap();
@@ -52,7 +52,7 @@ impl Rig {
         self.device.doorbell(self.channel).unwrap();
     }
 
-    /// Polls; by token.
+    /// Polls all reports. Returns them sorted by token.
     fn poll(&mut self) -> Vec<(u64, Status)> {
         let mut all: Vec<_> = std::iter::from_fn(|| self.device.poll(self.channel)).collect();
         all.sort_by_key(|completion| completion.token);
@@ -109,7 +109,7 @@ fn a_copy_is_half_done_in_between_and_whole_before_its_completion() {
         }
         assert_eq!(rig.moved(), LEN as usize);
         assert_eq!(rig.poll(), [(token, Status::Done)]);
-        // Clean for the next one.
+        // The destination is cleared for the next copy.
         rig.device.write(rig.dst.key, rig.dst.addr.0, &[0; LEN as usize]).unwrap();
     }
     assert!(half > 20, "{half}");
@@ -135,7 +135,7 @@ fn a_full_queue_says_so_until_polled() {
     rig.send(0..16);
     assert_eq!(rig.submit(16), Err(Refused::Full { depth: 16 }));
     rig.device.run();
-    // Done is not polled.
+    // A task that is done still occupies its slot until it is polled.
     assert_eq!(rig.submit(16), Err(Refused::Full { depth: 16 }));
     assert!(rig.device.poll(rig.channel).is_some());
     assert_eq!(rig.submit(16), Ok(()));
@@ -187,7 +187,7 @@ fn a_failed_task_is_alone_or_takes_the_channel_down() {
 
     let mut rig = Rig::new(Profile::bluefield3(), "fail@2");
     rig.send(0..4);
-    rig.submit(4).unwrap(); // not even rung
+    rig.submit(4).unwrap(); // no doorbell releases this task
     let ended = rig.run();
     let aborted = Status::Aborted(HaltCause::TaskFailed);
     assert_eq!(ended[1], (1, ENGINE));
@@ -210,9 +210,9 @@ fn a_reset_fails_one_and_aborts_the_rest() {
     assert_eq!(ended[0], (0, ENGINE));
     assert_eq!(ended[1..], all(1..4, RESET));
     assert_eq!(rig.state(), ChannelState::Halted(HaltCause::Reset));
-    // Other channels continue: the rule strikes the first task of each.
+    // The other channel continues.
     assert_eq!(rig.device.state(other), Some(ChannelState::Running));
-    // The count does not begin again.
+    // A reset does not restart the count of tasks.
     rig.device.reset(rig.channel).unwrap();
     rig.send(4..6);
     assert_eq!(rig.run(), all(4..6, Status::Done));
@@ -355,14 +355,15 @@ fn oversize_is_found_where_the_profile_says() {
     rig.send(0..2);
     assert_eq!(rig.run(), [(0, Status::Failed(error)), (1, Status::Aborted(HaltCause::TaskFailed))]);
 
-    // By plan: accepted, and fatal, on a device that would have refused it and survived.
+    // With the fault, the task is accepted and resets the channel, on a device that would otherwise
+    // refuse the task.
     let mut rig = Rig::new(small(Profile::ideal()), "oversize@1");
     rig.send(0..1);
     assert_eq!(rig.run(), [(0, Status::Failed(error))]);
     assert_eq!(rig.state(), ChannelState::Halted(HaltCause::Reset));
     rig.device.restart(rig.channel).unwrap();
     assert_eq!(rig.submit(1), Err(Refused::Invalid(error)));
-    // A task within the limit is not struck.
+    // The fault does not affect a task within the limit.
     let mut rig = Rig::new(Profile::ideal(), "oversize");
     rig.send(0..1);
     assert_eq!(rig.run(), all(0..1, Status::Done));
@@ -421,12 +422,12 @@ fn coalesced_reports_wait_for_a_later_one_that_is_not() {
     submit(&mut rig, 0, false);
     submit(&mut rig, 1, true);
     submit(&mut rig, 2, true);
-    // The stall: done, and never reported.
+    // The coalesced tasks are done, and are not reported yet.
     assert_eq!(rig.run(), all(0..1, Status::Done));
     assert_eq!((rig.moved(), rig.device.next_event()), (LEN as usize, None));
     submit(&mut rig, 3, false);
     assert_eq!(rig.run(), all(1..4, Status::Done));
-    // Tasks held when the channel goes down were done.
+    // Coalesced tasks that are done are reported as done when the channel goes down.
     submit(&mut rig, 4, true);
     rig.device.run();
     rig.device.stop(rig.channel).unwrap();
@@ -449,15 +450,16 @@ fn ioat_reports_a_doorbell_at_once_and_in_order() {
     assert_eq!(groups, [5, 3]);
 }
 
-/// Grants this number of leaves, then refuses with the given error; counts the leaves that are held.
+/// A peer that grants access this number of times, and then refuses with the given error. Counts the
+/// grants that are held.
 #[derive(Debug)]
-struct Fickle {
+struct RevokingPeer {
     grants: AtomicU64,
     held: AtomicI64,
     error: PeerError,
 }
 
-impl PeerAccess for Fickle {
+impl PeerAccess for RevokingPeer {
     fn acquire(&self) -> Result<(), PeerError> {
         let left = self.grants.load(Ordering::Relaxed);
         if left == 0 {
@@ -480,8 +482,8 @@ fn a_peer_that_takes_its_memory_back_fails_the_task() {
         (PeerError::Gone, Status::Failed(TaskError::PeerGone)),
     ] {
         for grants in 0..8 {
-            let fickle = Arc::new(Fickle { grants: grants.into(), held: 0.into(), error });
-            let peer = Arc::clone(&fickle) as _;
+            let revoking = Arc::new(RevokingPeer { grants: grants.into(), held: 0.into(), error });
+            let peer = Arc::clone(&revoking) as _;
             let mut rig = Rig::with_peer(Profile::ideal(), "", Some(peer));
             rig.send(0..1);
             rig.device.run();
@@ -490,7 +492,7 @@ fn a_peer_that_takes_its_memory_back_fails_the_task() {
             assert!(done || completion.status == status);
             assert!(done || rig.moved() < LEN as usize);
             assert_eq!(completion.touched, grants > 0);
-            assert_eq!(fickle.held.load(Ordering::Relaxed), 0);
+            assert_eq!(revoking.held.load(Ordering::Relaxed), 0);
             assert!(grants > 0 || !done);
         }
     }
@@ -563,7 +565,7 @@ fn channels_share_the_engine_fairly() {
     let (addr, _) = device.range(key).unwrap();
     let (src, dst) = (segment(key, addr, len), segment(key, addr + len, len));
     let channels = [device.open_channel(64).unwrap(), device.open_channel(64).unwrap()];
-    // The first one has a long backlog already when the second one begins.
+    // The first channel already has a long backlog when the second channel begins.
     for (channel, tasks) in [(channels[0], 32), (channels[1], 8)] {
         (0..tasks).for_each(|i| device.submit(channel, &Descriptor::copy(i, src, dst)).unwrap());
         device.doorbell(channel).unwrap();
@@ -576,8 +578,8 @@ fn channels_share_the_engine_fairly() {
     assert!((6..=13).contains(&other), "{other}");
 }
 
-/// A trace with every kind of event, which must not change: a changed line or digest breaks what users
-/// recorded.
+/// A trace with every kind of event. It must not change, because a changed line or digest breaks
+/// traces that users have recorded.
 #[test]
 fn the_trace_is_fixed() {
     let mut rig = Rig::new(Profile::bluefield3(), "refuse@2+corrupt@3+lose@4+fail@6");

@@ -1,4 +1,5 @@
-//! A device that takes no time works in the doorbell: it must do what the same device does by its calendar.
+//! A timeless device executes tasks within the doorbell. Its results must equal those of the same device
+//! with a calendar of events.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ enum Work {
     CopyCrc32c(u32),
 }
 
-/// A call.
+/// A call of the device.
 #[derive(Clone, Debug)]
 enum Step {
     Submit { src: Vec<(usize, u64, u64)>, dst: Vec<(usize, u64, u64)>, operation: Work, marks: (bool, bool) },
@@ -86,7 +87,7 @@ fn profiles() -> impl Strategy<Value = Profile> {
     )
 }
 
-/// A peer that has taken its memory back.
+/// A peer that grants access, or that has revoked its memory.
 #[derive(Debug)]
 struct Peer(bool);
 
@@ -98,7 +99,7 @@ impl PeerAccess for Peer {
     fn release(&self) {}
 }
 
-/// A device with a region of each kind, and the record of all it answered.
+/// A device with a region of each kind, and the record of all its answers.
 struct Run {
     device: Device,
     regions: Vec<(RegionKey, u64)>,
@@ -163,7 +164,7 @@ impl Run {
                 let list =
                     |list: &[(usize, u64, u64)]| list.iter().map(|s| self.segment(*s)).collect::<Vec<_>>();
                 let (mut src, mut dst) = (list(src), list(dst));
-                // Most lists would not fit together.
+                // Without this, most lists would differ in length.
                 if matches!(operation, Work::Copy) && *fence {
                     let len = src.iter().map(|s| s.len).sum::<usize>().min(dst.iter().map(|s| s.len).sum());
                     for list in [&mut src, &mut dst] {
@@ -190,7 +191,7 @@ impl Run {
             }
             Step::Doorbell => {
                 let tasks = self.device.doorbell(channel);
-                // Only the calendar needs it.
+                // Only the device with a calendar needs this.
                 self.device.advance(self.device.now());
                 self.say(tasks);
             }
@@ -246,7 +247,7 @@ proptest! {
     #[test]
     fn the_doorbell_does_what_the_calendar_does(profile in profiles(), steps in steps()) {
         let mut instant = Run::new(profile.clone(), TraceMode::Off);
-        // A record is what the doorbell does not keep.
+        // A device with a trace uses the calendar.
         let mut timed = Run::new(profile, TraceMode::Digest);
         for (at, step) in steps.iter().enumerate() {
             instant.step(step);
@@ -288,7 +289,7 @@ fn a_ring_grows_to_its_depth() {
         assert_eq!(full, Err(Refused::Full { depth: Profile::DEPTH_MAX - 1 }));
         device.doorbell(channel).unwrap();
         let mut completions = Vec::new();
-        // Some are left behind, so that the ring begins elsewhere.
+        // The first poll leaves some completions, so that the ring wraps at another entry.
         device.poll_each(channel, 60_000, |completion| completions.push(completion));
         device.poll_each(channel, usize::MAX, |completion| completions.push(completion));
         for completion in completions {

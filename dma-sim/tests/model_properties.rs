@@ -1,4 +1,4 @@
-//! Random scripts against the device model, with an oracle in plain memory.
+//! Runs random scripts on the device model, with an oracle in plain memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use dma_core::Completion;
 use dma_sim::model::*;
 use proptest::prelude::*;
 
-/// Bytes of destinations, given out to tasks from the front.
+/// Number of bytes for destinations. Tasks get them from the front.
 const ARENA: u64 = 48 << 10;
 const SOURCE: u64 = 16 << 10;
 const CANARY: u8 = 0xee;
@@ -26,12 +26,12 @@ enum Op {
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Copy(u64),
-    /// Copies what an earlier task of the channel wrote; bears the ordering mark. Half of them with CRC-32C,
-    /// where the device has that.
+    /// Copies the destination of an earlier task of the channel, with a fence. Half of these copies compute
+    /// the CRC-32C, if the device supports it.
     Chain(usize),
     Fill(u64),
     Both(u64),
-    /// Compares a stretch of the source with one that is so far from it.
+    /// Compares a range of the source with the range at this distance from it.
     Compare(u64, u64),
     Crc(u64, u32),
     CopyCrc(u64, u32),
@@ -49,7 +49,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => any::<usize>().prop_map(Kind::Chain),
         2 => any::<u64>().prop_map(Kind::Fill),
         2 => any::<u64>().prop_map(Kind::Both),
-        // The source repeats itself every 128 bytes, with exceptions.
+        // With exceptions, the source repeats every 128 bytes.
         2 => (any::<u64>(), prop::sample::select(vec![0, 128, 256, 1])).prop_map(|(n, far)| Kind::Compare(n, far)),
         2 => any::<(u64, u32)>().prop_map(|(n, seed)| Kind::Crc(n, seed)),
         2 => any::<(u64, u32)>().prop_map(|(n, seed)| Kind::CopyCrc(n, seed)),
@@ -110,11 +110,11 @@ struct Task {
     at: u64,
     /// Expected bytes; `None` if they depend on a task that did not succeed.
     bytes: Option<Vec<u8>>,
-    /// Expected result, and the one reported.
+    /// The expected result, and the reported result.
     result: u64,
     reported: u64,
     coalesce: bool,
-    /// Reads what another task wrote.
+    /// True if the task reads the destination of another task.
     chained: bool,
     rung: bool,
     must_fail: bool,
@@ -151,7 +151,7 @@ impl Model {
         Self { device, channels, src, src_bytes, dst, base, next: 0, tasks: Vec::new(), disturbed, segments }
     }
 
-    /// Cuts a stretch into 1 to 4 segments where the device takes them.
+    /// Splits a range into 1 to 4 segments, if the device supports several.
     fn segments(&self, key: RegionKey, addr: u64, len: u64, split: u8) -> Vec<Segment> {
         let parts = u64::from(split).min(u64::from(self.segments) - 1) + 1;
         let cut = |i: u64| addr + len * i / parts;
@@ -233,7 +233,7 @@ impl Model {
             }
             Kind::Mismatch => from = vec![segment(src, src_base, len + 1)],
             Kind::TooLong => {
-                // No such memory: whatever else is wrong with it, it must not run.
+                // The task names memory that does not exist, so it must not run.
                 from = vec![segment(src, src_base, max.saturating_add(1))];
                 to = vec![segment(dst, dst_base, max.saturating_add(1))];
             }
@@ -362,12 +362,12 @@ impl Model {
                 continue;
             }
             if corrupted.contains(&(token as u64)) {
-                let spoiled = wanted.is_empty() && task.ended == Some(Status::Done);
-                assert!(!spoiled || task.reported != task.result, "a right result: task {token}");
+                let corrupted_result = wanted.is_empty() && task.ended == Some(Status::Done);
+                assert!(!corrupted_result || task.reported != task.result, "a right result: task {token}");
                 continue;
             }
             if !task.chained {
-                // Half done, perhaps, but never anything else.
+                // The destination may be half written, but has no other bytes.
                 let moved = &bytes[range.clone()];
                 let odd = || moved.iter().zip(wanted).find(|(b, w)| b != w && **b != CANARY);
                 assert!(moved == wanted || odd().is_none(), "stray bytes: task {token}: {:?}", odd());
@@ -386,7 +386,8 @@ impl Model {
         assert_eq!(source, self.src_bytes, "a source changed");
     }
 
-    /// Nothing of the channel before it, which a chained copy might have read, went wrong.
+    /// Returns true if all earlier tasks of the channel are done and not corrupted, because a chained copy
+    /// might have read their destinations.
     fn sources_are_good(&self, token: usize, corrupted: &BTreeSet<u64>) -> bool {
         let channel = self.tasks[token].channel;
         let mut earlier = (0..).zip(&self.tasks[..token]).filter(|(_, task)| task.channel == channel);
@@ -394,11 +395,11 @@ impl Model {
     }
 }
 
-/// Ordering, from the trace; returns the tokens of corrupted tasks.
+/// Checks the order of events in the trace. Returns the tokens of corrupted tasks.
 fn check_trace(events: &[TraceEvent], in_order: bool) -> BTreeSet<u64> {
     #[derive(Default)]
     struct Channel {
-        /// By number: token, fence, ended.
+        /// By the task's number: its token, true if it has a fence, and true if it has ended.
         tasks: BTreeMap<u64, (u64, bool, bool)>,
         last_start: u64,
         reported: BTreeSet<u64>,
@@ -466,7 +467,7 @@ fn check(profile: Profile, seed: u64, plan: &str, script: &[Op]) {
         let corrupted = check_trace(model.device.trace().events(), false);
         model.check_memory(&corrupted);
     }
-    // All that can end does.
+    // All tasks that can end now end.
     for channel in 0..CHANNELS {
         model.apply(&Op::Doorbell(channel));
     }
@@ -480,12 +481,13 @@ fn check(profile: Profile, seed: u64, plan: &str, script: &[Op]) {
                 Some(Status::Failed(_)) => assert!(task.must_fail, "failed for no reason: {token}"),
                 Some(Status::Aborted(_)) => assert!(halts && failing, "aborted for no reason: {token}"),
                 Some(_) => {}
-                // It was coalesced, and no later task was reported. Real devices stall in the same way.
+                // The task was coalesced, and no later task was reported. Real devices behave in the same
+                // way.
                 None => assert!(task.coalesce, "never reported: {token} {task:?}"),
             }
         }
     }
-    // The remaining tasks were lost, stuck or held back. Taking the channels down accounts for them.
+    // The remaining tasks were lost, stuck or coalesced. Taking the channels down reports them.
     for channel in 0..CHANNELS {
         model.device.stop(model.channels[channel]).unwrap();
         model.poll(channel);
@@ -496,7 +498,7 @@ fn check(profile: Profile, seed: u64, plan: &str, script: &[Op]) {
     }
     let corrupted = check_trace(model.device.trace().events(), in_order);
     model.check_memory(&corrupted);
-    // Nothing holds on to memory any more.
+    // No task uses the memory any more.
     let (src, dst) = (model.src, model.dst);
     for channel in model.channels.clone() {
         let stats = model.device.stats(channel).unwrap();
@@ -507,7 +509,7 @@ fn check(profile: Profile, seed: u64, plan: &str, script: &[Op]) {
     model.device.unregister(src).unwrap();
     model.device.unregister(dst).unwrap();
 
-    // A second run is identical, byte for byte, and recording changes nothing.
+    // A second run is identical, byte for byte, and reading the trace has no influence.
     let digest = model.device.trace().digest();
     let mut again = Model::new(profile, seed, plan);
     script.iter().for_each(|op| again.apply(op));

@@ -1,4 +1,4 @@
-//! The profiles against what was measured on real devices. To see the tables:
+//! Compares the profiles with measurements of real devices. To see the tables:
 //! `cargo test -p dma-sim --test model_published -- --nocapture`
 
 use dma_sim::model::published::{self, ClosedLoop};
@@ -40,7 +40,7 @@ fn ideal_has_nothing_to_compare_with() {
     assert!(published::compare("bluefield9").is_err());
 }
 
-/// The tables do not hang on one seed.
+/// The figures do not depend on the seed.
 #[test]
 fn knees_hold_for_other_seeds() {
     let profile = Profile::bluefield3();

@@ -1,4 +1,4 @@
-//! The model with memory that has no address in its process.
+//! Tests the model with memory that has no address in its process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,11 +8,11 @@ use proptest::prelude::*;
 
 const LEN: u64 = 200_000;
 
-/// A peer's memory, which ends after some accesses.
+/// A peer's memory that becomes inaccessible after some accesses.
 #[derive(Debug)]
 struct Peer {
     bytes: Mutex<Vec<u8>>,
-    /// Accesses left.
+    /// Number of remaining accesses.
     left: AtomicU64,
     error: PeerError,
 }
@@ -49,7 +49,7 @@ fn segment(key: RegionKey, addr: u64, len: u64) -> Segment {
     Segment { key, addr: DeviceAddr(addr), len: len as usize }
 }
 
-/// A device, a region of its own and a peer's, both full of different bytes, and a channel.
+/// A device with a local region and a peer's region, which contain different bytes, and a channel.
 struct Rig {
     device: Device,
     channel: ChannelId,
@@ -63,7 +63,7 @@ const FAR_ADDRESS: u64 = 0x7000_0000_0123;
 #[expect(unsafe_code, reason = "registers memory; memory that has no address here asks for no promise")]
 fn register(device: &mut Device, spec: RegionSpec) -> RegionKey {
     assert!(matches!(spec.memory, RegionMemory::Far(_)));
-    // SAFETY: far memory has no address that must be valid.
+    // SAFETY: far memory has no address, so no address must be valid.
     unsafe { device.register(spec) }.unwrap()
 }
 
@@ -105,9 +105,9 @@ impl Rig {
     }
 }
 
-/// Places for `len` bytes: pieces in either memory, of any lengths, that do not overlap each other.
+/// Generates pieces of any lengths in both memories that do not overlap each other.
 fn places(half: u64) -> impl Strategy<Value = Vec<(bool, u64, u64)>> {
-    // One half of each memory is read, the other one written.
+    // One half of each memory is read, and the other half is written.
     proptest::collection::vec((any::<bool>(), 0..LEN / 20, 0..LEN / 20), 1..5).prop_map(move |pieces| {
         let mut next = [half * LEN / 2; 2];
         let place = |(far, gap, len): (bool, u64, u64)| {
@@ -119,7 +119,7 @@ fn places(half: u64) -> impl Strategy<Value = Vec<(bool, u64, u64)>> {
     })
 }
 
-/// The first `len` bytes of `places`.
+/// Returns the first `len` bytes of `places`.
 fn first(places: &[(bool, u64, u64)], mut len: u64) -> Vec<(bool, u64, u64)> {
     let cut = |&(far, begin, all): &(bool, u64, u64)| {
         let part = all.min(len);
@@ -132,7 +132,8 @@ fn first(places: &[(bool, u64, u64)], mut len: u64) -> Vec<(bool, u64, u64)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Every byte arrives and no other changes, for local and remote memory in any combination.
+    /// Every byte arrives and no other byte changes, for local and remote memory in any
+    /// combination.
     #[test]
     fn bytes_are_those_of_plain_memory(
         src in places(0), dst in places(1), fill in any::<Option<u64>>(), real: bool,
@@ -226,7 +227,7 @@ fn an_import_of_process_memory_serves_as_far_memory() {
     let mut device = Device::new(DeviceConfig::new(Profile::ideal())).unwrap();
     let bytes = NonNull::from(Box::leak(vec![7_u8; 300_000].into_boxed_slice())).cast::<u8>();
     #[expect(unsafe_code, reason = "exports the memory")]
-    // SAFETY: the memory is leaked, and no reference to it exists from here on.
+    // SAFETY: the memory is leaked, so it stays valid, and no references to it exist from here on.
     let export = unsafe { Export::of_process_memory(bytes, 300_000, Access::all()) }.unwrap();
     let import = Arc::new(Import::open(export.blob()).unwrap());
     let (addr, len) = (import.grant().address, import.grant().len);

@@ -1,5 +1,6 @@
-//! Bytes of shared memory that several threads move at the same time, all of it by safe code: no data race,
-//! as ThreadSanitizer sees it (`ci/sanitizers.sh thread dma-sim`), and every byte is one that a thread wrote.
+//! Several threads access the same bytes of shared memory at the same time, all by safe code: ThreadSanitizer
+//! finds no data race (`ci/sanitizers.sh thread dma-sim`), and every byte that is read was written by a
+//! thread.
 
 use std::thread;
 
@@ -8,12 +9,12 @@ use dma_cpu::{CpuEngine, CpuOptions};
 use dma_ipc::{Pages, SharedMemory};
 use dma_sim::sim::{SimEngine, SimOptions};
 
-/// Short enough to be copied where it is submitted, and long enough for a copy in several chunks by
+/// Lengths from short, which the submitting call copies, to long, which are copied in several chunks by
 /// streaming.
 const LENS: [usize; 3] = [100, 5000, 1 << 20];
 const ROUNDS: usize = 20;
 
-/// Runs both at the same time, several times.
+/// Runs both functions at the same time, several times.
 fn race(a: impl Fn() + Send, b: impl Fn() + Send) {
     let rounds = |act: &dyn Fn()| (0..ROUNDS).for_each(|_| act());
     thread::scope(|scope| {
@@ -42,7 +43,7 @@ fn threads_read_and_write_shared_memory() {
     }
 }
 
-/// Writes it with a byte over and over, by a copy on a queue of its own.
+/// One thread writes the window repeatedly with a byte, by copies on its own queue.
 fn copy_to(engine: &impl DmaEngine, to: &Window, byte: u8) {
     let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
     let mut src = engine.allocate(to.len()).expect("memory");
@@ -50,7 +51,7 @@ fn copy_to(engine: &impl DmaEngine, to: &Window, byte: u8) {
     let (src, _) = queue.copy(src, to.clone()).expect("room").wait().expect("copied");
     queue.fill(to.clone(), [byte; 8]).expect("room").wait().expect("filled");
     queue.fill(to.clone(), [1, 2, 1, 2, 1, 2, 1, 2]).expect("room").wait().expect("filled");
-    // And reads it.
+    // The thread also reads the window.
     let (_, read) = queue.copy(to.clone(), src).expect("room").wait().expect("copied");
     assert!(is_written(&read));
 }
@@ -59,7 +60,7 @@ fn cpu_and_queue(engine: &impl DmaEngine) {
     for len in LENS {
         let window = engine.allocate_window(&MemoryRequest::new(len)).expect("memory");
         race(
-            // At an odd address: in no units that the other side has.
+            // The address is odd, so that the two sides have no common aligned units.
             || window.write_at(1, &vec![1; len - 1]).expect("in range"),
             || copy_to(engine, &window, 2),
         );

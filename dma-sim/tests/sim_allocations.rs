@@ -1,4 +1,4 @@
-//! Nothing is allocated for a copy once device and queue are warm.
+//! Copies do not allocate once the device and the queue are warm.
 
 #[path = "../../tests/counting/mod.rs"]
 mod counting;
@@ -7,7 +7,8 @@ use dma_core::{Access, Batch, Capabilities, DmaEngine, DmaEngineExt, MemoryReque
 use dma_sim::model::*;
 use dma_sim::sim::{SimEngine, SimOptions};
 
-/// Keeps windows of gathered, torn, fenced and coalesced copies in flight on two channels.
+/// Keeps windows of copies in flight on two channels. The copies are gathered, torn, fenced and
+/// coalesced.
 fn run_device(device: &mut Device, channels: &[ChannelId], src: &[Segment], dst: &[Segment], tasks: u64) {
     let mut token = 0;
     while token < tasks {
@@ -36,7 +37,7 @@ fn run_device(device: &mut Device, channels: &[ChannelId], src: &[Segment], dst:
     channels.iter().for_each(|channel| while device.poll(*channel).is_some() {});
 }
 
-/// Returns the allocations of `work` after one run to warm up.
+/// Returns the number of allocations of `work`, after one run to warm up.
 fn allocations_when_warm(mut work: impl FnMut()) -> u64 {
     work();
     let before = counting::of_process();
@@ -86,7 +87,7 @@ fn engine(profile: Profile) -> u64 {
     })
 }
 
-// The only test of this file: another would allocate in between.
+// This is the only test of this file, because another test would allocate at the same time.
 #[test]
 fn warm_copies_allocate_nothing() {
     for name in Profile::NAMES {

@@ -1,4 +1,5 @@
-//! The conformance suite on the simulator: every profile, several seeds, every clock that moves by itself.
+//! Runs the conformance suite on the simulator: every profile, several seeds, and every clock that needs
+//! no calls to advance.
 
 use dma_core::{DmaEngine, conformance};
 use dma_sim::model::{Curve, Profile, Time};
@@ -27,7 +28,7 @@ dma_core::conformance_tests!(
     std::sync::Arc::new(engine(Profile::ioat(), 7)) as std::sync::Arc<dyn DmaEngine>
 );
 
-// Devices with memory of their own, where every case runs a second time.
+// Devices with their own memory, in which every case runs a second time.
 fn with_memory(name: &str) -> SimEngine {
     SimEngine::open(&SimOptions::from_name(&name.parse().unwrap()).unwrap()).unwrap()
 }
@@ -42,7 +43,7 @@ dma_core::conformance_tests!(
     with_memory("sim:profile=dsa,max_transfer=100,max_segments=2,depth=2,device_memory=1G,seed=14")
 );
 
-// On the computer's clock, with a device that takes long enough for sleepers to sleep.
+// A device on the computer's clock, with a latency that is long enough for sleepers to sleep.
 dma_core::conformance_tests!(real_time, {
     let mut profile = Profile::bluefield3();
     for direction in dma_sim::model::Direction::ALL {
@@ -51,7 +52,7 @@ dma_core::conformance_tests!(real_time, {
     SimEngine::open(&SimOptions::new().with_profile(profile).with_clock(Clock::Real).with_seed(8)).unwrap()
 });
 
-// As awkward as a device can be.
+// A device with the tightest limits.
 dma_core::conformance_tests!(tight, {
     let mut options = SimOptions::new().with_seed(9);
     options.profile = Profile::bluefield2();

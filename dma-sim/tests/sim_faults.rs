@@ -1,4 +1,4 @@
-//! Each fault of a plan, as it reaches the caller through the safe API; and the clocks.
+//! Tests how each fault of a plan reaches the caller through the safe API, and tests the clocks.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ fn run(engine: &SimEngine, queue: &Queue, n: usize) -> Vec<Result<(), Error>> {
         .into_iter()
         .map(|transfer| {
             let (src, dst) = transfer.wait().map_err(|e| {
-                // A failed operation gives its operands back, to be used again.
+                // A failed operation returns its operands, which can be used again.
                 let (error, operands) = e.into_parts();
                 assert_eq!(operands.is_some(), error.kind() != ErrorKind::TimedOut, "{error}");
                 error
@@ -175,7 +175,7 @@ fn gone_is_device_lost_for_everything() {
     assert!(pending.is_ok() || pending.is_err_and(|e| e.kind() == ErrorKind::DeviceLost));
     assert_eq!(kinds(&run(&engine, &queue, 1)), [Some(ErrorKind::DeviceLost)]);
     assert_eq!(engine.open_queue(&QueueOptions::new()).unwrap_err().kind(), ErrorKind::DeviceLost);
-    // Memory outlives the device.
+    // The memory outlives the device.
     assert_eq!(engine.allocate(64).unwrap().len(), 64);
 }
 
@@ -199,7 +199,7 @@ fn corrupt_is_done_with_one_bit_wrong() {
 }
 
 /// Submits a comparison, a CRC, a copy with CRC and a copy to two destinations of equal bytes, and waits for
-/// each. Returns the comparison's result, those of both CRCs, and whether each copy is as its source.
+/// each. Returns the comparison's result, the results of both CRCs, and whether each copy equals its source.
 #[expect(clippy::type_complexity, reason = "one outcome for each operation")]
 fn answers(
     engine: &SimEngine,
@@ -264,7 +264,7 @@ fn every_fault_reaches_operations_with_results() {
         let (engine, queue) = open(Profile::dsa(), fault);
         let (compare, crc, copy, both) = answers(&engine, &queue);
         is(compare.map(|_| ()), kind);
-        // A reset may abort those behind it.
+        // A reset may abort the operations behind it.
         let others = [crc.map(|_| ()), copy.map(|_| ()), both.map(|_| ())];
         for other in others.map(|other| other.unwrap_err().kind()) {
             assert!(other == kind || (fault == "reset" && other == ErrorKind::Aborted), "{fault}: {other}");
@@ -309,11 +309,11 @@ fn a_limit_that_is_wrongly_claimed_is_found_out_as_the_device_does() {
         assert_eq!(engine.info().limits.max_transfer, 1 << 20);
         (engine, queue)
     };
-    // Refused, with the numbers in the device's words.
+    // The device refuses the operation, with its own error.
     let (engine, queue) = claiming(Profile::ideal(), "");
     let error = run(&engine, &queue, 1).remove(0).unwrap_err();
     assert_eq!((error.kind(), native(&error)), (ErrorKind::OutOfRange, "SIM_TOO_LONG"));
-    // Accepted, and fatal: what a BlueField-3 does, and by plan any other.
+    // The operation is accepted, and resets the queue: on a BlueField-3, and with the fault on every device.
     for (profile, faults) in [(Profile::bluefield3(), ""), (Profile::ideal(), "oversize@1")] {
         let (engine, queue) = claiming(profile, faults);
         let results = run(&engine, &queue, 2);
@@ -335,7 +335,7 @@ fn revoked_memory_fails_the_copy_and_not_the_process() {
     let transfer = queue.copy(remote.clone(), engine.allocate(LEN).unwrap()).unwrap();
     let other = copy(&engine, &queue).unwrap();
     queue.flush();
-    // In flight, and half done perhaps; nothing holds the memory against the exporter.
+    // The copy is in flight, and possibly half done. The exporter can still revoke the memory.
     export.revoke(Duration::ZERO).unwrap();
     let error = transfer.wait().unwrap_err();
     assert_eq!((error.kind(), native(error.error())), (ErrorKind::Revoked, "SIM_REVOKED"));
@@ -369,7 +369,7 @@ fn shared_queues_see_faults_too() {
     assert!(failed > 10 && counters.resets == failed, "{counters:?}");
 }
 
-/// A workload with threads of control that only depend on what the engine answers.
+/// A workload whose calls depend only on the engine's answers.
 fn workload(seed: u64, profile: &str) -> (u64, Vec<String>) {
     let options = SimOptions::new()
         .with_profile(Profile::by_name(profile).unwrap())
@@ -481,7 +481,7 @@ fn real_time_takes_as_long_as_the_device() {
     let queue = engine.open_queue(&QueueOptions::new()).unwrap();
     let begun = Instant::now();
     copy(&engine, &queue).unwrap().wait().unwrap();
-    // This is only a lower bound, because the machine may take longer.
+    // The bound is only a lower bound, because the machine may take longer.
     assert!(begun.elapsed() >= Duration::from_millis(30));
     assert!(
         engine.advance(Duration::from_secs(3_600)) < Time::from_us(3_600_000_000),

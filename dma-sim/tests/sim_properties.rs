@@ -1,4 +1,4 @@
-//! Random scripts on a simulated device through the safe API, faults included, with an oracle in plain
+//! Runs random scripts on a simulated device with faults through the safe API, with an oracle in plain
 //! memory.
 
 use std::time::Duration;
@@ -8,9 +8,9 @@ use dma_sim::model::Profile;
 use dma_sim::sim::{SimEngine, SimOptions};
 use proptest::prelude::*;
 
-/// Nothing ever takes this long on the virtual clock: only what never ends does.
+/// A timeout that only operations reach that never end, because the virtual clock needs no real time.
 const SHORT: Duration = Duration::from_millis(2);
-/// Longer than any machine takes for a script.
+/// A timeout that exceeds the time of a script on any machine.
 const LONG: Duration = Duration::from_secs(60);
 const CANARY: u8 = 0xee;
 
@@ -28,7 +28,7 @@ enum Op {
         lens: Vec<usize>,
         byte: u8,
     },
-    /// Compares two lists that differ at one place, if any.
+    /// Compares two lists that are equal or differ in one byte.
     Compare {
         lens: Vec<usize>,
         byte: u8,
@@ -111,11 +111,11 @@ fn fenced(engine: &SimEngine, lens: &[usize], fill: impl Fn(usize) -> u8) -> Fen
     Fenced { around, parts }
 }
 
-/// A list to read from, and one to write to.
+/// A list of sources and a list of destinations.
 type Lists = (Vec<BufferMut>, Vec<BufferMut>);
 
-/// An operation in flight and what must come out.
-enum Held {
+/// An operation in flight, with its expected outcome.
+enum InFlight {
     Copy {
         transfer: Transfer<Lists>,
         around: Vec<BufferMut>,
@@ -155,7 +155,7 @@ struct Tally {
     done: u64,
     failed: u64,
     aborted: u64,
-    /// Dropped, or never ended: only the counters know.
+    /// Operations that were dropped or never ended. Only the queue's counters have their outcome.
     unknown: u64,
 }
 
@@ -181,7 +181,7 @@ impl Tally {
         }
     }
 
-    fn take(&mut self, held: Held) {
+    fn take(&mut self, in_flight: InFlight) {
         let untouched = |around: &[BufferMut]| {
             assert!(around.iter().all(|part| part.iter().all(|byte| *byte == CANARY)), "a byte outside");
         };
@@ -191,34 +191,34 @@ impl Tally {
             assert_eq!(bytes(src), bytes(dst));
             assert!(bytes(dst).iter().enumerate().all(|(at, got)| *got == sample(byte, at)));
         };
-        match held {
-            Held::Copy { transfer, around, byte } => {
+        match in_flight {
+            InFlight::Copy { transfer, around, byte } => {
                 self.ended(transfer.wait(), |lists| copied(lists, byte));
                 untouched(&around);
             }
-            Held::CopyToBoth { transfer, around, byte } => {
+            InFlight::CopyToBoth { transfer, around, byte } => {
                 self.ended(transfer.wait(), |(src, dst, also)| {
                     assert!(bytes(src) == bytes(dst) && bytes(src) == also[..]);
                     assert!(also.iter().enumerate().all(|(at, got)| *got == sample(byte, at)));
                 });
                 untouched(&around);
             }
-            Held::Compare { transfer, around, differs } => {
+            InFlight::Compare { transfer, around, differs } => {
                 self.ended(transfer.wait(), |(_, found)| assert_eq!(*found, differs));
                 untouched(&around);
             }
-            Held::Crc { transfer, around, crc } => {
+            InFlight::Crc { transfer, around, crc } => {
                 self.ended(transfer.wait(), |(_, found)| assert_eq!(*found, crc));
                 untouched(&around);
             }
-            Held::CopyCrc { transfer, around, byte, crc } => {
+            InFlight::CopyCrc { transfer, around, byte, crc } => {
                 self.ended(transfer.wait(), |(lists, found)| {
                     copied(lists, byte);
                     assert_eq!(*found, crc);
                 });
                 untouched(&around);
             }
-            Held::Fill { transfer, around, byte } => {
+            InFlight::Fill { transfer, around, byte } => {
                 let pattern = u64::from(byte).wrapping_mul(0x0102_0408_1020_4080).to_le_bytes();
                 self.ended(transfer.wait(), |dst| {
                     assert!(bytes(dst).iter().zip(pattern.iter().cycle()).all(|(a, b)| a == b));
@@ -229,7 +229,7 @@ impl Tally {
     }
 }
 
-fn submit(engine: &SimEngine, queue: &Queue, op: &Op, tally: &mut Tally) -> Option<Held> {
+fn submit(engine: &SimEngine, queue: &Queue, op: &Op, tally: &mut Tally) -> Option<InFlight> {
     let accepted = |e: &ErrorKind| assert!(matches!(e, ErrorKind::QueueFull | ErrorKind::TimedOut), "{e:?}");
     let source = |lens: &[usize], byte| fenced(engine, lens, |at| sample(byte, at));
     let destination = |lens: &[usize], fill: &dyn Fn(usize) -> u8| {
@@ -240,18 +240,18 @@ fn submit(engine: &SimEngine, queue: &Queue, op: &Op, tally: &mut Tally) -> Opti
         let bytes: Vec<_> = (0..lens.iter().sum()).map(|at| sample(byte, at)).collect();
         crc32c::crc32c_append(seed, &bytes)
     };
-    let held = match op {
+    let in_flight = match op {
         Op::Copy { lens, byte } => {
             let (src, dst) = (source(lens, *byte), destination(lens, &|_| CANARY));
             let around = [src.around, dst.around].into_iter().flatten().collect();
             let transfer = queue.copy(src.parts, dst.parts).inspect_err(|e| accepted(&e.kind())).ok()?;
-            Held::Copy { transfer, around, byte: *byte }
+            InFlight::Copy { transfer, around, byte: *byte }
         }
         Op::Fill { lens, byte } => {
             let dst = fenced(engine, lens, |_| CANARY);
             let pattern = u64::from(*byte).wrapping_mul(0x0102_0408_1020_4080).to_le_bytes();
             let transfer = queue.fill(dst.parts, pattern).inspect_err(|e| accepted(&e.kind())).ok()?;
-            Held::Fill { transfer, around: dst.around, byte: *byte }
+            InFlight::Fill { transfer, around: dst.around, byte: *byte }
         }
         Op::CopyToBoth { lens, byte } => {
             let (src, dst) = (source(lens, *byte), destination(lens, &|_| CANARY));
@@ -259,7 +259,7 @@ fn submit(engine: &SimEngine, queue: &Queue, op: &Op, tally: &mut Tally) -> Opti
             let around = [src.around, dst.around, also.around].into_iter().flatten().collect();
             let transfer = queue.copy_to_both(src.parts, dst.parts, also.parts.remove(0));
             let transfer = transfer.inspect_err(|e| accepted(&e.kind())).ok()?;
-            Held::CopyToBoth { transfer, around, byte: *byte }
+            InFlight::CopyToBoth { transfer, around, byte: *byte }
         }
         Op::Compare { lens, byte, differs } => {
             let total: usize = lens.iter().sum();
@@ -268,24 +268,24 @@ fn submit(engine: &SimEngine, queue: &Queue, op: &Op, tally: &mut Tally) -> Opti
             let (a, b) = (source(lens, *byte), destination(lens, &other));
             let around = [a.around, b.around].into_iter().flatten().collect();
             let transfer = queue.compare(a.parts, b.parts).inspect_err(|e| accepted(&e.kind())).ok()?;
-            Held::Compare { transfer, around, differs }
+            InFlight::Compare { transfer, around, differs }
         }
         Op::Crc { lens, byte, seed } => {
             let src = source(lens, *byte);
             let transfer = queue.crc32c(src.parts, *seed).inspect_err(|e| accepted(&e.kind())).ok()?;
-            Held::Crc { transfer, around: src.around, crc: expected(lens, *byte, *seed) }
+            InFlight::Crc { transfer, around: src.around, crc: expected(lens, *byte, *seed) }
         }
         Op::CopyCrc { lens, byte, seed } => {
             let (src, dst) = (source(lens, *byte), destination(lens, &|_| CANARY));
             let around = [src.around, dst.around].into_iter().flatten().collect();
             let transfer = queue.copy_crc32c(src.parts, dst.parts, *seed);
             let transfer = transfer.inspect_err(|e| accepted(&e.kind())).ok()?;
-            Held::CopyCrc { transfer, around, byte: *byte, crc: expected(lens, *byte, *seed) }
+            InFlight::CopyCrc { transfer, around, byte: *byte, crc: expected(lens, *byte, *seed) }
         }
         _ => unreachable!("{op:?} is no operation"),
     };
     tally.accepted += 1;
-    Some(held)
+    Some(in_flight)
 }
 
 fn check(profile: &str, seed: u64, plan: &str, small: bool, script: &[Op]) {
@@ -297,13 +297,13 @@ fn check(profile: &str, seed: u64, plan: &str, small: bool, script: &[Op]) {
         options.max_transfer = Some(100);
     }
     let engine = SimEngine::open(&options).unwrap();
-    // A healthy device is waited for, however slow this machine is; one with faults may never end what it
-    // has.
-    let patience = if plan.is_empty() { LONG } else { SHORT };
-    let options = QueueOptions::new().with_depth(12).with_stall_timeout(patience).with_drop_timeout(patience);
+    // For a device without faults, the timeout is long, because the machine may be slow. A device with
+    // faults may never end its operations, so its timeout is short.
+    let timeout = if plan.is_empty() { LONG } else { SHORT };
+    let options = QueueOptions::new().with_depth(12).with_stall_timeout(timeout).with_drop_timeout(timeout);
     let queue = engine.open_queue(&options).unwrap();
     let mut tally = Tally::default();
-    let mut held = Vec::new();
+    let mut in_flight = Vec::new();
     for op in script {
         match op {
             Op::Fence => queue.fence(),
@@ -311,17 +311,17 @@ fn check(profile: &str, seed: u64, plan: &str, small: bool, script: &[Op]) {
             Op::Poll => {
                 queue.poll();
             }
-            Op::Take(at) if !held.is_empty() => tally.take(held.remove(at.index(held.len()))),
-            Op::Drop(at) if !held.is_empty() => {
-                drop(held.remove(at.index(held.len())));
+            Op::Take(at) if !in_flight.is_empty() => tally.take(in_flight.remove(at.index(in_flight.len()))),
+            Op::Drop(at) if !in_flight.is_empty() => {
+                drop(in_flight.remove(at.index(in_flight.len())));
                 tally.unknown += 1;
             }
             Op::Take(_) | Op::Drop(_) => {}
-            _ => held.extend(submit(&engine, &queue, op, &mut tally)),
+            _ => in_flight.extend(submit(&engine, &queue, op, &mut tally)),
         }
     }
-    let counters = queue.close(patience);
-    held.into_iter().for_each(|held| tally.take(held));
+    let counters = queue.close(timeout);
+    in_flight.into_iter().for_each(|in_flight| tally.take(in_flight));
     assert_eq!(counters.submitted, tally.accepted);
     assert_eq!(
         (counters.in_flight, counters.abandoned),

@@ -1,4 +1,4 @@
-//! Host and DPU as two processes: memory exported by one simulated device, copied by another.
+//! Host and DPU as two processes: one simulated device exports memory, and another copies it.
 
 #![cfg(target_os = "linux")]
 
@@ -18,8 +18,8 @@ fn engine(seed: u64) -> SimEngine {
     SimEngine::open(&SimOptions::new().with_profile(Profile::bluefield3()).with_seed(seed)).unwrap()
 }
 
-/// The host: exports memory, saves the descriptor at a given path, and revokes or sums up its bytes on
-/// demand.
+/// The host exports memory and saves the descriptor at a given path. On request, it revokes the export
+/// or returns the sum of the bytes.
 #[test]
 #[ignore = "the second process of the other tests, which start it"]
 fn host() {
@@ -46,7 +46,7 @@ fn host() {
 }
 
 fn say(what: &str) {
-    // The test harness leaves the cursor in the middle of a line.
+    // The test harness may have printed a part of a line, so the text begins with a line break.
     println!("\n@{what}");
     std::io::stdout().flush().unwrap();
 }
@@ -132,7 +132,7 @@ fn the_death_of_the_host_is_an_error_and_nothing_worse() {
     let begun = Instant::now();
     let error = loop {
         match queue.copy(remote.clone(), local).unwrap().wait() {
-            // The peer's bytes, until its end is noticed.
+            // Until the peer's end is detected, copies return its bytes.
             Ok((_, dst)) => local = dst,
             Err(error) => break error,
         }
@@ -141,6 +141,6 @@ fn the_death_of_the_host_is_an_error_and_nothing_worse() {
     };
     assert_eq!(error.kind(), ErrorKind::Revoked, "{error}");
     assert_eq!(error.error().native().unwrap().name, "SIM_PEER_GONE");
-    // The queue and the rest of the memory live on.
+    // The queue and all other memory can still be used.
     queue.copy(engine.allocate(64).unwrap(), engine.allocate(64).unwrap()).unwrap().wait().unwrap();
 }

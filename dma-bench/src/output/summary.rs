@@ -196,7 +196,7 @@ fn device_memory(results: &Results, most: usize) -> Vec<String> {
             )
         }));
     }
-    // At a rate, throughput is no result, because the rate sets it.
+    // For runs at a rate, the throughput is not shown, because the rate sets it.
     if most < 2 || results.campaign.rate.is_some() {
         return Vec::new();
     }

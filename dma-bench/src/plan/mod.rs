@@ -105,8 +105,8 @@ impl Default for Campaign {
 pub const SAMPLE_SECONDS: f64 = 0.0008;
 
 /// Default number of passes. If other tenants use the machine's memory, ratios differ more between seconds
-/// than within a second. So many passes with few samples each are more accurate than few passes with many
-/// samples.
+/// than within a second. Therefore, many passes with few samples each are more accurate than few passes with
+/// many samples.
 pub const DEFAULT_PASSES: u32 = 24;
 
 /// Shortest duration of a sample, in seconds.

@@ -120,8 +120,8 @@ fn published_cpu(curve: &Curve, cells: &[&Measured]) -> Option<(&'static str, Ve
     (points.len() >= 3).then_some((DSA_CPU.name, points))
 }
 
-/// Returns true if no cell that differs only in the operations for each doorbell has a greater throughput. Of
-/// several equal cells, the first is the best.
+/// Returns true if no cell that differs only in the operations for each doorbell has a greater throughput. If
+/// several cells are equal, the first is the best.
 pub(crate) fn is_best_batch(cells: &[Measured], m: &Measured) -> bool {
     let speed = |m: &Measured| m.bytes_per_second.as_ref().map_or(0.0, |f| f.median);
     let alike = cells.iter().filter(|other| Cell { batch: m.cell.batch, ..other.cell.clone() } == m.cell);

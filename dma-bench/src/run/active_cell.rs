@@ -142,8 +142,8 @@ impl ActiveCell {
         self.samples.push(sample);
     }
 
-    /// Drops all samples except the last ones, as many as there are `latencies`, and replaces the latencies
-    /// by these.
+    /// Keeps only the last samples, one for each of `latencies`, and replaces the cell's latencies by
+    /// these.
     pub(crate) fn keep_last<'a>(&mut self, latencies: impl ExactSizeIterator<Item = &'a Histogram<u64>>) {
         self.samples.drain(..self.samples.len().saturating_sub(latencies.len()));
         self.latency.reset();

@@ -61,7 +61,7 @@ impl Drop for Pinned {
 }
 
 /// Binds memory allocations of this thread, and of the threads and processes that it starts, to one NUMA
-/// node. On a machine with one node, all memory is there already.
+/// node. On a machine with one node, this does nothing.
 pub(crate) fn bind_memory(nodes: &NumaNodes, node: u32) -> Result<(), String> {
     nodes.core_list(node).map_err(|e| e.to_string())?;
     if nodes.numbers().len() == 1 {

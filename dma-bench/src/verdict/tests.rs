@@ -151,7 +151,7 @@ const NOISES: [Noise; 5] = [
     Noise { spread: 0.02, tails: 0.05, drift: 0.01, burst: 0.1 },
 ];
 
-/// Of 100 runs, at most 5 may leave a clear size undecided, and none may be wrong.
+/// No run may be wrong, and at most 5 of 100 runs may leave a clear size undecided.
 #[test]
 fn verdicts_on_known_curves_are_right() {
     let runs: u64 = std::env::var("VERDICT_RUNS").map_or(100, |n| n.parse().expect("a number"));

@@ -8,7 +8,7 @@ use super::fault::Faults;
 use super::memory::Piece;
 use super::motion::Tearing;
 use super::profile::{Direction, Profile};
-use super::rng::{Stream, Use};
+use super::rng::{Purpose, Stream};
 use super::task::{HaltCause, Status, TaskError, TaskKind, TaskReport};
 use super::time::Time;
 
@@ -17,7 +17,7 @@ use super::time::Time;
 pub struct ChannelId(pub(super) u32);
 
 impl ChannelId {
-    /// Returns the channel's number: the channels opened before it.
+    /// Returns the channel's number: the number of channels that were opened before it.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.0
@@ -31,13 +31,13 @@ pub enum ChannelError {
     /// No open channel has this name.
     #[error("no such channel; it may have been closed")]
     NoSuchChannel,
-    /// All channels are open.
+    /// All channels of the device are open.
     #[error("all {max} channels of the device are open; close one")]
     NoneFree {
         /// Number of channels of the device.
         max: u32,
     },
-    /// The depth is 0, or more than the device's.
+    /// The depth is 0, or exceeds the device's depth.
     #[error("a queue of {requested} tasks; queues of this device hold 1 to {max}")]
     Depth {
         /// The requested depth.
@@ -59,22 +59,22 @@ pub enum ChannelError {
 /// State of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// No task.
+    /// The slot has no task.
     #[default]
     Free,
-    /// Submitted, not started.
+    /// Submitted, and not started.
     Waiting,
-    /// Started, not ended.
+    /// Started, and not ended.
     Running,
-    /// Ended and lost.
+    /// Ended, and its completion is lost.
     Lost,
-    /// Ended, and reported with a later one.
+    /// Ended, and to be reported with a later task.
     Held,
-    /// Ended and reported, not polled.
+    /// Ended and reported, and not polled.
     Reported,
 }
 
-/// A task and its place in the queue. Places are reused, so that tasks allocate nothing.
+/// A task in a slot of the queue. Slots are reused, so that tasks do not allocate.
 #[derive(Debug, Default)]
 pub(super) struct Task {
     pub(super) stage: Stage,
@@ -82,16 +82,16 @@ pub(super) struct Task {
     pub(super) fence: bool,
     pub(super) coalesce: bool,
     pub(super) remote: bool,
-    /// Some of the memory is remote and has no address here.
+    /// True if some of the memory is remote and has no address in this process.
     pub(super) far: bool,
     pub(super) touched: bool,
-    /// Moved parts.
+    /// Number of parts that were moved.
     pub(super) part: u8,
     pub(super) direction: Direction,
-    /// Tasks in flight on the channel at the doorbell, itself included.
+    /// Number of tasks in flight on the channel at the doorbell, including this one.
     pub(super) position: u32,
     pub(super) token: u64,
-    /// Its number on the channel.
+    /// The task's number on the channel.
     pub(super) number: u64,
     pub(super) len: u64,
     pub(super) kind: TaskKind,
@@ -102,7 +102,7 @@ pub(super) struct Task {
     pub(super) ended: Time,
     pub(super) chance: u64,
     pub(super) tearing: Tearing,
-    /// The error with which it will fail.
+    /// The error with which the task will fail.
     pub(super) error: Option<TaskError>,
     pub(super) status: Status,
     pub(super) src: Vec<Piece>,
@@ -115,8 +115,8 @@ impl Task {
         self.src.iter().chain(&self.dst)
     }
 
-    /// Takes over a descriptor. [`inspect`](super::check::inspect) has set kind and pieces, and found the
-    /// `error` with which the task will fail, if any.
+    /// Sets the task to a descriptor. [`inspect`](super::check::inspect) has already set the kind and the
+    /// pieces, and returned the `error` with which the task will fail, if any.
     #[inline]
     pub(super) fn take(&mut self, descriptor: &Descriptor<'_>, error: Option<TaskError>) {
         let remote = |pieces: &[Piece]| pieces.iter().any(|piece| piece.remote);
@@ -136,7 +136,8 @@ impl Task {
         self.len = descriptor.len() as u64;
         self.result = self.kind.initial();
         self.fence = descriptor.fence();
-        // Skips the usual assignment of None, which costs more than the check.
+        // In the usual case both are `None`, and the assignment is skipped, because it costs more than
+        // the check.
         if error.is_some() || self.error.is_some() {
             self.error = error;
         }
@@ -154,33 +155,33 @@ impl Task {
 /// Counters of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelStats {
-    /// Tasks accepted.
+    /// Accepted tasks.
     pub submitted: u64,
-    /// Tasks not accepted, for any reason.
+    /// Refused tasks, for any reason.
     pub refused: u64,
     /// Doorbells that released tasks.
     pub doorbells: u64,
-    /// Tasks that were done, including those whose completion was lost.
+    /// Tasks that were done, including tasks whose completion was lost.
     pub done: u64,
-    /// Bytes of tasks done.
+    /// Bytes of tasks that were done.
     pub bytes: u64,
-    /// Tasks failed.
+    /// Failed tasks.
     pub failed: u64,
-    /// Tasks aborted, also those lost before.
+    /// Aborted tasks, including tasks whose completion was lost before.
     pub aborted: u64,
     /// Tasks whose completion was lost.
     pub lost: u64,
-    /// Completions polled.
+    /// Polled completions.
     pub polled: u64,
 }
 
 /// State of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChannelState {
-    /// It runs. A stuck channel reports this too.
+    /// The channel runs. A stuck channel also has this state.
     #[default]
     Running,
-    /// It is down, and accepts no tasks until restarted.
+    /// The channel is down, and accepts no tasks until it is restarted.
     Halted(HaltCause),
 }
 
@@ -188,41 +189,42 @@ pub enum ChannelState {
 pub(super) struct Channel {
     pub(super) state: ChannelState,
     pub(super) stuck: bool,
-    /// Events of an earlier epoch are void.
+    /// Number of the current epoch. Events of earlier epochs are ignored.
     pub(super) epoch: u32,
     pub(super) depth: u32,
-    /// Places taken.
+    /// Number of occupied slots.
     pub(super) used: u32,
-    /// Tasks that a doorbell released and that have not ended.
+    /// Number of tasks that a doorbell released and that have not ended.
     pub(super) outstanding: u32,
-    /// Tasks that have started and not ended.
+    /// Number of tasks that have started and not ended.
     pub(super) running: u32,
     pub(super) tasks: Vec<Task>,
     free: Vec<u32>,
-    /// Submitted and not started, in order; the first `rung` were released by a doorbell.
+    /// Slots of tasks that are submitted and not started, in order. A doorbell has released the first
+    /// `rung` of them.
     pub(super) pending: VecDeque<u32>,
     pub(super) rung: usize,
-    /// Started, waiting for each server of the engine.
+    /// Slots of started tasks that wait for each server of the engine.
     pub(super) at_server: [VecDeque<u32>; 3],
     /// Time at which the channel can start its next task.
     pub(super) issue_free: Time,
     pub(super) issue_scheduled: bool,
-    /// The next task has the ordering mark, and waits for running tasks to end.
+    /// True if the next task has a fence, and waits for running tasks to end.
     pub(super) fence_waits: bool,
-    /// Doorbell cost of the next task.
+    /// Time that the next task must wait for its doorbell.
     pub(super) doorbell_due: Time,
     pub(super) last_due: Time,
-    /// Ended, to be polled, in this order.
+    /// Slots of tasks that have ended, in the order in which they will be polled.
     reports: VecDeque<u32>,
-    /// Numbers of reports and of polled reports.
+    /// Number of reports so far, and of polled reports.
     pushed: u64,
     popped: u64,
-    /// Reports before this one are not reordered.
+    /// Reports before this number are not reordered.
     floor: u64,
     held: Vec<u32>,
     /// Coalesced tasks up to this number may be reported.
     released: u64,
-    /// Number of the last task, refused ones included.
+    /// Number of the last task, including refused tasks.
     pub(super) number: u64,
     pub(super) chances: Stream,
     order: Stream,
@@ -236,14 +238,14 @@ impl Channel {
             depth,
             issue_free: now,
             last_due: now,
-            chances: Stream::new(seed, index, Use::Tasks),
-            order: Stream::new(seed, index, Use::Reports),
+            chances: Stream::new(seed, index, Purpose::Tasks),
+            order: Stream::new(seed, index, Purpose::Reports),
             in_order: profile.in_order,
             ..Self::default()
         }
     }
 
-    /// Returns a free place, which stays free until its stage is set. The queue must not be full.
+    /// Returns a free slot, which stays free until its stage is set. The queue must not be full.
     #[inline]
     pub(super) fn free_place(&mut self) -> u32 {
         if let Some(slot) = self.free.last() {
@@ -255,7 +257,7 @@ impl Channel {
         slot
     }
 
-    /// Takes the place that [`Channel::free_place`] named.
+    /// Occupies the slot that [`Channel::free_place`] returned.
     #[inline]
     pub(super) fn enqueue(&mut self) {
         if let Some(slot) = self.free.pop() {
@@ -265,7 +267,7 @@ impl Channel {
         }
     }
 
-    /// Reports an ended task with its status set, now or with a later one.
+    /// Reports an ended task, whose status is set, now or together with a later task.
     #[inline]
     pub(super) fn report(&mut self, slot: u32) {
         let task = &mut self.tasks[slot as usize];
@@ -309,7 +311,7 @@ impl Channel {
         if self.in_order {
             return;
         }
-        // Reports after the last fence that were not polled may have any order.
+        // Unpolled reports after the last fence may be in any order.
         let first = self.floor.max(self.popped);
         let choices = self.pushed - first;
         if choices > 1 {
@@ -336,7 +338,8 @@ impl Channel {
         !self.reports.is_empty()
     }
 
-    /// Drops all work. Returns the places of tasks that did not end, or ended unreported, by number.
+    /// Drops all work. Returns the slots of tasks that have not ended, or ended without a report, in the
+    /// order of their numbers.
     pub(super) fn clear(&mut self) -> Vec<u32> {
         self.epoch = self.epoch.wrapping_add(1);
         self.stuck = false;
@@ -355,7 +358,7 @@ impl Channel {
         slots
     }
 
-    /// Stops the progress of the channel.
+    /// Stops the channel's progress.
     pub(super) fn stick(&mut self) {
         self.stuck = true;
         self.epoch = self.epoch.wrapping_add(1);

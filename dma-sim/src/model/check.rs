@@ -7,8 +7,8 @@ use super::memory::MemoryTable;
 use super::profile::{Found, Profile, ZeroLength};
 use super::task::{TaskError, TaskKind};
 
-/// Checks a descriptor, and sets kind and pieces of `task` as it says. Returns the error with which the task
-/// will fail in the engine. The caller checks the length's limit.
+/// Checks a descriptor, and sets the kind and the pieces of `task` accordingly. Returns the error with which
+/// the task will fail in the engine, if any. The caller checks the limit of the length.
 #[inline]
 pub(super) fn inspect(
     profile: &Profile,
@@ -70,7 +70,7 @@ fn segments(profile: &Profile, list: &[Segment]) -> Result<(), TaskError> {
     if (1..=max).contains(&segments) { Ok(()) } else { Err(TaskError::Segments { segments, max }) }
 }
 
-/// Checks the lists of a copy. They may differ in length, which single segments of a descriptor cannot.
+/// Checks the lists of a copy. Lists may differ in length; single segments of a descriptor cannot.
 fn lists(profile: &Profile, src: &[Segment], dst: &[Segment]) -> Result<(), TaskError> {
     segments(profile, src)?;
     segments(profile, dst)?;

@@ -2,7 +2,8 @@
 
 use super::time::Time;
 
-/// A cost by size: linear between points, flat before the first, and on along the last line after the last.
+/// A cost as a function of the size: constant before the first point, linear between points, and after the
+/// last point continued along the last line.
 ///
 /// ```
 /// use dma_sim::model::{Curve, Time};
@@ -14,11 +15,11 @@ use super::time::Time;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Curve {
-    /// At least one; by size.
+    /// The lines, at least one, sorted by size.
     lines: Vec<Line>,
 }
 
-/// From `size` on: `ps` picoseconds, and `slope / 2^SHIFT` more for each further unit of size.
+/// At `size` the cost is `ps` picoseconds. Each further unit of size costs `slope / 2^SHIFT` more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Line {
     size: u64,
@@ -26,17 +27,17 @@ struct Line {
     slope: i64,
 }
 
-/// Slopes keep this many bits below a picosecond: a line is off by less than 1 ps up to 1 GiB.
+/// Number of fractional bits of a slope: the error of a line is less than 1 ps up to 1 GiB.
 const SHIFT: u32 = 30;
 
 /// Points that do not form a [`Curve`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CurveError {
-    /// No points.
+    /// There are no points.
     #[error("a curve needs at least one point")]
     Empty,
-    /// The sizes do not rise.
+    /// The size of a point does not exceed the size before it.
     #[error("a curve's points need rising sizes; {0} does not rise")]
     NotRising(u64),
     /// The line up to this size is too steep to compute, or the last line falls.
@@ -51,16 +52,16 @@ impl Curve {
         Self { lines: vec![Line { size: 0, ps: cost.as_ps(), slope: 0 }] }
     }
 
-    /// Returns `fixed` plus the time of the bytes at `bytes_per_second`; 0 stands for no time.
+    /// Returns `fixed` plus the time of the bytes at `bytes_per_second`. With 0, the bytes take no time.
     #[must_use]
     pub fn linear(fixed: Time, bytes_per_second: u64) -> Self {
-        // At most 2^30 * 10^12, about 2^70, which is limited to the range of an i64 below.
+        // The value is at most 2^30 * 10^12, about 2^70. It is limited to the range of an i64 below.
         let slope = ((1_000_000_000_000_u128 << SHIFT) / u128::from(bytes_per_second.max(1))) as i128;
         let slope = if bytes_per_second == 0 { 0 } else { i64::try_from(slope).unwrap_or(i64::MAX) };
         Self { lines: vec![Line { size: 0, ps: fixed.as_ps(), slope }] }
     }
 
-    /// Makes a curve through these points, sizes rising.
+    /// Creates a curve through these points, which are in ascending order of size.
     ///
     /// # Errors
     ///
@@ -132,7 +133,7 @@ mod tests {
     fn bandwidth_is_exact_enough() {
         let curve = Curve::linear(Time::from_us(1), 37_300_000_000);
         assert_eq!(curve.at(0), Time::from_us(1));
-        // 2 MiB at 37.3 GB/s.
+        // This is 2 MiB at 37.3 GB/s.
         assert_eq!(curve.at(2 << 20).as_ps(), 1_000_000 + 56_223_914);
         assert_eq!(Curve::linear(Time::ZERO, 0).at(u64::MAX), Time::ZERO);
         assert_eq!(Curve::linear(Time::ZERO, 1).at(u64::MAX), Time::MAX);

@@ -5,25 +5,26 @@ use std::collections::BinaryHeap;
 
 use super::Time;
 
-/// Something that will happen to the device.
+/// A future event of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum DeviceEvent {
-    /// A channel can start its next task.
+    /// A channel becomes able to start its next task.
     Issue { channel: u32, epoch: u32 },
-    /// A server of the engine is free for the next task.
+    /// A server of the engine becomes free for the next task.
     ServerFree { place: u32 },
     /// Some bytes of a running task move.
     Move { channel: u32, epoch: u32, slot: u32 },
     /// A task ends.
     Finish { channel: u32, epoch: u32, slot: u32 },
-    /// The time of a rule of the fault plan has come.
+    /// The time of a rule of the fault plan is reached.
     Fault { rule: u32 },
 }
 
-/// Events by time; simultaneous events in order of addition.
+/// Events, sorted by time. Simultaneous events are in the order of their addition.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calendar {
-    /// Time and order of addition are one number, which is compared faster than two.
+    /// The time and the order of addition form one number, because comparing one number is faster
+    /// than comparing two.
     heap: BinaryHeap<Reverse<(u128, DeviceEvent)>>,
     added: u64,
 }
@@ -50,7 +51,7 @@ impl Calendar {
         self.heap.pop().map(timed)
     }
 
-    /// Takes the earliest event if it is due by `to`.
+    /// Removes and returns the earliest event if its time is at most `to`.
     #[inline]
     pub(super) fn pop_due(&mut self, to: Time) -> Option<(Time, DeviceEvent)> {
         if self.first()?.0 <= to { self.pop() } else { None }

@@ -1,4 +1,4 @@
-//! Faults: a plan's text, its rules, and the faults that they inject into a task.
+//! Faults: the text of a plan, its rules, and the faults that they inject into tasks.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,24 +14,24 @@ use super::time::Time;
 pub enum Fault {
     /// The device refuses a task that it could accept: [`Refused::Rejected`](super::Refused::Rejected).
     Refuse,
-    /// The engine fails the task; some bytes may have moved. The [profile](super::Profile::on_failure)
-    /// decides about the channel.
+    /// The engine fails the task. Some bytes may have moved. The [profile](super::Profile::on_failure)
+    /// determines the effect on the channel.
     Fail,
-    /// The engine fails the task, and the channel is reset: everything else in flight on it is aborted, and
-    /// it halts until restarted.
+    /// The engine fails the task, and the channel is reset: all its other tasks in flight are aborted, and it
+    /// halts until it is restarted.
     Reset,
-    /// The task is done, but never reported. It keeps its place in the queue until the channel is taken down.
+    /// The task is done, but never reported. It occupies a slot of the queue until the channel is taken down.
     Lose,
-    /// The channel stops making progress when the task starts; it still accepts tasks. Taking the channel
-    /// down and restarting it helps.
+    /// The channel stops making progress when the task starts. It still accepts tasks. To repair it, take the
+    /// channel down and restart it.
     Stick,
-    /// The device vanishes when the task ends: everything in flight on all channels is aborted, and every
+    /// The device vanishes when the task ends: all tasks in flight on all channels are aborted, and every
     /// later submission is refused.
     Gone,
     /// The task takes this additional time.
     Slow(Time),
-    /// One bit of a destination is wrong, though the task is reported as done. If it has no destination, the
-    /// result is wrong.
+    /// One bit of a destination is wrong, although the task is reported as done. If the task has no
+    /// destination, its result is wrong.
     Corrupt,
     /// A task longer than the device's limit is accepted, fails in the engine, and resets the channel.
     /// Shorter tasks are not affected.
@@ -39,7 +39,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Names in the text of a plan. `Slow` needs its time as well.
+    /// Names in the text of a plan. `Slow` also needs its time.
     const NAMES: [(&'static str, Self); 9] = [
         ("refuse", Self::Refuse),
         ("fail", Self::Fail),
@@ -52,7 +52,7 @@ impl Fault {
         ("oversize", Self::Oversize),
     ];
 
-    /// Returns the place in [`Fault::NAMES`].
+    /// Returns the index in [`Fault::NAMES`].
     const fn index(self) -> usize {
         match self {
             Self::Refuse => 0,
@@ -74,20 +74,20 @@ impl Fault {
 
 /// The tasks that a rule applies to.
 ///
-/// Tasks are counted from 1 on each channel, when they are submitted. Submissions that a rule refused are
-/// counted. Submissions that were refused because the queue was full, the channel down or the descriptor
-/// invalid are not. A restart does not reset the count.
+/// Tasks are counted from 1 on each channel when they are submitted. Submissions that a rule refuses are
+/// counted. Submissions that are refused because the queue is full, the channel is down or the descriptor is
+/// invalid are not counted. A restart does not reset the count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum When {
-    /// All of them.
+    /// All tasks.
     Always,
-    /// Tasks from the first number to the second, both included.
+    /// Tasks from the first number to the second, inclusive.
     Tasks(u64, u64),
     /// Every `n`th task.
     Every(u64),
-    /// Once, at this time. A reset, a stuck channel and a vanishing device strike every open channel at that
-    /// time, with or without tasks. Other faults strike the first task submitted afterwards.
+    /// Once, at this time. `Reset`, `Stick` and `Gone` affect every open channel at that time, with or
+    /// without tasks. Other faults affect the first task that is submitted afterwards.
     At(Time),
 }
 
@@ -98,26 +98,26 @@ pub struct FaultRule {
     pub fault: Fault,
     /// The tasks.
     pub when: When,
-    /// Probability of each, from 0 to 1.
+    /// Probability for each of these tasks, from 0 to 1.
     pub chance: f64,
-    /// Channel, counted from 0 as they are opened; all if `None`.
+    /// Number of the channel, counted from 0 in the order of opening; all channels if `None`.
     pub channel: Option<u32>,
 }
 
 impl FaultRule {
-    /// Returns the rule for every task on every channel.
+    /// Returns a rule for every task on every channel.
     #[must_use]
     pub const fn new(fault: Fault) -> Self {
         Self { fault, when: When::Always, chance: 1.0, channel: None }
     }
 
-    /// Returns the rule for the `n`th task of each channel, counted from 1.
+    /// Returns a rule for the `n`th task of each channel, counted from 1.
     #[must_use]
     pub const fn nth(fault: Fault, n: u64) -> Self {
         Self { when: When::Tasks(n, n), ..Self::new(fault) }
     }
 
-    /// Returns true if the rule strikes whole channels at its time, without a task.
+    /// Returns true if the rule affects whole channels at its time, without a task.
     pub(super) const fn needs_no_task(&self) -> bool {
         matches!((self.when, self.fault), (When::At(_), Fault::Reset | Fault::Stick | Fault::Gone))
     }
@@ -127,36 +127,36 @@ impl FaultRule {
 ///
 /// # Text
 ///
-/// A plan is written as rules joined by `+`; `;`, `,` and white space do as well. A rule is a fault, then `@`
-/// and its tasks, then options as `:name=value`:
+/// A plan is a list of rules, separated by `+`, `;`, `,` or white space. A rule is a fault, then `@` and its
+/// tasks, then options as `:name=value`:
 ///
 /// | fault | |
 /// |---|---|
-/// | `refuse` | the device does not take the task now |
+/// | `refuse` | the device refuses the task for now |
 /// | `fail` | the engine fails the task |
 /// | `reset` | the engine fails the task and resets the channel |
 /// | `lose` | the task is done and never reported |
-/// | `stick` | the channel makes no progress any more |
+/// | `stick` | the channel stops making progress |
 /// | `gone` | the device vanishes |
-/// | `slow` | the task takes longer, by option `for` |
-/// | `corrupt` | one bit of a destination is wrong; without one, the result |
+/// | `slow` | the task takes longer, by the time in option `for` |
+/// | `corrupt` | one bit of a destination is wrong; without a destination, the result is wrong |
 /// | `oversize` | a task over the limit is accepted, fails in the engine and resets the channel |
 ///
 /// | tasks | |
 /// |---|---|
-/// | `@5` | the fifth of each channel |
-/// | `@5-8`, `@5-` | the fifth to the eighth; from the fifth on |
-/// | `@every=100` | every hundredth |
+/// | `@5` | the fifth task of each channel |
+/// | `@5-8`, `@5-` | the fifth to the eighth task; all tasks from the fifth on |
+/// | `@every=100` | every hundredth task |
 /// | `@t=20us` | once, at this [time](Time) |
-/// | | without any of these: all |
+/// | | without any of these: all tasks |
 ///
 /// | option | |
 /// |---|---|
-/// | `:p=0.001` | with this probability (not with `@t`) |
-/// | `:ch=1` | on this channel only, counted from 0 |
-/// | `:for=200us` | for `slow`: how much longer |
+/// | `:p=0.001` | only with this probability (not with `@t`) |
+/// | `:ch=1` | only on this channel, counted from 0 |
+/// | `:for=200us` | for `slow`: the additional time |
 ///
-/// An empty text is an empty plan. [`Fault`] and [`When`] say more about each.
+/// An empty text is an empty plan. [`Fault`] and [`When`] have the details.
 ///
 /// ```
 /// use dma_sim::model::FaultPlan;
@@ -170,18 +170,18 @@ impl FaultRule {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FaultPlan {
-    /// The rules. Several may strike one task.
+    /// The rules. Several rules may apply to one task.
     pub rules: Vec<FaultRule>,
 }
 
 impl FaultPlan {
-    /// No faults.
+    /// Returns a plan without faults.
     #[must_use]
     pub const fn none() -> Self {
         Self { rules: Vec::new() }
     }
 
-    /// The plan with one more rule.
+    /// Returns the plan with one more rule.
     #[must_use]
     pub fn with(mut self, rule: FaultRule) -> Self {
         self.rules.push(rule);
@@ -222,7 +222,7 @@ impl fmt::Display for FaultRule {
     }
 }
 
-/// An invalid rule.
+/// A rule is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("fault rule `{rule}`: {problem}")]
 pub struct FaultPlanError {
@@ -336,9 +336,9 @@ fn parse_when(text: &str) -> Result<When, String> {
 /// The faults of one task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// A bit for each fault, at its place in [`Fault::NAMES`].
+    /// One bit for each fault, at its index in [`Fault::NAMES`].
     bits: u16,
-    /// Additional time, of all rules with [`Fault::Slow`].
+    /// Additional time, summed over all rules with [`Fault::Slow`].
     pub slow: Time,
 }
 
@@ -356,7 +356,7 @@ impl Faults {
         self.bits & fault.bit() != 0
     }
 
-    /// Removes a fault, which does not apply to the task.
+    /// Removes a fault that does not apply to the task.
     pub(super) const fn remove(&mut self, fault: Fault) {
         self.bits &= !fault.bit();
     }
@@ -375,26 +375,27 @@ impl Extend<Fault> for Faults {
 
 /// Applies the rules of a plan to tasks.
 ///
-/// The seed and the task's channel and number decide, so any thread may ask about any task, in any order.
-/// Only a rule with a [time](When::At) depends on the calls: it applies to the first task after its time.
+/// The faults of a task depend only on the seed and on the task's channel and number, so any thread may ask
+/// for any task, in any order. The exception is a rule with a [time](When::At): it applies to the first task
+/// that is asked for after its time.
 #[derive(Debug)]
 pub struct FaultInjector {
-    /// Each rule, and whether its time has come and it was applied.
+    /// Each rule, and true if the rule has a time and was already applied.
     rules: Vec<(FaultRule, AtomicBool)>,
     seed: u64,
     started: Instant,
 }
 
 impl FaultInjector {
-    /// Makes the injector of a [valid](FaultPlan::validate) plan. The clock of [`strike`](Self::strike)
-    /// starts.
+    /// Creates an injector for a [valid](FaultPlan::validate) plan. The clock of [`strike`](Self::strike)
+    /// starts now.
     #[must_use]
     pub fn new(plan: FaultPlan, seed: u64) -> Self {
         let rules = plan.rules.into_iter().map(|rule| (rule, AtomicBool::new(false))).collect();
         Self { rules, seed, started: Instant::now() }
     }
 
-    /// Returns true if a rule has this fault.
+    /// Returns true if any rule has this fault.
     #[must_use]
     pub fn may(&self, fault: Fault) -> bool {
         self.rules.iter().any(|(rule, _)| rule.fault.index() == fault.index())
@@ -406,13 +407,13 @@ impl FaultInjector {
         self.rules.is_empty()
     }
 
-    /// Returns the faults of task `number` of a channel, on the machine's clock. Tasks are counted from 1,
-    /// channels from 0.
+    /// Returns the faults of task `number` of a channel, at the current time of the machine's clock. Tasks
+    /// are counted from 1, channels from 0.
     pub fn strike(&self, channel: u32, number: u64) -> Faults {
         self.strike_at(channel, number, self.started.elapsed().into())
     }
 
-    /// Returns the faults of a task as [`strike`](Self::strike) does, at the time `now` of a device.
+    /// Does the same as [`strike`](Self::strike), at the time `now` of a device.
     #[cold]
     pub fn strike_at(&self, channel: u32, number: u64, now: Time) -> Faults {
         let applies = |(purpose, (rule, fired)): (u64, &(FaultRule, AtomicBool))| {
@@ -431,7 +432,7 @@ impl FaultInjector {
         faults
     }
 
-    /// Returns true with probability `chance`. Rules use the purposes from 1 on, in their order.
+    /// Returns true with probability `chance`. The rules use the purposes from 1 on, in their order.
     #[must_use]
     pub fn chance(&self, chance: f64, number: u64, purpose: u64) -> bool {
         // 53 bits, which is the precision of an `f64`.

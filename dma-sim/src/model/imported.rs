@@ -1,10 +1,10 @@
-//! Imported memory as the device model reaches it.
+//! Access of the device model to imported memory.
 
 use super::{FarMemory, PeerError};
 use dma_ipc::{Import, RemoteError};
 
 impl From<RemoteError> for PeerError {
-    /// Maps to the error of a copy in the model. The log has the details.
+    /// Logs an error, and converts it to the error of a copy in the model.
     fn from(error: RemoteError) -> Self {
         match error {
             RemoteError::PeerGone { .. } => Self::Gone,
@@ -17,7 +17,7 @@ impl From<RemoteError> for PeerError {
     }
 }
 
-/// Memory of either kind. Mapped memory is faster if its address is registered.
+/// Imported memory that is mapped or not. Mapped memory is faster if its address is registered.
 impl FarMemory for Import {
     fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), PeerError> {
         Ok(Self::read_at(self, offset, to)?)

@@ -1,7 +1,7 @@
 //! Channels of a timeless device: tasks end within their doorbell.
 //!
-//! A timed device without costs, faults, trace or disorder does the same through its calendar. Here a task is
-//! an entry of a ring with four counters.
+//! The results equal those of a timed device without costs, faults, trace or reordering. Such a device uses a
+//! calendar of events. Here, a task is an entry of a ring with four counters.
 #![expect(unsafe_code, reason = "moves bytes between places that were checked at submission")]
 
 use dma_core::{Descriptor, Operation, RegionKey};
@@ -16,12 +16,12 @@ use super::task::{HaltCause, Refused, Status, TaskError, TaskReport};
 use super::time::Time;
 use super::{check, motion};
 
-/// Marks an entry without a [`Task`]. Entries with lists, a peer's memory or an error have one.
+/// Marks an entry without a [`Task`]. Entries with lists, a peer's memory or an error have a `Task`.
 const NO_TASK: u32 = u32::MAX;
-/// Initial entries of a ring.
+/// Initial number of entries of a ring.
 const FIRST_ENTRIES: usize = 64;
 
-/// A task in a ring, which fills a cache line.
+/// A task in a ring. An entry fills a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct TaskEntry {
@@ -33,7 +33,7 @@ struct TaskEntry {
     at: Time,
     src_region: u32,
     dst_region: u32,
-    /// Place of its [`Task`], or [`NO_TASK`].
+    /// Index of the entry's [`Task`], or [`NO_TASK`].
     task: u32,
     coalesce: bool,
     rung: bool,
@@ -56,15 +56,15 @@ impl TaskEntry {
     };
 }
 
-/// A channel.
+/// A channel, as a ring of tasks.
 #[derive(Debug, Default)]
 pub(super) struct TaskRing {
     pub(super) state: ChannelState,
     pub(super) stats: ChannelStats,
     depth: u32,
-    /// A power of two. The task with number `n` is in entry `n` modulo their number.
+    /// The entries. Their number is a power of two, and task `n` is in entry `n` modulo this number.
     entries: Vec<TaskEntry>,
-    /// Numbers of the first tasks not polled, reported, ended and submitted.
+    /// Numbers of the first task that is not polled, not reported, not ended and not submitted.
     polled: u64,
     reported: u64,
     ended: u64,
@@ -79,10 +79,10 @@ impl TaskRing {
         Self { depth, entries: vec![TaskEntry::FREE; first], ..Self::default() }
     }
 
-    /// Returns the tasks submitted and not polled.
+    /// Returns the number of tasks that are submitted and not polled.
     #[inline]
     pub(super) fn used(&self) -> u32 {
-        // At most the depth.
+        // The difference is at most the depth.
         (self.submitted - self.polled) as u32
     }
 
@@ -91,8 +91,8 @@ impl TaskRing {
         self.polled < self.reported
     }
 
-    /// Returns the segments of unfinished tasks that name a region, without pinned ones.
-    pub(super) fn names(&self, key: RegionKey) -> u32 {
+    /// Returns the number of segments of unfinished tasks that name a region, without pinned segments.
+    pub(super) fn segments_naming(&self, key: RegionKey) -> u32 {
         let (index, _) = region::parts(key);
         let entries = (self.ended..self.submitted).map(|number| &self.entries[self.place(number)]);
         let named = |entry: &TaskEntry| match entry.task {
@@ -107,7 +107,7 @@ impl TaskRing {
         number as usize & (self.entries.len() - 1)
     }
 
-    /// Submits a task, which is reported with a later one if it is `coalesced`.
+    /// Submits a task. If it is `coalesced`, it is reported with a later task.
     #[inline]
     pub(super) fn submit(
         &mut self,
@@ -124,7 +124,7 @@ impl TaskRing {
             && let Some(to) = memory.local(dst, Rights::LOCAL_WRITE)
         {
             let entry = self.enter();
-            // Writes field by field, because moving a whole entry here doubles the cost.
+            // The fields are written one by one, because moving a whole entry would double the cost here.
             entry.token = descriptor.token();
             entry.len = src.len as u64;
             (entry.src, entry.dst) = (from, to);
@@ -158,7 +158,7 @@ impl TaskRing {
         self.entries = grown;
     }
 
-    /// Submits any other task than a plain local copy.
+    /// Submits a task that is not a plain local copy.
     #[cold]
     fn submit_any(
         &mut self,
@@ -236,8 +236,8 @@ impl TaskRing {
                 number = self.ended;
                 continue;
             }
-            // SAFETY: both were found to lie in registered regions for this many bytes, and regions that
-            // tasks in the ring name stay registered.
+            // SAFETY: at submission, both ranges of this length were found to lie in registered regions.
+            // Regions that tasks in the ring name stay registered.
             unsafe { motion::move_bytes(entry.dst.ptr(), entry.src.ptr(), entry.len as usize) };
             bytes += entry.len;
             done += 1;
@@ -252,8 +252,8 @@ impl TaskRing {
         tasks
     }
 
-    /// Executes the first unfinished task, which is in the entry at `place`. Returns false if a fault stopped
-    /// the channel.
+    /// Executes the first unfinished task, which is in the entry at `place`. Returns false if the task failed
+    /// and halted the channel.
     #[cold]
     fn end_task(&mut self, resources: &mut Resources, place: usize) -> bool {
         let Resources { profile, memory, bounce, .. } = resources;

@@ -16,7 +16,7 @@ use super::region::{
 };
 use super::task::TaskError;
 
-/// Address of memory that the device may touch from the thread that drives it.
+/// Address of memory that the device may access from the thread that drives it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory(NonNull<u8>);
 
@@ -29,36 +29,37 @@ impl Memory {
     }
 }
 
-// SAFETY: only an address. The registration promises that the device may touch the memory until it is
-// unregistered, on any thread. Memory that the table allocated is touched by nothing else.
+// SAFETY: the value is only an address. The registration promises that the device may access the memory on
+// any thread until it is unregistered. Only the device accesses memory that the table allocated.
 unsafe impl Send for Memory {}
-// SAFETY: a shared `Memory` is an address, which gives no access.
+// SAFETY: a shared `Memory` is only an address, which gives no access by itself.
 unsafe impl Sync for Memory {}
 
-/// A checked and translated [`Segment`]. The device may touch its bytes while the region is pinned.
+/// A checked and translated [`Segment`]. The device may access its bytes while the region is pinned.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     memory: Memory,
     pub(super) len: u64,
-    /// Offset in the region. Unlike an address it is the same in every run.
+    /// Offset in the region. Unlike an address, it is the same in every run.
     pub(super) offset: u64,
     region: u32,
     pub(super) remote: bool,
-    /// It has no address here: use [`MemoryTable::far`].
+    /// True if the memory has no address in this process: use [`MemoryTable::far`].
     pub(super) far: bool,
 }
 
 impl Piece {
-    /// Returns the byte at `at`, at most the piece's length; the piece must not be far.
+    /// Returns the address of the byte at `at`, which is at most the piece's length. The piece must not be
+    /// far.
     #[inline]
     pub(super) fn ptr(&self, at: u64) -> *mut u8 {
         debug_assert!(at <= self.len && !self.far);
-        // In range: `at` is at most the length of a region, which is in memory.
+        // The conversion is lossless, because `at` is at most the length of a region in memory.
         self.memory.0.as_ptr().wrapping_add(at as usize)
     }
 }
 
-/// Access to a peer's region.
+/// The kinds of access to a peer's region.
 #[derive(Debug)]
 enum Peer {
     Shared(Arc<dyn PeerAccess>),
@@ -72,16 +73,17 @@ struct Region {
     len: u64,
     rights: Rights,
     peer: Option<Peer>,
-    /// Segments of tasks in flight that name the region.
+    /// Number of segments of tasks in flight that name the region.
     pins: u32,
-    /// Layout of memory that the table allocated.
+    /// Layout, if the table allocated the memory.
     owned: Option<Layout>,
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
         if let Some(layout) = self.owned {
-            // SAFETY: allocated with this layout in `MemoryTable::allocate`, and nothing else frees it.
+            // SAFETY: `MemoryTable::allocate` allocated the memory with this layout, and only this call
+            // frees it.
             unsafe { alloc::dealloc(self.memory.0.as_ptr(), layout) }
         }
     }
@@ -93,7 +95,7 @@ struct RegionEntry {
     region: Option<Region>,
 }
 
-/// First address of allocated regions, so that small numbers are never addresses.
+/// First address of allocated regions. It is large, so that small numbers are never addresses.
 const FIRST_ADDRESS: u64 = 0x1000_0000;
 /// Alignment of allocated regions, and the minimum gap between them.
 const PAGE: u64 = 4096;
@@ -157,7 +159,7 @@ impl MemoryTable {
         let layout = Layout::from_size_align(size, PAGE as usize).map_err(|_| failed)?;
         let addr = self.next_address;
         let next = addr.checked_add(len).and_then(|end| end.checked_add(2 * PAGE)).ok_or(failed)?;
-        // SAFETY: the size is not 0.
+        // SAFETY: the layout's size is not 0.
         let ptr = unsafe { alloc::alloc_zeroed(layout) };
         let ptr = NonNull::new(ptr).ok_or(failed)?;
         self.next_address = next / PAGE * PAGE;
@@ -165,7 +167,7 @@ impl MemoryTable {
         self.insert(Region { addr, memory, len, rights, peer, pins: 0, owned })
     }
 
-    /// Unregisters a region, unless tasks in flight name it: by pins, or by `others`.
+    /// Unregisters a region, unless tasks in flight name it: they are counted by pins and by `others`.
     pub(super) fn unregister(&mut self, key: RegionKey, others: u32) -> Result<(), RegionError> {
         let region = self.get(key).ok_or(RegionError::Unknown { key })?;
         if region.pins + others > 0 {
@@ -174,7 +176,7 @@ impl MemoryTable {
         let (index, _) = region::parts(key);
         let entry = &mut self.entries[index as usize];
         entry.region = None;
-        // Retires an entry whose generations are used up, so that keys are never reused.
+        // An entry whose generations are used up is never used again, so that keys are not reused.
         if (entry.generation as usize) < MAX_REGIONS - 1 {
             entry.generation += 1;
             self.free.push(index);
@@ -215,14 +217,14 @@ impl MemoryTable {
         Ok(piece(region, region::parts(key).0, offset, len))
     }
 
-    /// Returns the first byte of a segment, if it lies in a region of this process with the right. Otherwise
-    /// [`resolve`](Self::resolve) returns the reason or the remote piece.
+    /// Returns the address of a segment's first byte, if the segment lies in a region of this process that
+    /// grants the right. Otherwise [`resolve`](Self::resolve) returns the reason or the remote piece.
     #[inline]
     pub(super) fn local(&self, segment: Segment, needed: Rights) -> Option<Memory> {
         let (len, (index, generation)) = (segment.len as u64, region::parts(segment.key));
         let entry = self.entries.get(index as usize)?;
         let region = entry.region.as_ref()?;
-        // For an address before the region, this wraps to a number above every length.
+        // For an address before the region, this wraps to a number that exceeds every length.
         let offset = segment.addr.0.wrapping_sub(region.addr);
         let inside = offset <= region.len && len <= region.len - offset;
         let usable =
@@ -257,7 +259,7 @@ impl MemoryTable {
         KeyName(region::key(piece.region, self.entries[piece.region as usize].generation))
     }
 
-    /// Acquires access to all of `pieces`; on `Err` none is held.
+    /// Acquires access to all of `pieces`. After `Err`, no access is held.
     pub(super) fn acquire<'a>(
         &self,
         pieces: impl Iterator<Item = &'a Piece> + Clone,
@@ -319,11 +321,11 @@ impl MemoryTable {
     }
 }
 
-/// Makes the piece at `offset` of a region. The caller has checked the range.
+/// Returns the piece at `offset` of a region. The caller has checked the range.
 #[inline]
 fn piece(region: &Region, index: u32, offset: u64, len: u64) -> Piece {
     let start = region.memory.0.as_ptr().wrapping_add(offset as usize);
-    // The address lies in a region or at its end, so it is not null.
+    // The address lies within a region or at its end, so it is not null.
     let start = NonNull::new(start).unwrap_or(NonNull::dangling());
     let (remote, far) = (region.peer.is_some(), matches!(region.peer, Some(Peer::Far(_))));
     Piece { memory: Memory(start), len, offset, region: index, remote, far }
@@ -418,7 +420,7 @@ mod tests {
     fn sizes_that_cannot_be_are_refused() {
         let mut table = MemoryTable::default();
         let spec = RegionSpec { addr: u64::MAX, ..RegionSpec::local(NonNull::dangling(), 1, Rights::all()) };
-        // SAFETY: refused, so the memory is never touched.
+        // SAFETY: the registration is refused, so the memory is never accessed.
         let refused = unsafe { table.register(spec) };
         assert_eq!(refused, Err(RegionError::OutOfAddresses { addr: u64::MAX, len: 1 }));
         let len = u64::MAX;

@@ -1,18 +1,18 @@
 //! The device model: a DMA engine in software, down to its queues, its time and its faults.
 //!
-//! It accepts the contract's [descriptors](Descriptor). A simulator, a stand-in for a vendor's library, or a
-//! test puts its own interface in front of it.
+//! The model accepts the contract's [descriptors](Descriptor). A simulator, a stand-in for a vendor's
+//! library, or a test adds its own interface.
 //!
 //! **Scope.** A [`Device`] has [channels](Device::open_channel), a shared engine, and a table of registered
 //! memory. A task is [submitted](Device::submit) to a channel as a [`Descriptor`], starts after a
 //! [doorbell](Device::doorbell), takes the time that the [`Profile`] states, moves its bytes in parts, ends,
 //! and is [reported](Device::poll) in any order that the device allows. A [`FaultPlan`] injects faults. Tasks
-//! access registered memory only, whatever a descriptor says.
+//! access only registered memory, regardless of their descriptors.
 //!
-//! **Time** is virtual and passes only in [`Device::advance`]. The caller jumps from event to event, moves
-//! time by hand, or follows a real clock.
+//! **Time** is virtual and passes only in [`Device::advance`]. The caller advances time from event to event,
+//! by chosen amounts, or along a real clock.
 //!
-//! **Chance** comes from one seed. A seed and a sequence of calls determine the [`Trace`], to the byte, on
+//! **Chance** comes from one seed. A seed and a sequence of calls determine every byte of the [`Trace`] on
 //! every machine, provided that regions are at the same offsets from cache lines.
 //!
 //! ```

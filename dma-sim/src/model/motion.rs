@@ -1,4 +1,4 @@
-//! Moves a task's bytes in parts, so that a copy can be seen half done.
+//! Moves a task's bytes in parts, so that a copy can be observed when it is half done.
 #![expect(unsafe_code, reason = "copies between raw addresses; others may hold and write the same memory")]
 
 use dma_core::racy_copy;
@@ -6,34 +6,34 @@ use dma_core::racy_copy;
 use super::memory::Piece;
 use super::task::TaskKind;
 
-/// Bytes that move together: devices do not tear smaller units.
+/// Number of bytes that move together. Devices do not tear smaller units.
 const LINE: u64 = 64;
 /// Maximum number of parts of a task.
 const PARTS_MAX: u64 = 4;
-/// Maximum number of pieces of a scattered task, so that large tasks stay as fast as plain copies.
+/// Maximum number of grains of a scattered task, so that large tasks stay as fast as plain copies.
 const GRAINS_MAX: u64 = 1_024;
 
 /// Division of a task's bytes into parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tearing {
-    /// At least 1.
+    /// Number of parts, at least 1.
     pub(super) parts: u8,
     scattered: bool,
-    /// Bytes of the first line before the first byte of the destination.
+    /// Offset of the destination's first byte in its cache line.
     skew: u64,
     grain: u64,
     chance: u64,
 }
 
 impl Default for Tearing {
-    /// All bytes at once.
+    /// Moves all bytes at once.
     fn default() -> Self {
         Self { parts: 1, scattered: false, skew: 0, grain: LINE, chance: 0 }
     }
 }
 
 impl Tearing {
-    /// Returns the division that `chance` selects for a task of `len` bytes to `offset` of a region.
+    /// Returns the division, selected by `chance`, for a task of `len` bytes to `offset` of a region.
     #[inline]
     pub(super) fn new(len: u64, offset: u64, chance: u64) -> Self {
         let skew = offset % LINE;
@@ -60,7 +60,7 @@ impl Tearing {
                 each(from, to)
             };
         }
-        // Every `parts`th grain, from a random one.
+        // Every `parts`th grain belongs to the part. The first one depends on `chance`.
         let parts = u64::from(self.parts);
         let mut grain = (u64::from(part) + (self.chance >> 8 & 0xff)) % parts;
         loop {
@@ -73,7 +73,7 @@ impl Tearing {
         }
     }
 
-    /// Returns the end of part `part` of a front-to-back move: at a line boundary, or the end.
+    /// Returns the end of part `part` of a front-to-back move: a line boundary, or the end of the task.
     fn cut(&self, len: u64, part: u8) -> u64 {
         if part == self.parts {
             return len;
@@ -87,8 +87,8 @@ impl Tearing {
 ///
 /// # Safety
 ///
-/// All pieces are of regions that are registered now, and access to remote ones was acquired. Sources
-/// and destinations are of `len` bytes each, where the operation has them.
+/// All pieces belong to registered regions, and access to remote pieces was acquired. The sources and the
+/// destinations, if the operation has them, have `len` bytes each.
 pub(super) unsafe fn move_part(
     kind: TaskKind,
     src: &[Piece],
@@ -99,45 +99,47 @@ pub(super) unsafe fn move_part(
 ) {
     tearing.ranges(len, part, |from, to| match kind {
         TaskKind::Copy | TaskKind::CopyCrc32c(_) => {
-            // SAFETY: the caller's pieces are registered and reachable; the range is within the task.
+            // SAFETY: the caller's pieces are registered and accessible, and the range is within the task.
             unsafe { copy(src, dst, from, to) }
         }
         TaskKind::CopyToBoth => {
             for dst in dst {
-                // SAFETY: the caller's pieces are registered and reachable; each destination is of the task's
-                // length.
+                // SAFETY: the caller's pieces are registered and accessible, and each destination has the
+                // task's length.
                 unsafe { copy(src, std::slice::from_ref(dst), from, to) }
             }
         }
         TaskKind::Compare | TaskKind::Crc32c(_) => {}
         TaskKind::Fill(pattern) => {
-            // SAFETY: the caller's destinations are registered and reachable; the range is within the task.
+            // SAFETY: the caller's destinations are registered and accessible, and the range is within the
+            // task.
             unsafe { fill(pattern, dst, from, to) }
         }
     });
 }
 
-/// Copies `len` bytes, which may overlap, because two regions may be the same memory.
+/// Copies `len` bytes. The ranges may overlap, because two regions may be the same memory.
 ///
 /// # Safety
 ///
-/// Both are within registered regions for this many bytes.
+/// Both ranges, of `len` bytes, are within registered regions.
 #[inline]
 pub(super) unsafe fn move_bytes(to: *mut u8, from: *const u8, len: usize) {
     if to.addr().abs_diff(from.addr()) >= len {
-        // SAFETY: the caller's ranges are registered for `len` bytes, and do not overlap.
+        // SAFETY: the caller's ranges of `len` bytes are registered, and do not overlap.
         unsafe { racy_copy::copy(to, from, len) }
     } else {
-        // SAFETY: the caller's ranges are registered for `len` bytes.
+        // SAFETY: the caller's ranges of `len` bytes are registered.
         unsafe { move_overlapping(to, from, len) }
     }
 }
 
-/// Copies pieces that do not overlap, and each byte before its place is written.
+/// Copies overlapping ranges in pieces that do not overlap, in an order that reads each byte before it is
+/// overwritten.
 ///
 /// # Safety
 ///
-/// See [`move_bytes`]. The ranges overlap.
+/// See [`move_bytes`]. In addition, the ranges overlap.
 #[cold]
 unsafe fn move_overlapping(to: *mut u8, from: *const u8, len: usize) {
     let distance = to.addr().abs_diff(from.addr());
@@ -156,12 +158,12 @@ unsafe fn move_overlapping(to: *mut u8, from: *const u8, len: usize) {
 
 /// # Safety
 ///
-/// See [`move_part`]. Also, `from <= to`, which is at most the length of the task.
+/// See [`move_part`]. In addition, `from <= to`, and `to` is at most the length of the task.
 unsafe fn copy(src: &[Piece], dst: &[Piece], from: u64, to: u64) {
     each_run(dst, from, to, |to, at, len| {
         each_run(src, at, at + len, |from, part_at, part_len| {
             let to = to.wrapping_add((part_at - at) as usize);
-            // SAFETY: both are within the caller's pieces, which are registered and reachable.
+            // SAFETY: both ranges are within the caller's pieces, which are registered and accessible.
             unsafe { move_bytes(to, from, part_len as usize) }
         });
     });
@@ -169,7 +171,7 @@ unsafe fn copy(src: &[Piece], dst: &[Piece], from: u64, to: u64) {
 
 /// # Safety
 ///
-/// See [`move_part`]. Also, `from <= to`, which is at most the length of the task.
+/// See [`move_part`]. In addition, `from <= to`, and `to` is at most the length of the task.
 unsafe fn fill(pattern: u64, dst: &[Piece], from: u64, to: u64) {
     each_run(dst, from, to, |to, at, len| {
         let turned = turned(pattern, at);
@@ -177,7 +179,7 @@ unsafe fn fill(pattern: u64, dst: &[Piece], from: u64, to: u64) {
             let n = (len - i).min(8) as usize;
             let to = to.wrapping_add(i as usize);
             // SAFETY: `n` bytes from `i` on are within the run, which is within a registered region by the
-            // caller's promise; `turned` is a local of 8 bytes.
+            // caller's promise. `turned` is a local array of 8 bytes.
             unsafe { racy_copy::copy(to, turned.as_ptr(), n) }
         }
     });
@@ -188,7 +190,8 @@ pub(super) fn turned(pattern: u64, at: u64) -> [u8; 8] {
     pattern.rotate_right((at % 8) as u32 * 8).to_le_bytes()
 }
 
-/// Calls `each` with address, offset in the task and length of each run of bytes from `from` to `to`.
+/// Calls `each` with the address, the offset in the task and the length of each run of bytes from `from` to
+/// `to`.
 #[inline]
 fn each_run(pieces: &[Piece], from: u64, to: u64, mut each: impl FnMut(*mut u8, u64, u64)) {
     for run in runs(pieces, from, to) {
@@ -196,7 +199,7 @@ fn each_run(pieces: &[Piece], from: u64, to: u64, mut each: impl FnMut(*mut u8, 
     }
 }
 
-/// Consecutive bytes of one piece.
+/// A run of consecutive bytes in one piece.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
     pub(super) piece: &'a Piece,
@@ -207,7 +210,7 @@ pub(super) struct Run<'a> {
     pub(super) len: u64,
 }
 
-/// Returns the runs of `pieces` that hold the bytes from `from` to `to` of a task, in order.
+/// Returns, in order, the runs of `pieces` that contain the bytes from `from` to `to` of a task.
 #[inline]
 pub(super) fn runs<'a>(pieces: &'a [Piece], from: u64, to: u64) -> impl Iterator<Item = Run<'a>> {
     let mut start = 0;
@@ -215,7 +218,7 @@ pub(super) fn runs<'a>(pieces: &'a [Piece], from: u64, to: u64) -> impl Iterator
         let begin = start;
         start += piece.len;
         let (low, high) = (from.max(begin), to.min(start));
-        // Nothing follows behind the end.
+        // The iteration ends at the first piece beyond `to`.
         (begin < to).then(|| (low < high).then(|| Run { piece, skip: low - begin, at: low, len: high - low }))
     };
     pieces.iter().map_while(run).flatten()
@@ -233,7 +236,7 @@ mod tests {
             let mut moved = bytes.clone();
             moved.copy_within(from..from + len, to);
             let start = bytes.as_mut_ptr();
-            // SAFETY: both ranges are of the vector.
+            // SAFETY: both ranges are within the vector.
             unsafe { move_bytes(start.wrapping_add(to), start.wrapping_add(from), len) };
             assert_eq!(bytes, moved, "{len} bytes from {from} to {to}");
         }

@@ -8,9 +8,9 @@ use super::time::Time;
 /// Direction of a task's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
-    /// From this device's memory to a peer's: some destination is remote.
+    /// From this device's memory to a peer's: any destination is remote.
     Push,
-    /// From a peer's memory to this device's: some source is remote, no destination is.
+    /// From a peer's memory to this device's: any source is remote, and no destination is.
     Pull,
     /// Within this device's memory.
     #[default]
@@ -18,41 +18,41 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// All of them.
+    /// All directions.
     pub const ALL: [Self; 3] = [Self::Push, Self::Pull, Self::Local];
 }
 
 /// Time at which a device detects an error in a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// At submission, which is refused.
+    /// At submission: the task is refused.
     AtSubmit,
-    /// In the engine: it was accepted, and fails.
+    /// In the engine: the task is accepted, and fails.
     InEngine,
 }
 
 /// Result of a task of 0 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZeroLength {
-    /// It completes.
+    /// The task completes.
     Completes,
-    /// It is an error.
+    /// The task is an error.
     Mistake(Found),
 }
 
 /// Effect of a failed task on its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
-    /// Nothing.
+    /// No effect.
     Continue,
-    /// The channel halts; everything else in flight on it is aborted.
+    /// The channel halts, and all its other tasks in flight are aborted.
     Halt,
 }
 
 /// Completions that a device reports individually.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reporting {
-    /// Each, except coalesced ones where the device supports that.
+    /// Each completion, except coalesced ones if the device supports coalescing.
     Each {
         /// True if [`Device::submit_coalesced`](super::Device::submit_coalesced) leaves out completions.
         coalescing: bool,
@@ -66,73 +66,74 @@ pub enum Reporting {
 pub struct ChannelCosts {
     /// Time to start a task, by its bytes. Its inverse is the channel's task rate.
     pub issue: Curve,
-    /// Wait for earlier tasks, by the number in flight on the channel, itself included. It makes throughput
-    /// approach its limit slowly as the window grows, as in measurements.
+    /// Time that a task waits for earlier tasks, by the number of tasks in flight on the channel, including
+    /// itself. It makes throughput approach its limit slowly as the window grows, as measurements show.
     pub contention: Curve,
 }
 
 /// Costs of tasks in one direction.
 ///
-/// A task ends after the longest of: its latency and contention, from the doorbell; its latency, from the
-/// start by the channel; and its time in the engine, which all channels share and which serves one task per
-/// direction at a time.
+/// A task ends at the latest of three times: its latency plus contention after the doorbell; its latency
+/// after the channel starts it; and the end of its time in the engine. All channels share the engine, which
+/// serves one task per direction at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// Latency on an idle device, by bytes.
+    /// Latency on an idle device, by the number of bytes.
     pub latency: Curve,
-    /// Time in the engine, by bytes. It limits all channels together.
+    /// Time in the engine, by the number of bytes. It limits the throughput of all channels together.
     pub engine: Curve,
-    /// Tasks whose completions are reported one by one.
+    /// Costs of tasks whose completions are reported individually.
     pub reported: ChannelCosts,
-    /// Tasks whose completions are coalesced.
+    /// Costs of tasks whose completions are coalesced.
     pub coalesced: ChannelCosts,
 }
 
 impl Costs {
-    /// Costs that do not depend on the reporting of completions.
+    /// Returns costs that do not depend on the reporting of completions.
     fn of(latency: Curve, engine: Curve, issue: Curve, contention: Curve) -> Self {
         let channel = ChannelCosts { issue, contention };
         Self { latency, engine, reported: channel.clone(), coalesced: channel }
     }
 }
 
-/// A modelled device. Start from a constructor and change fields.
+/// A modelled device. To define your own, start from a constructor and change fields.
 ///
-/// Figures in the constructors come from public measurements where there are any. Their documentation names
-/// sources and assumptions. [`published`](super::published) holds the measurements and compares.
+/// The figures in the constructors come from public measurements, if these exist. The constructors'
+/// documentation names sources and assumptions. [`published`](super::published) contains the measurements,
+/// and compares them with the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// Name.
+    /// Name of the profile.
     pub name: Cow<'static, str>,
-    /// Source of its figures, in a few words.
+    /// Source of the profile's figures, in a few words.
     pub source: Cow<'static, str>,
-    /// Channels that can be open at once, at least 1.
+    /// Maximum number of open channels, at least 1.
     pub channels: u32,
-    /// Tasks that a channel holds, from submission until their completion is polled: 1 to
-    /// [`Profile::DEPTH_MAX`].
+    /// Maximum number of tasks of a channel, counted from their submission until their completion is polled:
+    /// 1 to [`Profile::DEPTH_MAX`].
     pub depth: u32,
-    /// The longest task in bytes, at least 1.
+    /// Maximum length of a task in bytes, at least 1.
     pub max_task: u64,
     /// Maximum number of segments on either side of a task, at least 1.
     pub max_segments: u32,
-    /// Has a fill operation.
+    /// True if the device has a fill operation.
     pub fill: bool,
-    /// Compares, computes CRC-32C alone and while it copies, and copies to two destinations. Each takes the
-    /// time of a copy of the same length.
+    /// True if the device compares, computes CRC-32C with or without a copy, and copies to two destinations.
+    /// Each of these operations takes the time of a copy of the same length.
     pub results: bool,
-    /// Has ordering marks in its interface. The model honours them on every device.
+    /// True if the device's interface has fences. The model honours fences on every device.
     pub fence: bool,
-    /// Can signal completions, instead of being polled.
+    /// True if the device can signal completions, so that polling is not needed.
     pub wakes: bool,
-    /// Tasks of one channel end, and are reported, in the order of submission.
+    /// True if tasks of one channel end, and are reported, in the order of submission.
     pub in_order: bool,
     /// Completions that are reported individually.
     pub reporting: Reporting,
     /// Result of tasks of 0 bytes.
     pub zero_length: ZeroLength,
-    /// Detection of tasks longer than `max_task`.
+    /// Time of detecting tasks longer than `max_task`.
     pub oversize: Found,
-    /// Detection of segments outside of a region, or without the right.
+    /// Time of detecting segments outside of a region, or without the right.
     pub protection: Found,
     /// Effect of a failed task on its channel.
     pub on_failure: OnFailure,
@@ -140,13 +141,14 @@ pub struct Profile {
     pub doorbell: Time,
     /// Additional latency and channel time for each segment beyond the first on either side.
     pub segment: Time,
-    /// Jitter of the latency without its bytes, up or down, in thousandths: 0 to 1000.
+    /// Jitter, up or down, of the part of the latency that does not depend on bytes, in thousandths: 0 to
+    /// 1000.
     pub jitter: u32,
-    /// Costs from this device's memory to a peer's.
+    /// Costs of tasks from this device's memory to a peer's.
     pub push: Costs,
-    /// Costs from a peer's memory to this device's.
+    /// Costs of tasks from a peer's memory to this device's.
     pub pull: Costs,
-    /// Costs within this device's memory.
+    /// Costs of tasks within this device's memory.
     pub local: Costs,
 }
 
@@ -157,7 +159,7 @@ pub enum ProfileError {
     /// No profile has this name.
     #[error("no profile `{name}`; there are: {}", Profile::NAMES.join(", "))]
     Unknown {
-        /// The name given.
+        /// The given name.
         name: String,
     },
     /// A number is out of its range.
@@ -167,7 +169,7 @@ pub enum ProfileError {
         profile: String,
         /// The field.
         field: &'static str,
-        /// The value given.
+        /// The given value.
         value: u64,
         /// The minimum.
         min: u64,
@@ -179,7 +181,7 @@ pub enum ProfileError {
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Makes a curve through sizes and picoseconds, for the tables below. A test builds all of them.
+/// Returns a curve through sizes and picoseconds, for the tables below. A test builds all of these curves.
 fn curve(points: &[(u64, u64)]) -> Curve {
     let points: Vec<_> = points.iter().map(|&(size, ps)| (size, Time::from_ps(ps))).collect();
     Curve::points(&points).expect("the tables of this file are curves")
@@ -192,10 +194,10 @@ fn flat(ps: u64) -> Curve {
 impl Profile {
     /// Names of all profiles.
     pub const NAMES: [&'static str; 5] = ["ideal", "bluefield2", "bluefield3", "ioat", "dsa"];
-    /// Largest depth of a channel.
+    /// Maximum depth of a channel.
     pub const DEPTH_MAX: u32 = 65_536;
 
-    /// Returns the profile of this name, one of [`Profile::NAMES`].
+    /// Returns the profile with this name, which is one of [`Profile::NAMES`].
     ///
     /// # Errors
     ///
@@ -211,10 +213,10 @@ impl Profile {
         }
     }
 
-    /// Removes all costs and disorder. Every task ends within its doorbell, or for a device with faults or a
-    /// trace once the time of the doorbell has passed.
+    /// Removes all costs and all reordering. Every task ends within its doorbell. On a device with faults or
+    /// a trace, it ends when time advances to the time of the doorbell.
     ///
-    /// Without faults and trace, the device only checks and copies, and is several times as fast.
+    /// Without faults and trace, the device only checks and copies, and simulates several times as fast.
     #[must_use]
     pub fn timeless(self) -> Self {
         let costs = Costs::of(flat(0), flat(0), flat(0), flat(0));
@@ -227,7 +229,7 @@ impl Profile {
         Self { push: costs.clone(), pull: costs.clone(), local: costs, ..self }
     }
 
-    /// Returns true if nothing takes time, and all is in order.
+    /// Returns true if no operation takes time, and all completions are in order.
     pub(super) fn is_timeless(&self) -> bool {
         let free = |costs: &Costs| {
             let channels = [&costs.reported, &costs.coalesced];
@@ -235,7 +237,7 @@ impl Profile {
             costs.latency.is_zero() && costs.engine.is_zero() && channels == [true; 2]
         };
         let direct = self.doorbell == Time::ZERO && self.segment == Time::ZERO;
-        // Jitter is a part of the latency.
+        // Jitter need not be checked, because it is a fraction of the latency.
         self.in_order && direct && Direction::ALL.iter().all(|direction| free(self.costs(*direction)))
     }
 
@@ -249,7 +251,7 @@ impl Profile {
         }
     }
 
-    /// Returns the costs of one direction, to change them.
+    /// Returns a mutable reference to the costs of one direction.
     pub const fn costs_mut(&mut self, direction: Direction) -> &mut Costs {
         match direction {
             Direction::Push => &mut self.push,
@@ -262,7 +264,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// Returns the first one out of its range.
+    /// Returns the first number that is out of its range.
     pub fn validate(&self) -> Result<(), ProfileError> {
         for (field, value, min, max) in [
             ("channels", u64::from(self.channels), 1, u64::from(u32::MAX)),
@@ -281,7 +283,7 @@ impl Profile {
 
     /// Models no real device: 1 ns for every task, no contention, all operations, wide limits.
     ///
-    /// Completions come in any order. For tests of correctness.
+    /// Completions come in any order. This profile is for tests of correctness.
     #[must_use]
     pub fn ideal() -> Self {
         let costs = Costs::of(flat(1_000), flat(0), flat(0), flat(0));
@@ -316,20 +318,21 @@ impl Profile {
     /// **Measured:** task rate and bandwidth by size, 10.5 M/s read and 10.2 M/s write, 25.6 and 15.4 GB/s;
     /// 4.16 M/s from one thread with 64 in flight. Source: `smartnickit-project/smartnic-bench`,
     /// `benchs/docs/doca_dma.md`, commit 86d1377, the artefact of the OSDI'23 study of off-path SmartNICs.
-    /// The source does not state the number of threads of the peaks; here four or more channels reach them.
+    /// The source does not state the number of threads for the peaks; in the model, four or more channels
+    /// reach them.
     ///
     /// **Assumed:** the latency of a single task (1.5 µs and its bytes at 10 GB/s) and how it grows with the
-    /// window; local copies cost as much as the slower direction; the longest task, 128 MiB, which is how far
-    /// `digiou/dpu-coprocessing-artifacts` swept; 8 channels, one for each Arm core; lists of up to 64
-    /// segments, as on [BlueField-3](Self::bluefield3), since NVIDIA's DMA samples, which are for both cards,
-    /// ask for 2 at least; jitter. DOCA has no ordering marks. Mistakes are found in the engine and take the
-    /// channel down, as on [BlueField-3](Self::bluefield3).
+    /// window; local copies cost as much as the slower direction; the longest task, 128 MiB, which is the
+    /// largest size that `digiou/dpu-coprocessing-artifacts` measured; 8 channels, one for each Arm core;
+    /// lists of up to 64 segments, as on [BlueField-3](Self::bluefield3), because NVIDIA's DMA samples for
+    /// both cards require at least 2; jitter. DOCA has no fences. Errors are detected in the engine and take
+    /// the channel down, as on [BlueField-3](Self::bluefield3).
     #[must_use]
     pub fn bluefield2() -> Self {
         let latency = Curve::linear(Time::from_ns(1_400), 10_000_000_000);
         let contention = curve(&[(0, 0), (1_000, 100_000_000)]);
         let costs = |engine| Costs::of(latency.clone(), engine, flat(240_400), contention.clone());
-        // One over the published rates.
+        // These are the reciprocals of the published rates.
         let write = curve(&[
             (256, 98_100),
             (KIB, 110_900),
@@ -374,20 +377,22 @@ impl Profile {
     /// directions; 1.88 µs for one 4 KiB push alone and 99.0 µs for one of 1 MiB; 6.25 M/s with coalesced
     /// reports. Source: `fardatalab/postgres-dbcomm`,
     /// `docs/kb/future-directions/citus/transport/doca_dma_ordering_visibility_validation_plan.md`, commit
-    /// ebc75eb9: one machine, one pass, not peer reviewed, and the best there is. The longest task, 2 MiB,
-    /// and that a longer one is accepted, fails in the engine and takes the context down, is from the same
-    /// project. So are the 3072 tasks in flight, which ran clean and need not be the limit.
+    /// ebc75eb9: one machine, one pass, not peer reviewed, and the best source that was found. The same
+    /// project reports the longest task, 2 MiB, and that a longer task is accepted, fails in the engine and
+    /// takes the context down. It also reports 3072 tasks in flight, which ran without errors and need not be
+    /// the limit.
     ///
-    /// **Assumed:** the latency of single pulls, of which only the windows are known; that several channels
-    /// reach the coalesced task rate together; local copies cost as much as the slower direction of each
-    /// kind; 16 channels, one for each Arm core; jitter.
+    /// **Assumed:** the latency of single pulls, for which only the windows are known; several channels reach
+    /// the coalesced task rate together; local copies cost as much as the slower direction of each kind; 16
+    /// channels, one for each Arm core; jitter.
     ///
-    /// Lists of up to 64 segments are what `jukebox03/DPUmesh` states to have read off a device.
+    /// `jukebox03/DPUmesh` states that a device reported lists of up to 64 segments.
     #[must_use]
     pub fn bluefield3() -> Self {
         let coalesced =
             ChannelCosts { issue: flat(161_000), contention: curve(&[(1, 0), (1_001, 100_000_000)]) };
-        // A task of up to 5 KiB takes the engine's time at the coalesced rate, a longer one that of the wire.
+        // Up to 5 KiB, a task's time in the engine follows from the coalesced rate; above, it follows from
+        // the bandwidth of the wire.
         let engine = |bytes_per_ns_x10: u64| {
             let bytes = 160 * bytes_per_ns_x10 / 10;
             curve(&[(0, 160_000), (bytes, 160_000), (1_000 * bytes, 160_000_000)])
@@ -427,19 +432,19 @@ impl Profile {
 
     /// One socket's Intel I/OAT (CBDMA), Skylake generation.
     ///
-    /// **Measured:** 3.7 M copies of 512 bytes a second with a doorbell for each, 14.0 M/s with one for every
-    /// 128, 256 in flight. Source: SPDK commit 6728c1b8cb; the number of channels is not said there, the
-    /// tool's default is one. Read in SPDK's driver: 32,768 descriptors of which one stays free, one
-    /// completion write for each doorbell, in order, a halt on error; copy and fill, one segment on each
-    /// side. Eight channels for each socket is what PCI listings of such machines show.
+    /// **Measured:** 3.7 M copies of 512 bytes a second with a doorbell for each, and 14.0 M/s with a
+    /// doorbell for every 128, with 256 in flight. Source: SPDK commit 6728c1b8cb. It does not state the
+    /// number of channels; the tool's default is one. From SPDK's driver: 32,768 descriptors, of which one
+    /// stays free; one completion write for each doorbell, in order; a halt on error; copy and fill; one
+    /// segment on each side. PCI listings of such machines show eight channels for each socket.
     ///
-    /// **Assumed:** 1.5 µs for a single small copy, of which no measurement was found; 7.17 GB/s for one
-    /// channel, which is what 14.0 M/s come to; 12 GB/s for the socket; 1 MiB for the longest task, which
-    /// real devices have in a register; jitter.
+    /// **Assumed:** 1.5 µs for a single small copy, for which no measurement was found; 7.17 GB/s for one
+    /// channel, which follows from 14.0 M/s; 12 GB/s for the socket; 1 MiB for the longest task, which real
+    /// devices report in a register; jitter.
     #[must_use]
     pub fn ioat() -> Self {
         let engine = Curve::linear(Time::ZERO, 12_000_000_000);
-        // Busy for 70 ns, or as long as the bytes take at 7.17 GB/s.
+        // The channel is busy for 70 ns, or for the time of the bytes at 7.17 GB/s if that is longer.
         let issue = curve(&[(0, 70_000), (502, 70_000), (50_200, 7_000_000)]);
         let latency = Curve::linear(Time::from_ns(1_500), 7_170_000_000);
         Self {
@@ -464,14 +469,14 @@ impl Profile {
     /// An Intel DSA of a 4th generation Xeon, one shared work queue for each channel.
     ///
     /// **Measured:** single synchronous copies, 128 in flight, and batches of 32, for eleven sizes. Source:
-    /// `izumihanako/LightDSA` (EuroSys'26), `expr/paper`, commit 3905ece. It is also the source for small
-    /// copies that overtake earlier large ones. 128 entries, 8 queues, 2 GiB for the longest task:
+    /// `izumihanako/LightDSA` (EuroSys'26), `expr/paper`, commit 3905ece. It also reports small copies that
+    /// overtake earlier large ones. 128 entries, 8 queues and 2 GiB for the longest task come from the
     /// `accel-config` output in `intel/idxd-config` issue 40.
     ///
-    /// **Assumed:** that the measured single-submission rate is one channel's and the batched one the
-    /// device's; that a batch is one doorbell; that the other operations take as long as copies; jitter. Its
-    /// fences hold within a batch only, so it counts as having none. Not modelled: page faults and unaligned
-    /// buffers, which make real devices much slower.
+    /// **Assumed:** the measured rate of single submissions is that of one channel, and the batched rate is
+    /// that of the device; a batch is one doorbell; the other operations take as long as copies; jitter.
+    /// DSA's fences apply only within a batch, so the profile has none. Page faults and unaligned buffers,
+    /// which make real devices much slower, are not modelled.
     #[must_use]
     pub fn dsa() -> Self {
         let latency = curve(&[
@@ -487,7 +492,7 @@ impl Profile {
             (256 * KIB, 9_910_000),
             (MIB, 35_060_000),
         ]);
-        // One over the rate of batches.
+        // This is the reciprocal of the rate of batches.
         let engine = curve(&[
             (64, 44_600),
             (256, 39_700),
@@ -499,7 +504,7 @@ impl Profile {
             (64 * KIB, 2_091_000),
             (MIB, 33_428_000),
         ]);
-        // With the doorbell: one over the rate of single submissions.
+        // Together with the doorbell, this is the reciprocal of the rate of single submissions.
         let issue = curve(&[
             (64, 40_000),
             (256, 35_000),
@@ -542,7 +547,7 @@ mod tests {
             assert_eq!(profile.name, name);
             profile.validate().unwrap();
             for direction in Direction::ALL {
-                // A table that does not form a curve would have become free.
+                // A table that does not form a curve would have become a curve without costs.
                 let costs = profile.costs(direction);
                 for curve in [&costs.latency, &costs.engine, &costs.reported.issue, &costs.coalesced.issue] {
                     assert!(name == "ideal" || curve.at(64 * KIB) > Time::ZERO, "{name} {direction:?}");

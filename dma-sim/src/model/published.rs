@@ -1,7 +1,7 @@
 //! Published measurements of real devices, and the model's figures beside them.
 //!
-//! [`compare`] runs a profile under the loads that were published for its device and sets both side by side.
-//! The sources are named in each row and, with what is assumed, at the constructors of [`Profile`].
+//! [`compare`] runs a profile under the loads that were published for its device, and returns both figures
+//! side by side. Each row names its source. The constructors of [`Profile`] name sources and assumptions.
 //!
 //! ```
 //! let rows = dma_sim::model::published::compare("ioat")?;
@@ -25,7 +25,7 @@ use super::time::Time;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// Windows that are tried to find the best one, and the knee.
+/// Windows that are tried, to find the best window and the knee.
 const WINDOWS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
 /// Quantity of a row.
@@ -36,9 +36,9 @@ pub enum Quantity {
     Throughput,
     /// Million tasks per second.
     TaskRate,
-    /// Time of one task alone in microseconds.
+    /// Time of a single task in microseconds.
     Latency,
-    /// The smallest window, of powers of two from 1 to 256, with 95 % of the best throughput.
+    /// The smallest window among the powers of two from 1 to 256 with 95 % of the best throughput.
     Knee,
 }
 
@@ -55,26 +55,26 @@ impl fmt::Display for Quantity {
 
 /// A published figure, and the figure of the model.
 ///
-/// As text it is one line of a table.
+/// Formatted as text, it is one line of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The profile's name.
     pub profile: &'static str,
-    /// The load.
+    /// The workload.
     pub load: String,
     /// Direction of the bytes.
     pub direction: Direction,
     /// Bytes of each task.
     pub size: u64,
-    /// Compared quantity.
+    /// The compared quantity.
     pub quantity: Quantity,
-    /// As measured on the device.
+    /// The figure that was measured on the device.
     pub published: f64,
     /// The model's figure.
     pub simulated: f64,
-    /// Allowed deviation, as a fraction of the published figure. 0 is exact.
+    /// Allowed deviation, as a fraction of the published figure. With 0, the figures must be equal.
     pub tolerance: f64,
-    /// Publication of the figure.
+    /// Source of the published figure.
     pub source: &'static str,
 }
 
@@ -106,7 +106,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// A load that keeps its windows full.
+/// A load that always keeps its windows full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClosedLoop {
     /// Direction of the bytes.
@@ -117,14 +117,14 @@ pub struct ClosedLoop {
     pub window: u32,
     /// Channels, at least 1.
     pub channels: u32,
-    /// Tasks for each doorbell: at least 1, at most the window.
+    /// Tasks for each doorbell, at least 1 and at most the window.
     pub batch: u32,
-    /// All but the last task of each batch are coalesced.
+    /// True if all tasks of a batch except the last are coalesced.
     pub coalesce: bool,
 }
 
 impl ClosedLoop {
-    /// One channel, a doorbell for each task.
+    /// Returns a load on one channel, with a doorbell for each task.
     #[must_use]
     pub const fn new(direction: Direction, size: u64, window: u32) -> Self {
         Self { direction, size, window, channels: 1, batch: 1, coalesce: false }
@@ -138,7 +138,7 @@ pub struct Measured {
     pub tasks: f64,
     /// Bytes per second.
     pub bytes: f64,
-    /// Mean time from doorbell to end.
+    /// Mean time from a task's doorbell to its end.
     pub latency: Time,
 }
 
@@ -164,11 +164,11 @@ impl PeerAccess for Always {
     fn release(&self) {}
 }
 
-/// Runs a load on a device of its own, and measures once it is steady. Copies real bytes.
+/// Runs a load on a new device, and measures after it has become steady. Real bytes are copied.
 ///
 /// # Errors
 ///
-/// The device cannot run the load.
+/// Returns an error if the device cannot run the load.
 pub fn run(profile: &Profile, load: ClosedLoop, seed: u64) -> Result<Measured, LoadError> {
     Runner::new(profile, load, seed)
         .and_then(|mut runner| runner.run())
@@ -179,7 +179,7 @@ struct Runner {
     load: ClosedLoop,
     device: Device,
     channels: Vec<ChannelId>,
-    /// Submitted to each channel since its last doorbell.
+    /// Number of tasks submitted to each channel since its last doorbell.
     unrung: Vec<u32>,
     src: Segment,
     dst: Segment,
@@ -261,11 +261,11 @@ impl Runner {
     }
 }
 
-/// Compares a profile with everything that was published for its device. `ideal` has nothing to compare with.
+/// Compares a profile with all figures that were published for its device. For `ideal`, the result is empty.
 ///
 /// # Errors
 ///
-/// There is no such profile.
+/// Returns an error if no profile has this name.
 pub fn compare(profile: &str) -> Result<Vec<Row>, ProfileError> {
     let model = Profile::by_name(profile)?;
     let table = Table { model, rows: Vec::new() };
@@ -278,7 +278,7 @@ pub fn compare(profile: &str) -> Result<Vec<Row>, ProfileError> {
     })
 }
 
-/// The rows of one profile.
+/// Collects the rows of one profile.
 struct Table {
     model: Profile,
     rows: Vec<Row>,
@@ -286,12 +286,12 @@ struct Table {
 
 impl Table {
     fn measure(&self, load: ClosedLoop) -> Measured {
-        // A load that the profile cannot run becomes a row that misses.
+        // A load that the profile cannot run becomes a row outside of its tolerance.
         let none = Measured { tasks: 0.0, bytes: 0.0, latency: Time::ZERO };
         run(&self.model, load, 1).unwrap_or(none)
     }
 
-    /// Adds one figure under one load.
+    /// Adds a row for one figure under one load.
     fn add(&mut self, name: &str, load: ClosedLoop, quantity: Quantity, published: f64, source: Source) {
         let measured = self.measure(load);
         let simulated = match quantity {
@@ -338,7 +338,7 @@ impl Table {
     }
 }
 
-/// Source of figures, and the model's tolerance.
+/// The source of figures, and the tolerance for the model.
 #[derive(Clone, Copy)]
 struct Source {
     text: &'static str,

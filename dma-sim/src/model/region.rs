@@ -1,4 +1,4 @@
-//! Regions as callers register them: keys, rights, and access to a peer's memory.
+//! Regions, as callers register them: keys, rights, and access to a peer's memory.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -9,23 +9,24 @@ use dma_core::RegionKey;
 bitflags::bitflags! {
     /// Access rights of a region.
     ///
-    /// The local rights apply to the device that a region is registered with. The remote rights apply to a
-    /// peer's device, and to this device where the region is [remote](RegionSpec::remote).
+    /// The local rights apply to the device on which a region is registered. The remote rights apply to a
+    /// peer's device. They also apply to this device if the region is [remote](RegionSpec::remote).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Rights: u8 {
-        /// The device itself may read it.
+        /// The device itself may read the region.
         const LOCAL_READ = 1;
-        /// The device itself may write it.
+        /// The device itself may write the region.
         const LOCAL_WRITE = 2;
-        /// A peer's device may read it.
+        /// A peer's device may read the region.
         const REMOTE_READ = 4;
-        /// A peer's device may write it.
+        /// A peer's device may write the region.
         const REMOTE_WRITE = 8;
     }
 }
 
 impl fmt::Display for Rights {
-    /// Writes `read+write` and the like; the remote ones as `remote-read`; `none` when empty.
+    /// Formats rights as in `read+write`. Remote rights are written as in `remote-read`, and no rights as
+    /// `none`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = ["read", "write", "remote-read", "remote-write"];
         let mut first = true;
@@ -39,14 +40,15 @@ impl fmt::Display for Rights {
     }
 }
 
-/// Bits of a key that are the index into the table of regions. The others count the uses of that index, so
-/// that keys of unregistered regions are never reused.
+/// Number of bits of a key that are the index into the table of regions. The other bits count the uses of
+/// that index, so that keys of unregistered regions are never reused.
 const INDEX_BITS: u32 = usize::BITS / 2;
 
-/// The number of keys in use at a time, and the number of uses of an index.
+/// Maximum number of keys in use at a time, and of uses of an index.
 pub(super) const MAX_REGIONS: usize = 1 << INDEX_BITS;
 
-/// Makes the key of an index and its generation, which counts its uses; both are below [`MAX_REGIONS`].
+/// Returns the key of an index and its generation, which counts the uses of the index. Both are below
+/// [`MAX_REGIONS`].
 pub(super) const fn key(index: u32, generation: u32) -> RegionKey {
     RegionKey((generation as usize) << INDEX_BITS | index as usize)
 }
@@ -57,7 +59,7 @@ pub(super) const fn parts(key: RegionKey) -> (u32, u32) {
     ((key.0 & (MAX_REGIONS - 1)) as u32, (key.0 >> INDEX_BITS) as u32)
 }
 
-/// A key as errors and traces name it: the same on every machine.
+/// A key's name in errors and traces. It is the same on every machine.
 pub(super) struct KeyName(pub(super) RegionKey);
 
 impl fmt::Display for KeyName {
@@ -67,50 +69,50 @@ impl fmt::Display for KeyName {
     }
 }
 
-/// Reason why a peer's memory cannot be touched.
+/// Reason why a peer's memory cannot be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PeerError {
-    /// The peer took its memory back.
+    /// The peer revoked its memory.
     Revoked,
-    /// The peer ended.
+    /// The peer has ended.
     Gone,
 }
 
-/// Access to a peer's memory, which is acquired each time before bytes move.
+/// Access to a peer's memory. The model acquires it each time before it moves bytes.
 ///
 /// The model calls [`acquire`](Self::acquire), moves some bytes, and calls [`release`](Self::release), all
-/// within one call of [`Device::advance`](super::Device::advance). So a peer waits for one memory copy at
-/// most. A copy may acquire access several times.
+/// within one call of [`Device::advance`](super::Device::advance). So a peer waits for at most one memory
+/// copy. A copy may acquire access several times.
 pub trait PeerAccess: fmt::Debug + Send + Sync {
     /// Acquires access. After `Ok` the memory stays valid until [`release`](Self::release).
     ///
     /// # Errors
     ///
-    /// The memory must not be touched, now or later.
+    /// After an error, the memory must not be accessed, now or later.
     fn acquire(&self) -> Result<(), PeerError>;
 
-    /// Releases the access of one successful [`acquire`](Self::acquire).
+    /// Releases the access that one successful [`acquire`](Self::acquire) has granted.
     fn release(&self);
 }
 
-/// Memory of a peer that has no address in this process. Its bytes are read and written by calls.
+/// A peer's memory that has no address in this process. Calls read and write its bytes.
 ///
-/// The model calls these within one call of [`Device::advance`](super::Device::advance), for at most its
-/// buffer's size at a time, so a peer that wants its memory back waits for one such piece at most.
+/// The model calls these methods within [`Device::advance`](super::Device::advance), with at most its
+/// buffer's size for each call. So a peer that revokes its memory waits for at most one such call.
 pub trait FarMemory: fmt::Debug + Send + Sync {
-    /// Copies the bytes from `offset` of the region to `to`.
+    /// Copies bytes from `offset` of the region to `to`.
     ///
     /// # Errors
     ///
-    /// The peer's memory cannot be reached, now or later; `to` may hold anything.
+    /// The peer's memory cannot be accessed, now or later. The contents of `to` are unspecified.
     fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), PeerError>;
 
-    /// Copies `from` to the bytes from `offset` of the region.
+    /// Copies `from` to the region at `offset`.
     ///
     /// # Errors
     ///
-    /// The peer's memory cannot be reached, now or later; some of the bytes may have been written.
+    /// The peer's memory cannot be accessed, now or later. Some of the bytes may have been written.
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), PeerError>;
 }
 
@@ -139,19 +141,21 @@ pub struct RegionSpec {
 }
 
 impl RegionSpec {
-    /// Describes memory of this process, named by its own addresses.
+    /// Describes memory of this process. Descriptors name it by its own addresses.
     #[must_use]
     pub fn local(ptr: NonNull<u8>, len: u64, rights: Rights) -> Self {
         Self { addr: ptr.as_ptr().addr() as u64, len, rights, memory: RegionMemory::Local(ptr) }
     }
 
-    /// Describes memory of a peer, mapped at `ptr` here and named by the peer's addresses from `addr`.
+    /// Describes a peer's memory that is mapped at `ptr` in this process. Descriptors name it by the
+    /// peer's addresses, which begin at `addr`.
     #[must_use]
     pub fn remote(addr: u64, ptr: NonNull<u8>, len: u64, rights: Rights, peer: Arc<dyn PeerAccess>) -> Self {
         Self { addr, len, rights, memory: RegionMemory::Shared(ptr, peer) }
     }
 
-    /// Describes memory of a peer that has no address here, named by the peer's addresses from `addr`.
+    /// Describes a peer's memory that has no address in this process. Descriptors name it by the peer's
+    /// addresses, which begin at `addr`.
     #[must_use]
     pub fn far(addr: u64, len: u64, rights: Rights, memory: Arc<dyn FarMemory>) -> Self {
         Self { addr, len, rights, memory: RegionMemory::Far(memory) }
@@ -176,7 +180,7 @@ pub enum RegionError {
         /// The requested length.
         len: u64,
     },
-    /// The table has no key left.
+    /// All keys of the table are in use.
     #[error("all {max} region keys of the device are taken; unregister regions")]
     OutOfKeys {
         /// The number of keys.
@@ -188,7 +192,7 @@ pub enum RegionError {
         /// The requested length.
         len: u64,
     },
-    /// No such region.
+    /// No registered region has this key.
     #[error("region {} is not registered; it may have been unregistered before", KeyName(*.key))]
     Unknown {
         /// The key given.
@@ -205,13 +209,13 @@ pub enum RegionError {
         /// Number of segments of tasks in flight that name it.
         segments: u32,
     },
-    /// Only memory that the device allocated can be read and written through it.
+    /// The memory was not allocated by the device, and so cannot be read and written through it.
     #[error("region {} was registered, not allocated by the device; access it where it was allocated", KeyName(*.key))]
     NotOwned {
         /// The key given.
         key: RegionKey,
     },
-    /// The range is not in the region.
+    /// The range is not within the region.
     #[error("{len} bytes at {addr:#x} are not within region {}", KeyName(*.key))]
     OutOfRange {
         /// The key given.

@@ -1,5 +1,5 @@
-//! Moves bytes of tasks, and finds their results, with access that the peers of remote memory grant, and
-//! through a bounce buffer for memory without an address in this process.
+//! Moves the bytes of tasks and computes their results. Peers grant access to remote memory. Memory without
+//! an address in this process is copied through a bounce buffer.
 #![expect(unsafe_code, reason = "copies between raw addresses and a buffer; others may hold the same memory")]
 
 use dma_core::racy_copy;
@@ -11,8 +11,8 @@ use super::region::PeerError;
 use super::rng;
 use super::task::TaskKind;
 
-/// Moves a part of a task, after the peers that own its memory granted access. With the last part, finds its
-/// result.
+/// Moves a part of a task, after acquiring access from the peers that own its memory. With the last part,
+/// computes the result.
 pub(super) fn move_part(
     memory: &MemoryTable,
     bounce: &mut BounceBuffer,
@@ -27,19 +27,19 @@ pub(super) fn move_part(
     }
     task.touched |= task.kind.writes();
     let mut moved = if task.far {
-        // SAFETY: pieces that are not far belong to registered regions, which stay registered as long as they
-        // are pinned. Access to remote regions was acquired above.
+        // SAFETY: pieces that are not far belong to regions that stay registered while they are pinned.
+        // Access to remote regions was acquired above.
         unsafe { bounce.move_part(memory, task, part) }
     } else {
-        // SAFETY: the pieces were made from registered regions, which stay registered as long as they are
-        // pinned: from submission to the end. Access to remote ones was acquired above. The lengths were
-        // checked at submission.
+        // SAFETY: the pieces belong to regions that stay registered while they are pinned, from submission to
+        // the end of the task. Access to remote regions was acquired above. The lengths were checked at
+        // submission.
         unsafe { motion::move_part(task.kind, &task.src, &task.dst, task.len, &task.tearing, part) };
         Ok(())
     };
     if moved.is_ok() && task.kind.has_result() && part == task.tearing.parts {
-        // SAFETY: pieces that are not far belong to registered regions, which are pinned until the task's
-        // end. Access to remote regions was acquired.
+        // SAFETY: pieces that are not far belong to regions that are pinned until the task's end. Access to
+        // remote regions was acquired above.
         moved = unsafe { bounce.result(memory, task) }.map(|result| task.result = result);
     }
     if task.remote {
@@ -48,15 +48,15 @@ pub(super) fn move_part(
     moved
 }
 
-/// Corrupts one bit of a task's destinations, or its result if it has none. Returns the byte of all
-/// destinations in a row, or `None` for the result.
+/// Corrupts one bit of a task's destinations, or of its result if it has no destination. Returns the byte's
+/// offset over all destinations in order, or `None` for the result.
 ///
 /// # Errors
 ///
-/// A peer refuses access.
+/// Returns an error if a peer refuses access.
 pub(super) fn corrupt(memory: &MemoryTable, task: &mut Task) -> Result<Option<u64>, PeerError> {
     if !task.kind.writes() {
-        task.result = task.kind.spoiled(task.result, task.len, task.chance);
+        task.result = task.kind.corrupted_result(task.result, task.len, task.chance);
         return Ok(None);
     }
     let byte = rng::scale(rng::mix(!task.chance), task.dst.iter().map(|piece| piece.len).sum());
@@ -64,7 +64,7 @@ pub(super) fn corrupt(memory: &MemoryTable, task: &mut Task) -> Result<Option<u6
         memory.acquire(task.pieces())?;
     }
     // SAFETY: the pieces belong to regions that stay registered while they are pinned, and access was
-    // acquired. The byte belongs to a destination.
+    // acquired above. The byte is within the destinations.
     let flipped = unsafe { flip_bit(memory, &task.dst, byte, task.chance >> 8) };
     if task.remote {
         memory.release(task.pieces());
@@ -75,14 +75,15 @@ pub(super) fn corrupt(memory: &MemoryTable, task: &mut Task) -> Result<Option<u6
 /// Size of the bounce buffer in bytes.
 const LOAD: usize = 64 << 10;
 
-/// Buffer for memory without an address in this process, and for results. Allocated at first use.
+/// Buffer for memory without an address in this process, and for computing results. It is allocated at its
+/// first use.
 #[derive(Debug, Default)]
 pub(super) struct BounceBuffer {
     buffer: Box<[u8]>,
 }
 
 impl BounceBuffer {
-    /// Moves part `part`, counted from 1, of a task. On `Err` some bytes may have moved.
+    /// Moves part `part`, counted from 1, of a task. After `Err`, some bytes may have moved.
     ///
     /// # Safety
     ///
@@ -103,7 +104,7 @@ impl BounceBuffer {
         outcome
     }
 
-    /// Returns the result of a task that moved all of its bytes.
+    /// Returns the result of a task that has moved all of its bytes.
     ///
     /// # Safety
     ///
@@ -118,7 +119,7 @@ impl BounceBuffer {
             // SAFETY: the caller's pieces are registered and reachable; the range is within the task.
             unsafe { gather(memory, &task.src, at, left) }?;
             if task.kind != TaskKind::Compare {
-                // SAFETY: the bytes are borrowed.
+                // SAFETY: the pointer comes from a borrowed slice of this length.
                 result = unsafe { racy_copy::crc32c(result as u32, left.as_ptr(), left.len()) }.into();
                 continue;
             }
@@ -140,21 +141,21 @@ impl BounceBuffer {
     }
 }
 
-/// Inverts one bit, chosen by `chance`, of byte `at` of `dst`.
+/// Inverts one bit, selected by `chance`, of byte `at` of `dst`.
 ///
 /// # Safety
 ///
-/// See [`motion::move_part`]. Also, `at` is less than the length of all pieces together.
+/// See [`motion::move_part`]. In addition, `at` is less than the total length of the pieces.
 unsafe fn flip_bit(memory: &MemoryTable, dst: &[Piece], at: u64, chance: u64) -> Result<(), PeerError> {
     let mut byte = [0];
-    // SAFETY: the caller's destinations are registered and reachable, and the byte is within them.
+    // SAFETY: the caller's destinations are registered and accessible, and the byte is within them.
     unsafe { gather(memory, dst, at, &mut byte) }?;
     byte[0] ^= 1 << (chance % 8);
-    // SAFETY: the byte that was just read.
+    // SAFETY: the byte was just read, so it is within the registered and accessible destinations.
     unsafe { scatter(memory, dst, at, &byte) }
 }
 
-/// Moves `load.len()` bytes from `at` of a task.
+/// Moves `load.len()` bytes of a task, from offset `at` on.
 ///
 /// # Safety
 ///
@@ -163,7 +164,7 @@ unsafe fn copy_through(memory: &MemoryTable, task: &Task, at: u64, load: &mut [u
     match task.kind {
         TaskKind::Compare | TaskKind::Crc32c(_) => return Ok(()),
         TaskKind::Copy | TaskKind::CopyCrc32c(_) | TaskKind::CopyToBoth => {
-            // SAFETY: the caller's sources are registered and reachable for the range.
+            // SAFETY: the caller's sources are registered and accessible for the range.
             unsafe { gather(memory, &task.src, at, load) }?;
         }
         TaskKind::Fill(pattern) => {
@@ -172,16 +173,16 @@ unsafe fn copy_through(memory: &MemoryTable, task: &Task, at: u64, load: &mut [u
         }
     }
     if task.kind == TaskKind::CopyToBoth {
-        // SAFETY: the caller's destinations are registered and reachable, each of the task's length.
+        // SAFETY: the caller's destinations are registered and accessible, and each has the task's length.
         return task.dst.chunks(1).try_for_each(|dst| unsafe { scatter(memory, dst, at, load) });
     }
-    // SAFETY: the caller's destinations are registered and reachable for the range.
+    // SAFETY: the caller's destinations are registered and accessible for the range.
     unsafe { scatter(memory, &task.dst, at, load) }
 }
 
 /// # Safety
 ///
-/// Pieces that are not far belong to regions that are registered, and access to these was acquired.
+/// Pieces that are not far belong to registered regions, to which access was acquired.
 unsafe fn gather(memory: &MemoryTable, src: &[Piece], at: u64, load: &mut [u8]) -> Result<(), PeerError> {
     for run in runs(src, at, at + load.len() as u64) {
         let begin = (run.at - at) as usize;

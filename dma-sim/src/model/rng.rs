@@ -1,12 +1,13 @@
-//! The model's only source of chance: one seed, one stream per use. Faults have [their
-//! own](super::FaultInjector).
+//! The model's random numbers: one seed, and one stream for each purpose. Faults use [their
+//! own](super::FaultInjector) random numbers.
 
 use chacha20::ChaCha8Rng;
 use chacha20::rand_core::{Rng as _, SeedableRng as _};
 
-/// Use of a stream of random numbers. Streams are independent: one more report does not change the jitter.
+/// Purpose of a stream of random numbers. Streams are independent: for example, an additional report does not
+/// change the jitter.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Use {
+pub(super) enum Purpose {
     /// Jitter, tearing and corruption of a channel's tasks.
     Tasks = 0,
     /// The order in which finished tasks are reported.
@@ -19,15 +20,15 @@ pub(super) struct Stream(ChaCha8Rng);
 
 impl Default for Stream {
     fn default() -> Self {
-        Self::new(0, 0, Use::Tasks)
+        Self::new(0, 0, Purpose::Tasks)
     }
 }
 
 impl Stream {
-    /// Returns the stream for one use on one channel.
-    pub(super) fn new(seed: u64, channel: u32, purpose: Use) -> Self {
-        // Computes the key here rather than by `seed_from_u64`, so that traces stay the same across releases
-        // of the random number crates. ChaCha itself is fixed.
+    /// Returns the stream for one purpose on one channel.
+    pub(super) fn new(seed: u64, channel: u32, purpose: Purpose) -> Self {
+        // The key is computed here and not by `seed_from_u64`, so that traces stay equal across releases of
+        // the random number crates. ChaCha itself does not change.
         let mut key = [0; 32];
         for (i, part) in (0..).zip(key.chunks_exact_mut(8)) {
             part.copy_from_slice(&mix(seed.wrapping_add(i)).to_le_bytes());
@@ -50,7 +51,7 @@ impl Stream {
     }
 }
 
-/// Spreads `bits` over `0..n`.
+/// Maps `bits` to `0..n`.
 #[inline]
 pub(super) fn scale(bits: u64, n: u64) -> u64 {
     ((u128::from(bits) * u128::from(n)) >> 64) as u64
@@ -71,17 +72,17 @@ mod tests {
 
     #[test]
     fn streams_are_fixed_for_ever_and_differ() {
-        // A change here changes every recorded trace: do it knowingly.
-        assert_eq!(Stream::new(7, 0, Use::Tasks).bits(), 3_897_896_367_851_784_436);
+        // A change of these numbers changes every recorded trace, so it must be intended.
+        assert_eq!(Stream::new(7, 0, Purpose::Tasks).bits(), 3_897_896_367_851_784_436);
         let first = |channel, purpose| Stream::new(7, channel, purpose).bits();
-        assert_ne!(first(0, Use::Tasks), first(0, Use::Reports));
-        assert_ne!(first(0, Use::Tasks), first(1, Use::Tasks));
-        assert_ne!(first(0, Use::Tasks), Stream::new(8, 0, Use::Tasks).bits());
+        assert_ne!(first(0, Purpose::Tasks), first(0, Purpose::Reports));
+        assert_ne!(first(0, Purpose::Tasks), first(1, Purpose::Tasks));
+        assert_ne!(first(0, Purpose::Tasks), Stream::new(8, 0, Purpose::Tasks).bits());
     }
 
     #[test]
     fn numbers_are_below_their_limit() {
-        let mut stream = Stream::new(1, 0, Use::Reports);
+        let mut stream = Stream::new(1, 0, Purpose::Reports);
         assert!((0..1_000).all(|_| stream.below(3) < 3));
     }
 }

@@ -1,4 +1,4 @@
-//! Tasks after submission: what they do, and how they end.
+//! Tasks after submission: their operations, errors and reports.
 
 use std::fmt;
 
@@ -8,23 +8,23 @@ use super::region::{KeyName, PeerError, Rights};
 use super::rng;
 use super::time::Time;
 
-/// An [`Operation`](dma_core::Operation) without its segments, which a task holds translated.
+/// An [`Operation`](dma_core::Operation) without its segments. A task stores the segments in translated form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum TaskKind {
     #[default]
     Copy,
-    /// Fills with the pattern, repeated from the first destination byte on, lowest byte first.
+    /// A fill with the pattern, repeated from the first destination byte on, lowest byte first.
     Fill(u64),
     CopyToBoth,
     Compare,
-    /// Continues the CRC-32C of the bytes before.
+    /// Continues a CRC-32C of preceding bytes.
     Crc32c(u32),
-    /// As `Crc32c`, of the sources of a copy.
+    /// Does the same as `Crc32c`, for the sources of a copy.
     CopyCrc32c(u32),
 }
 
 impl TaskKind {
-    /// Returns true if it writes its destinations.
+    /// Returns true if the task writes its destinations.
     #[inline]
     pub(super) const fn writes(self) -> bool {
         !matches!(self, Self::Compare | Self::Crc32c(_))
@@ -35,7 +35,7 @@ impl TaskKind {
         matches!(self, Self::Compare | Self::Crc32c(_) | Self::CopyCrc32c(_))
     }
 
-    /// Returns the result for no bytes; 0 without a result.
+    /// Returns the result for 0 bytes; 0 for operations without a result.
     #[inline]
     pub(super) const fn initial(self) -> u64 {
         match self {
@@ -45,8 +45,8 @@ impl TaskKind {
         }
     }
 
-    /// Returns a wrong result of a task of `len` bytes, as `chance` says.
-    pub(super) fn spoiled(self, result: u64, len: u64, chance: u64) -> u64 {
+    /// Returns a wrong result, selected by `chance`, for a task of `len` bytes.
+    pub(super) fn corrupted_result(self, result: u64, len: u64, chance: u64) -> u64 {
         match (self, result) {
             (Self::Compare, Completion::EQUAL) => rng::scale(rng::mix(!chance), len),
             (Self::Compare, _) => Completion::EQUAL,
@@ -71,13 +71,13 @@ impl TaskKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TaskError {
-    /// A segment names no registered region.
+    /// A segment's region is not registered.
     #[error("region {} is not registered", KeyName(*.key))]
     UnknownRegion {
         /// The key in the segment.
         key: RegionKey,
     },
-    /// A segment leaves its region.
+    /// A segment exceeds its region.
     #[error("{len} bytes at {addr:#x} leave region {}, which is {size} bytes at {base:#x}", KeyName(*.key))]
     OutOfRange {
         /// The key in the segment.
@@ -101,7 +101,7 @@ pub enum TaskError {
         /// The rights of the region.
         granted: Rights,
     },
-    /// Longer than the device takes.
+    /// The task is longer than the device's limit.
     #[error("{len} bytes in one task, the device takes {max}; split it")]
     TooLong {
         /// The task's length.
@@ -109,10 +109,10 @@ pub enum TaskError {
         /// The device's limit.
         max: u64,
     },
-    /// No segments, or more than this device takes.
+    /// The task has no segments on one side, or more than the device's limit.
     #[error("{segments} segments on one side of a task, the device takes 1 to {max}")]
     Segments {
-        /// Segments on the offending side.
+        /// Number of segments on the offending side.
         segments: usize,
         /// The device's limit.
         max: usize,
@@ -131,10 +131,10 @@ pub enum TaskError {
     /// The device has no such operation.
     #[error("the device has no such operation")]
     Unsupported,
-    /// The peer took the memory back. Some of the bytes may have moved.
+    /// The peer revoked the memory. Some of the bytes may have moved.
     #[error("the peer revoked its memory")]
     Revoked,
-    /// The peer that the memory belongs to ended. Some of the bytes may have moved.
+    /// The peer that owns the memory has ended. Some of the bytes may have moved.
     #[error("the peer is gone")]
     PeerGone,
     /// The engine failed. Some of the bytes may have moved.
@@ -174,11 +174,11 @@ impl From<PeerError> for TaskError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HaltCause {
-    /// It was [stopped](super::Device::stop).
+    /// The channel was [stopped](super::Device::stop).
     Stopped,
-    /// A task failed, and the device takes the channel down for it.
+    /// A task failed, and on this device a failure takes the channel down.
     TaskFailed,
-    /// The device reset the channel, as a fault plan said.
+    /// The device reset the channel because of a fault plan.
     Reset,
     /// The device is gone: the channel will not run again.
     DeviceGone,
@@ -199,47 +199,47 @@ impl fmt::Display for HaltCause {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Status {
-    /// Every byte is in place.
+    /// The task is done, and every byte is in place.
     #[default]
     Done,
     /// The task itself failed. The destinations are undefined.
     Failed(TaskError),
-    /// The channel was taken down before the task ended, so it may be retried. The destinations are undefined
-    /// if [`TaskReport::touched`].
+    /// The channel was taken down before the task ended, so the task may be retried. The destinations are
+    /// undefined if [`TaskReport::touched`] is true.
     Aborted(HaltCause),
 }
 
-/// The end of a task. A [`Completion`] has neither the cause nor the times.
+/// The report of an ended task. Unlike a [`Completion`], it contains the cause and the times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskReport {
-    /// From the [`Descriptor`](dma_core::Descriptor).
+    /// Token of the [`Descriptor`](dma_core::Descriptor).
     pub token: u64,
-    /// Result.
+    /// Status of the task.
     pub status: Status,
     /// Length of the task in bytes.
     pub len: u64,
-    /// Result of an [operation](dma_core::Operation) that has one and is [`Done`](Status::Done); otherwise
-    /// not meaningful.
+    /// Result of the [operation](dma_core::Operation), if it has a result and is [`Done`](Status::Done);
+    /// otherwise not meaningful.
     pub result: u64,
     /// True if some or all bytes were written.
     pub touched: bool,
-    /// Time of its doorbell; [`Time::ZERO`] without one.
+    /// Time of the task's doorbell; [`Time::ZERO`] if no doorbell released the task.
     pub rung: Time,
-    /// Time of its end.
+    /// Time of the task's end.
     pub ended: Time,
 }
 
-/// Reason why a task was not accepted. Nothing of it was kept.
+/// Reason why a task was not accepted. The channel is then unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
     /// The queue is full: poll completions, then try again.
     #[error("all {depth} places of the channel's queue are taken; poll completions, then try again")]
     Full {
-        /// Places in the queue.
+        /// Number of slots in the queue.
         depth: u32,
     },
-    /// The device would not take it now, as a fault plan said; trying again may help.
+    /// The device refused the task because of a fault plan. A retry may succeed.
     #[error("the device refused the task; try again")]
     Rejected,
     /// The channel does not run.
@@ -248,7 +248,7 @@ pub enum Refused {
     /// The device is gone.
     #[error("the device is gone; open another")]
     DeviceGone,
-    /// The task can never work.
+    /// The task is invalid, and can never be accepted.
     #[error("invalid task: {0}")]
     Invalid(#[source] TaskError),
     /// No open channel has this name.

@@ -1,4 +1,4 @@
-//! Model time: whole picoseconds since the device was made.
+//! Model time: whole picoseconds since the device was created.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -7,9 +7,10 @@ use std::time::Duration;
 
 /// A point in model time, or a span of it, in whole picoseconds.
 ///
-/// One type serves for both. Arithmetic saturates at [`Time::MAX`], about 213 days after the device was made.
+/// Arithmetic saturates at [`Time::MAX`], about 213 days after the device was created.
 ///
-/// As text it is a number and a unit, exact in both directions: `200us`, `1.5ms`, `40ns`, `7ps`, `2s`.
+/// As text, it is a number and a unit: `200us`, `1.5ms`, `40ns`, `7ps`, `2s`. Conversions in both directions
+/// are exact.
 ///
 /// ```
 /// use dma_sim::model::Time;
@@ -22,36 +23,36 @@ use std::time::Duration;
 pub struct Time(u64);
 
 impl Time {
-    /// The moment the device was made; an empty span.
+    /// The time at which the device was created; an empty span.
     pub const ZERO: Self = Self(0);
-    /// The end of model time, about 213 days in.
+    /// The end of model time, after about 213 days.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// `ps` picoseconds.
+    /// Returns a time of `ps` picoseconds.
     #[must_use]
     pub const fn from_ps(ps: u64) -> Self {
         Self(ps)
     }
 
-    /// `ns` nanoseconds, saturating.
+    /// Returns a time of `ns` nanoseconds, saturating.
     #[must_use]
     pub const fn from_ns(ns: u64) -> Self {
         Self(ns.saturating_mul(1_000))
     }
 
-    /// `us` microseconds, saturating.
+    /// Returns a time of `us` microseconds, saturating.
     #[must_use]
     pub const fn from_us(us: u64) -> Self {
         Self(us.saturating_mul(1_000_000))
     }
 
-    /// Whole picoseconds.
+    /// Returns the time in picoseconds.
     #[must_use]
     pub const fn as_ps(self) -> u64 {
         self.0
     }
 
-    /// Seconds, rounded as `f64` does: for rates and reports.
+    /// Returns the time in seconds, rounded to an `f64`, for rates and reports.
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e12
@@ -93,20 +94,20 @@ impl Sub for Time {
 }
 
 impl From<Duration> for Time {
-    /// Exact up to [`Time::MAX`], which stands for anything longer.
+    /// The conversion is exact up to [`Time::MAX`]. Longer durations become [`Time::MAX`].
     fn from(d: Duration) -> Self {
         Self(u64::try_from(d.as_nanos().saturating_mul(1_000)).unwrap_or(u64::MAX))
     }
 }
 
 impl From<Time> for Duration {
-    /// Rounded down to whole nanoseconds.
+    /// The duration is rounded down to whole nanoseconds.
     fn from(t: Time) -> Self {
         Self::from_nanos(t.0 / 1_000)
     }
 }
 
-/// Units of a time's text, longest first, and their picoseconds.
+/// The units in texts, longest first, with their picoseconds.
 const UNITS: [(&str, u64); 5] =
     [("s", 1_000_000_000_000), ("ms", 1_000_000_000), ("us", 1_000_000), ("ns", 1_000), ("ps", 1)];
 
@@ -120,11 +121,11 @@ impl fmt::Display for Time {
     }
 }
 
-/// Text that is not a [`Time`].
+/// The text is not a [`Time`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a time: write a number and a unit (ps, ns, us, ms, s), such as `200us` or `1.5ms`")]
 pub struct ParseTimeError {
-    /// The text as given.
+    /// The given text.
     pub text: String,
 }
 
@@ -144,7 +145,7 @@ fn parse(text: &str) -> Option<Time> {
     if [whole, fraction].iter().any(|part| part.is_empty() || !part.bytes().all(|b| b.is_ascii_digit())) {
         return None;
     }
-    // Digits below a picosecond are dropped.
+    // Fractions of a picosecond are dropped.
     let mut ps = whole.parse::<u64>().ok()?.checked_mul(*scale)?;
     let mut place = *scale;
     for digit in fraction.bytes() {

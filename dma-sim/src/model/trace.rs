@@ -1,28 +1,29 @@
-//! The record of a device's events.
+//! The trace: a record of a device's events.
 
 use std::fmt::{self, Write as _};
 
 use super::task::{Refused, Status};
 use super::time::Time;
 
-/// Extent of the record.
+/// Extent of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TraceMode {
-    /// Nothing. Costs nothing.
+    /// No events, at no cost.
     #[default]
     Off,
-    /// A running [digest](Trace::digest). Needs no memory.
+    /// Only a running [digest](Trace::digest), which needs no memory.
     Digest,
-    /// The digest and every event. Memory grows with each until they are [taken](super::Device::take_trace).
+    /// The digest and every event. Memory grows with each event until the events are
+    /// [taken](super::Device::take_trace).
     Record,
 }
 
 /// An event of a device.
 ///
-/// As text it is one line: the time in nanoseconds, `dev` or `ch` and the channel's number, the event, and
-/// its values as `name=value`. A region is named by its key, an address by the region's key and its offset,
-/// so that the lines are the same in every run. A task is named by its number on its channel, counted from 1
-/// as in a [fault plan](super::FaultPlan).
+/// As text, it is one line: the time in nanoseconds, `dev` or `ch` with the channel's number, the event, and
+/// its values as `name=value`. A region is named by its key, and an address by the region's key and the
+/// offset, so that the lines are the same in every run. A task is named by its number on its channel,
+/// counted from 1 as in a [fault plan](super::FaultPlan).
 ///
 /// ```text
 /// 1500.000 ch0 submit task=1 token=7 op=copy len=64 segments=1x1 src=0.0+0 dst=1.0+128
@@ -34,25 +35,26 @@ pub enum TraceMode {
 ///
 /// | event | |
 /// |---|---|
-/// | `open`, `close` | a channel was opened with a queue of `depth` places, or closed |
-/// | `register`, `unregister` | a region was registered or allocated; `remote` says that it is a peer's |
-/// | `submit`, `refuse` | a task was accepted, or not; `src` and `dst` are its first bytes |
+/// | `open`, `close` | a channel was opened with a queue of `depth` slots, or closed |
+/// | `register`, `unregister` | a region was registered or allocated, or unregistered; `remote` is true for
+/// a peer's memory |
+/// | `submit`, `refuse` | a task was accepted or refused; `src` and `dst` are its first bytes |
 /// | `doorbell` | tasks were released to the device |
 /// | `start`, `end` | the channel started a task, or a task ended |
-/// | `move` | some of a running task's bytes moved; the last `part` moves at the end |
-/// | `corrupt` | a bit of the destination was inverted, or of the result of a task without destination |
-/// | `report` | the caller was given a completion |
+/// | `move` | a part of a running task's bytes moved; the last part moves at the task's end |
+/// | `corrupt` | a bit of the destination was inverted; without a destination, a bit of the result |
+/// | `report` | the caller polled a completion |
 /// | `lose` | a task ended and will not be reported |
-/// | `stick` | a channel makes no progress any more |
+/// | `stick` | a channel stopped making progress |
 /// | `halt`, `restart` | a channel went down, or runs again |
 /// | `gone` | the device vanished |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceEvent {
-    /// Time.
+    /// Time of the event.
     pub at: Time,
-    /// Channel, if any.
+    /// Number of the channel; `None` for an event of the device.
     pub channel: Option<u32>,
-    /// The event and its values, as in the line.
+    /// The event and its values, as in the line of text.
     pub what: String,
 }
 
@@ -77,7 +79,7 @@ pub(super) fn end(line: &mut String, task: u64, status: Status) -> fmt::Result {
     }
 }
 
-/// Names the reason of a refusal.
+/// Returns the name of a refusal's reason.
 pub(super) fn refusal(why: Refused) -> &'static str {
     match why {
         Refused::Full { .. } => "full",
@@ -89,13 +91,13 @@ pub(super) fn refusal(why: Refused) -> &'static str {
     }
 }
 
-/// The record of a device.
+/// The trace of a device.
 #[derive(Clone, Debug)]
 pub struct Trace {
     mode: TraceMode,
     events: Vec<TraceEvent>,
     digest: Fnv,
-    /// The memory of the last event that was not kept.
+    /// Memory of the last event that was not stored, for reuse.
     spare: String,
 }
 
@@ -104,21 +106,22 @@ impl Trace {
         Self { mode, events: Vec::new(), digest: Fnv::default(), spare: String::new() }
     }
 
-    /// Returns the extent of the record.
+    /// Returns the extent of the trace.
     #[must_use]
     pub const fn mode(&self) -> TraceMode {
         self.mode
     }
 
-    /// Returns the events recorded and not taken. None unless everything is recorded.
+    /// Returns the events that were recorded and not taken. The list is empty unless every event is
+    /// recorded.
     #[must_use]
     pub fn events(&self) -> &[TraceEvent] {
         &self.events
     }
 
-    /// Returns a digest of all events so far, also those taken: the 64-bit FNV-1a hash of their lines, each
-    /// ended by a line feed. Equal digests mean equal events, apart from hash collisions. If nothing is
-    /// recorded, it is the hash of an empty text.
+    /// Returns a digest of all events so far, including taken events: the 64-bit FNV-1a hash of their lines,
+    /// each with a line feed at its end. Equal digests mean equal events, apart from hash collisions. If
+    /// nothing is recorded, the digest is the hash of an empty text.
     #[must_use]
     pub const fn digest(&self) -> u64 {
         self.digest.0
@@ -128,7 +131,7 @@ impl Trace {
         std::mem::take(&mut self.events)
     }
 
-    /// Records the event that `what` writes, which is called only if anything is recorded.
+    /// Records the event that `what` writes. `what` is called only if the trace records events.
     #[inline]
     pub(super) fn record(
         &mut self,
@@ -189,7 +192,7 @@ mod tests {
         let mut fnv = Fnv::default();
         fnv.write_str(&text).unwrap();
         assert_eq!(trace.digest(), fnv.0);
-        // The published value for "a".
+        // This is the published hash of "a".
         let mut fnv = Fnv::default();
         fnv.write_str("a").unwrap();
         assert_eq!(fnv.0, 0xaf63_dc4c_8601_ec8c);

@@ -1,7 +1,7 @@
-//! The simulated device's own memory: at addresses that the CPU cannot access.
+//! The simulated device's own memory, which has addresses that the CPU cannot access.
 //!
-//! The addresses are a mapping without rights, so that a CPU access ends the process by SIGSEGV, as on a
-//! device whose memory the CPU does not reach. The model moves the bytes through a second mapping.
+//! The addresses are a mapping without rights, so that an access by the CPU ends the process by SIGSEGV,
+//! as on a device whose memory the CPU cannot access. The model moves the bytes through a second mapping.
 #![expect(unsafe_code, reason = "maps the memory")]
 
 use std::collections::BTreeMap;
@@ -17,9 +17,9 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 /// All memory of one device.
 #[derive(Debug)]
 pub(super) struct DeviceMemory {
-    /// Addresses for descriptors; nothing can be accessed there.
+    /// The addresses for descriptors. This mapping cannot be accessed.
     addresses: DeviceMapping,
-    /// The bytes.
+    /// The mapping through which the model accesses the bytes.
     bytes: DeviceMapping,
     file: OwnedFd,
     used: Mutex<Ranges>,
@@ -35,19 +35,19 @@ struct DeviceMapping {
     len: usize,
 }
 
-// SAFETY: pages that this value owns. Their bytes are accessed through raw pointers only.
+// SAFETY: the value owns its pages, whose bytes are accessed only through raw pointers.
 unsafe impl Send for DeviceMapping {}
-// SAFETY: a shared reference gives out the address only.
+// SAFETY: a shared reference gives access only to the address.
 unsafe impl Sync for DeviceMapping {}
 
 impl DeviceMapping {
-    /// Maps pages of `file`, or addresses without pages.
+    /// Maps pages of `file`, or reserves addresses without pages.
     fn new(len: usize, file: Option<&OwnedFd>) -> Result<Self, Errno> {
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         let start = match file {
-            // SAFETY: a new mapping, at an address that the system chooses.
+            // SAFETY: the system chooses the address of the new mapping, so no other mapping is replaced.
             Some(file) => unsafe { mmap(ptr::null_mut(), len, rights, MapFlags::SHARED, file, 0) },
-            // SAFETY: a new mapping, at an address that the system chooses.
+            // SAFETY: the system chooses the address of the new mapping, so no other mapping is replaced.
             None => unsafe {
                 let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
                 mmap_anonymous(ptr::null_mut(), len, ProtFlags::empty(), flags)
@@ -56,28 +56,28 @@ impl DeviceMapping {
         Ok(Self { start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)?, len })
     }
 
-    /// Returns the address of byte `offset`, which is inside.
+    /// Returns the address of byte `offset`, which is within the mapping.
     fn at(&self, offset: usize) -> NonNull<u8> {
         debug_assert!(offset < self.len);
-        // SAFETY: the caller passes an offset inside of the mapping.
+        // SAFETY: the caller passes an offset within the mapping.
         unsafe { self.start.add(offset) }
     }
 }
 
 impl Drop for DeviceMapping {
     fn drop(&mut self) {
-        // SAFETY: mapped with this length, and unmapped once. Regions keep the device's memory, so nobody
-        // uses it any more.
+        // SAFETY: the pages were mapped with this length, and are unmapped once. Regions keep the device's
+        // memory alive, so no region uses it any more.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 
 impl DeviceMemory {
-    /// Makes a device's memory of `len` bytes, rounded up to whole pages.
+    /// Creates a device's memory of `len` bytes, rounded up to whole pages.
     ///
     /// # Errors
     ///
-    /// `OutOfMemory` if the address space has no room, `Os`.
+    /// `OutOfMemory` if the address space has no room; `Os`.
     pub(super) fn new(len: u64) -> Result<Self> {
         let too_much = || Error::new(ErrorKind::OutOfMemory, format!("{len} bytes of device memory"));
         let pages = usize::try_from(len).ok().and_then(|len| len.checked_next_multiple_of(page()));
@@ -97,7 +97,8 @@ impl DeviceMemory {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns `len` bytes that live at the device's address `addr`, if they are inside of one allocation.
+    /// Returns the bytes for `len` bytes at the device's address `addr`, if they are within one
+    /// allocation.
     pub(super) fn find(&self, addr: u64, len: usize) -> Option<NonNull<u8>> {
         let offset = addr.checked_sub(self.addresses.start.addr().get() as u64)?;
         let offset = usize::try_from(offset).ok()?;
@@ -107,11 +108,11 @@ impl DeviceMemory {
         inside.then(|| self.bytes.at(offset))
     }
 
-    /// Allocates zeroed bytes as `request` says.
+    /// Allocates zeroed bytes according to `request`.
     ///
     /// # Errors
     ///
-    /// `OutOfMemory` if the device or the system has less.
+    /// `OutOfMemory` if the device or the system has too little memory.
     pub(super) fn allocate(self: &Arc<Self>, request: &MemoryRequest) -> Result<Allocation> {
         let full =
             || request.out_of_memory().with_hint("free device memory, or open with more `device_memory`");
@@ -124,7 +125,7 @@ impl DeviceMemory {
             offset
         };
         let allocation = Allocation { memory: Arc::clone(self), offset, size };
-        // The file's pages are zero until they are written. Dropping the allocation releases them.
+        // The file's pages are zero until they are written. Dropping an allocation releases its pages.
         match fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset as u64, size as u64) {
             Ok(()) => Ok(allocation),
             Err(Errno::NOSPC | Errno::NOMEM) => Err(request.out_of_memory()),
@@ -161,12 +162,13 @@ impl Allocation {
         self.memory.addresses.at(self.offset).addr().get() as u64
     }
 
-    /// Returns the first byte, for the model.
+    /// Returns the pointer to the first byte through which the model accesses it.
     pub(super) fn bytes(&self) -> NonNull<u8> {
         self.memory.bytes.at(self.offset)
     }
 
-    /// Returns the file that stands for the memory's dma-buf, and the offset of the first byte in it.
+    /// Returns the file that represents the memory as a dma-buf, and the offset of the first byte in this
+    /// file.
     pub(super) fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
         Ok((self.memory.file.as_fd().try_clone_to_owned()?, self.offset as u64))
     }
@@ -175,7 +177,8 @@ impl Allocation {
 impl Drop for Allocation {
     fn drop(&mut self) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // Zeroes the pages for the next allocation. If it fails, the range is never reused.
+        // The pages are released, so that the next allocation finds zeros. If this fails, the range is
+        // never reused.
         match fallocate(&self.memory.file, flags, self.offset as u64, self.size as u64) {
             Ok(()) => {
                 self.memory.used().remove(&self.offset);
@@ -207,11 +210,11 @@ mod tests {
         assert_eq!(full.kind(), ErrorKind::OutOfMemory, "{full}");
         let huge = memory.allocate(&request(1 << 60, 1)).unwrap_err();
         assert!(huge.hint().contains("device_memory"), "{huge}");
-        // SAFETY: the bytes of `a`, which nothing else accesses.
+        // SAFETY: the pointer leads to the bytes of `a`, which no other code accesses.
         unsafe { a.bytes().write(7) };
         drop((a, b, c));
         let all = memory.allocate(&request(64 * page(), 1)).unwrap();
-        // SAFETY: the bytes of `all`, which nothing else accesses.
+        // SAFETY: the pointer leads to the bytes of `all`, which no other code accesses.
         assert_eq!(unsafe { all.bytes().read() }, 0, "zeroed");
     }
 

@@ -42,11 +42,11 @@ pub struct SimEngine {
     memory: Option<Arc<DeviceMemory>>,
 }
 
-/// Default depth of queues: enough to keep any of the modelled devices busy.
+/// Default depth of queues. It is sufficient to keep each of the modelled devices busy.
 const DEFAULT_DEPTH: usize = 64;
 
 impl SimEngine {
-    /// Makes a device.
+    /// Opens a new simulated device.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl SimEngine {
         self.shared.lock_now().device.now()
     }
 
-    /// Advances the device's time by `by`, on every clock but the real one. Returns the new time.
+    /// Advances the device's time by `by`, except on the real clock. Returns the new time.
     pub fn advance(&self, by: Duration) -> Time {
         let mut state = self.shared.lock_now();
         if self.shared.clock != Clock::Real {
@@ -120,16 +120,16 @@ impl SimEngine {
         state.device.now()
     }
 
-    /// Returns the modelled device, to inspect its trace, its channels and its profile. The device is locked
-    /// as long as the value lives, so drop it before using the engine's queues on the same thread.
+    /// Returns the modelled device, to inspect its trace, its channels and its profile. The device stays
+    /// locked until the value is dropped, so drop it before you use the engine's queues on the same thread.
     #[must_use]
     pub fn device(&self) -> DeviceView<'_> {
         DeviceView(self.shared.lock_now())
     }
 
-    /// Removes and returns the recorded events, if everything is [recorded](SimOptions::trace). Their digest
-    /// continues: it is [`Trace::digest`](crate::model::Trace::digest) of the [`device`](Self::device)'s
-    /// trace.
+    /// Removes and returns the recorded events, if every event is [recorded](SimOptions::trace). The digest
+    /// still covers them: see [`Trace::digest`](crate::model::Trace::digest) of the
+    /// [`device`](Self::device)'s trace.
     #[must_use]
     pub fn take_trace(&self) -> Vec<TraceEvent> {
         self.shared.lock_now().device.take_trace()
@@ -142,9 +142,9 @@ impl fmt::Debug for SimEngine {
     }
 }
 
-/// A locked view of the device of a [`SimEngine`]. Made by [`SimEngine::device`].
-// Gives shared access only. With mutable access, the caller could submit its own tasks, which could write to
-// memory that other code has references to.
+/// A locked view of a [`SimEngine`]'s device, returned by [`SimEngine::device`].
+// It gives only shared access. With mutable access, the caller could submit tasks that write to memory to
+// which other code has references.
 #[derive(Debug)]
 pub struct DeviceView<'a>(MutexGuard<'a, DeviceState>);
 
@@ -157,7 +157,7 @@ impl Deref for DeviceView<'_> {
 }
 
 #[expect(unsafe_code, reason = "the safe API relies on the description of an engine")]
-// SAFETY: `info` is the profile's, by which the model checks descriptors.
+// SAFETY: `info` follows from the profile, and the model checks descriptors against the same profile.
 unsafe impl DmaEngine for SimEngine {
     fn info(&self) -> &EngineInfo {
         &self.info
@@ -185,7 +185,8 @@ unsafe impl DmaEngine for SimEngine {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: the caller keeps the memory registered and unreferenced until the region is dropped.
+        // SAFETY: the caller promises that the memory stays valid and unreferenced until the region is
+        // dropped.
         Ok(Box::new(unsafe { SimRegion::register(&self.shared, memory, request.access) }?))
     }
 

@@ -1,10 +1,10 @@
-//! Translates the model's statuses and errors to the contract's, with native codes.
+//! Translates statuses and errors of the model to those of the contract, with native codes.
 
 use dma_core::{Completion, Error, ErrorKind, NativeError, Outcome};
 
 use crate::model::{HaltCause, Refused, Status, TaskError, TaskReport};
 
-/// Code, name and description of the model's errors. Codes are never reused.
+/// The code, the name and the description of each error of the model. Codes are never reused.
 const CODES: [(i32, &str, &str); 15] = [
     (1, "SIM_UNKNOWN_REGION", "the descriptor names a region that is not registered"),
     (2, "SIM_OUT_OF_RANGE", "the descriptor names memory outside of its region"),
@@ -42,7 +42,7 @@ pub(super) fn completion(report: TaskReport) -> Completion {
             };
             Completion::ended(token, Outcome::Failed(kind), error.code().0)
         }
-        // A retry would be safe, but would fail.
+        // A retry would be safe, but it would fail, because the device is gone.
         Status::Aborted(HaltCause::DeviceGone) => {
             Completion::ended(token, Outcome::Failed(ErrorKind::DeviceLost), 15)
         }

@@ -9,8 +9,9 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-/// A timer of Linux: readable once its time has come, until it is [cleared](Self::clear). If the system
-/// refuses the descriptor, the event keeps the error number, and its queue can only be polled.
+/// A Linux timer descriptor. It becomes readable at its time, and stays readable until it is
+/// [cleared](Self::clear). If the system cannot provide a descriptor, the value stores the error
+/// number, and its queue can only be polled.
 #[derive(Debug)]
 pub(super) struct TimerFd(std::result::Result<OwnedFd, Errno>);
 
@@ -19,18 +20,18 @@ impl TimerFd {
         Self(timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK))
     }
 
-    /// Makes it readable `after` from now.
+    /// Makes the descriptor readable after the duration `after`.
     pub(super) fn set(&self, after: Duration) {
-        // 0 would disarm the timer.
+        // A duration of 0 would disarm the timer.
         self.program(after.max(Duration::from_nanos(1)));
     }
 
-    /// Makes it readable now.
+    /// Makes the descriptor readable now.
     pub(super) fn signal(&self) {
         self.set(Duration::ZERO);
     }
 
-    /// Makes it unreadable until set again.
+    /// Makes the descriptor unreadable until it is set again.
     pub(super) fn clear(&self) {
         self.program(Duration::ZERO);
     }
@@ -39,13 +40,13 @@ impl TimerFd {
         let Ok(fd) = &self.0 else { return };
         let it_value = Timespec::try_from(after).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
         let timer = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
-        // Cannot fail: the timer is valid and the times are in range.
+        // The call cannot fail, because the timer is valid and the times are in range.
         let set = timerfd_settime(fd, TimerfdTimerFlags::empty(), &timer);
         debug_assert!(set.is_ok(), "{set:?}");
     }
 
     /// Returns the descriptor.
-    /// Errors: the system refused it.
+    /// Returns an error if the system could not provide the descriptor.
     pub(super) fn fd(&self) -> Result<BorrowedFd<'_>> {
         match &self.0 {
             Ok(fd) => Ok(fd.as_fd()),

@@ -13,7 +13,8 @@ use crate::model::{Curve, DeviceConfig, Direction, FaultPlan, Profile, Reporting
 #[non_exhaustive]
 pub enum Clock {
     /// Polling advances time: a poll that finds no completion jumps to the next one. Operations take the
-    /// profile's time, and tests take no time. No time passes while nothing is in flight on the polled queue.
+    /// profile's time on this clock, and tests do not wait in real time. No time passes while the polled
+    /// queue has no operation in flight.
     #[default]
     Virtual,
     /// The computer's clock: a copy takes as long as on the modelled device, or longer if no thread polls.
@@ -22,17 +23,17 @@ pub enum Clock {
     Manual,
 }
 
-/// Texts of values.
+/// The texts of values.
 const CLOCKS: [(&str, Clock); 3] =
     [("virtual", Clock::Virtual), ("real", Clock::Real), ("manual", Clock::Manual)];
 const TRACES: [(&str, TraceMode); 3] =
     [("off", TraceMode::Off), ("digest", TraceMode::Digest), ("record", TraceMode::Record)];
 const SWITCH: [(&str, bool); 2] = [("on", true), ("off", false)];
 
-/// Ranges of numbers.
+/// The allowed ranges of numbers.
 const DEPTHS: RangeInclusive<u32> = 1..=Profile::DEPTH_MAX;
 const COUNTS: RangeInclusive<u32> = 1..=u32::MAX;
-/// Starts at the contract's minimum.
+/// The range starts at the contract's minimum.
 const TRANSFERS: RangeInclusive<u64> = 64..=u64::MAX;
 const BANDWIDTHS: RangeInclusive<u64> = 1..=u64::MAX;
 const JITTERS: RangeInclusive<u32> = 0..=1_000;
@@ -41,7 +42,7 @@ const DEVICE_MEMORIES: RangeInclusive<u64> = 4_096..=1 << 46;
 
 /// Options of a simulated device.
 ///
-/// The profile determines fields that are `None`.
+/// The profile determines the value of a field that is `None`.
 ///
 /// ```
 /// use dma_sim::sim::SimOptions;
@@ -54,7 +55,7 @@ const DEVICE_MEMORIES: RangeInclusive<u64> = 4_096..=1 << 46;
 /// # Ok::<(), dma_core::Error>(())
 /// ```
 ///
-/// As text, in an engine name: see [`INFO`](Self::INFO).
+/// For their text in an engine name, see [`INFO`](Self::INFO).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SimOptions {
@@ -64,23 +65,25 @@ pub struct SimOptions {
     pub seed: u64,
     /// Injected faults. Default: none.
     pub faults: FaultPlan,
-    /// Clock. Default: polling.
+    /// Clock of the device. Default: [`Clock::Virtual`].
     pub clock: Clock,
-    /// Extent of the record. Default: nothing.
+    /// Extent of the trace. Default: no events.
     pub trace: TraceMode,
-    /// Bytes move in parts, so that a copy can be seen half done. Default yes.
+    /// True if bytes move in parts, so that a copy can be observed half done. Default: true.
     pub tearing: bool,
-    /// Coalesces the completions of all but the newest descriptor of each doorbell, where the device supports
-    /// that. Small copies become cheaper, and none is reported before the newest. Default no.
+    /// True if the completions of all but the newest descriptor of each doorbell are coalesced, where the
+    /// device supports this. Small copies become cheaper, but none is reported before the newest. Default:
+    /// false.
     pub coalesce: bool,
-    /// The deepest queue, in descriptors: 1 to [`Profile::DEPTH_MAX`].
+    /// Maximum depth of a queue, in descriptors: 1 to [`Profile::DEPTH_MAX`].
     pub depth: Option<u32>,
-    /// Most queues at once, at least 1.
+    /// Maximum number of open queues, at least 1.
     pub queues: Option<u32>,
-    /// The longest descriptor in bytes, at least 64.
+    /// Maximum length of a descriptor in bytes, at least 64.
     pub max_transfer: Option<u64>,
-    /// Longest descriptor that the engine claims to take, in bytes, at least 64. Set it to a wrong value for
-    /// tests: callers then send descriptors that the device refuses or fails, as [`Profile::oversize`] says.
+    /// Maximum length of a descriptor that the engine declares, in bytes, at least 64. Set it to a wrong
+    /// value for tests: callers then submit descriptors that the device refuses or fails, depending on
+    /// [`Profile::oversize`].
     pub claimed_max_transfer: Option<u64>,
     /// Maximum number of segments on either side of a descriptor, at least 1.
     pub max_segments: Option<u32>,
@@ -90,7 +93,7 @@ pub struct SimOptions {
     pub bandwidth: Option<u64>,
     /// Jitter of latencies, in thousandths, up to 1000.
     pub jitter: Option<u32>,
-    /// Memory of the device's own, in bytes, at least 4096. Default: none.
+    /// The device's own memory, in bytes, at least 4096. Default: none.
     pub device_memory: Option<u64>,
 }
 
@@ -118,7 +121,7 @@ impl Default for SimOptions {
 }
 
 impl SimOptions {
-    /// Options of engine names. Each sets the field of its name.
+    /// Options of engine names. Each sets the field with the same name.
     pub const INFO: &'static [OptionInfo] = &[
         OptionInfo::new("seed", "N", "0", "seed of all random decisions"),
         OptionInfo::new("profile", "ideal|bluefield2|bluefield3|ioat|dsa", "ideal", "modelled device"),
@@ -163,13 +166,13 @@ impl SimOptions {
         Self { faults, ..self }
     }
 
-    /// Reads the options of an engine name, such as `sim:seed=7,profile=bluefield3`; see
+    /// Parses the options of an engine name, such as `sim:seed=7,profile=bluefield3`; see
     /// [`INFO`](Self::INFO).
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for an unknown option or value, `OutOfRange` for a number out of range; each names
-    /// the valid ones.
+    /// `InvalidArgument` for an unknown option or value, `OutOfRange` for a number out of range. Each names
+    /// the valid values.
     pub fn from_name(name: &EngineName) -> dma_core::Result<Self> {
         let mut options = Self::default();
         name.read_options(&crate::BACKEND, |key, value| {
@@ -210,7 +213,7 @@ impl SimOptions {
         text
     }
 
-    /// Returns names and values of the options that differ from the profile, and so from its source.
+    /// Returns the names and values of the options that differ from the profile, and so from its source.
     #[must_use]
     pub fn changed(&self) -> Vec<String> {
         let number = |value: Option<u32>| value.map(|v| v.to_string());
@@ -231,7 +234,7 @@ impl SimOptions {
         all.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value?))).collect()
     }
 
-    /// Returns the device's configuration, and the claimed longest descriptor.
+    /// Returns the device's configuration, and the declared maximum length of a descriptor.
     pub(super) fn device(&self) -> dma_core::Result<(DeviceConfig, u64)> {
         let mut profile = self.profile.clone();
         within("depth", self.depth, DEPTHS)?;
@@ -274,7 +277,7 @@ impl SimOptions {
     }
 }
 
-/// An error of these options.
+/// Returns an error of these options.
 pub(super) fn invalid(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Error {
     Error::new(kind, message).with_operation("open engine").with_backend(super::NAME)
 }
@@ -419,7 +422,7 @@ mod tests {
             let error = options.device().unwrap_err();
             assert_eq!(error.message(), format!("{key}={value}: allowed are {min} to {max}"));
             assert_eq!((error.kind(), error.requested()), (ErrorKind::OutOfRange, Some(value)));
-            // A name is refused before anything is opened, for the same reason.
+            // A name with this option is refused for the same reason before an engine is opened.
             let error = set(&[(key, &value.to_string())]).unwrap_err();
             assert_eq!((error.kind(), error.requested()), (ErrorKind::OutOfRange, Some(value)), "{error}");
         }

@@ -25,8 +25,8 @@ pub(super) struct SimQueue {
     events: Option<SimEvents>,
     resets: u64,
     stopped: bool,
-    /// Token of a descriptor that was refused after others of its batch were accepted, and the reason, which
-    /// the next submission of this descriptor returns.
+    /// Token of a descriptor that was refused after others of its batch were accepted, and the reason. The
+    /// next submission of this descriptor returns the reason.
     refused: Option<(u64, Refused)>,
 }
 
@@ -76,10 +76,10 @@ fn recover(state: &mut DeviceState, channel: ChannelId, stopped: bool, resets: &
     }
 }
 
-// SAFETY: the model reports every task once, or never if a fault plan says so. It accesses only the segments
-// of the task, which lie in their regions, and stops when the task ends. The model and `poll` hold the lock
-// of the device, so the polling thread sees all bytes that were written. Tasks start with a doorbell.
-// Dropping the queue stops the channel, which ends all tasks.
+// SAFETY: the model reports every task at most once; only a fault plan makes it lose reports. It accesses
+// only the task's segments, which it has checked to lie in their regions, and stops when the task ends. The
+// model and `poll` hold the lock of the device, so the polling thread sees all written bytes. Tasks start
+// only after a doorbell. Dropping the queue stops the channel, which ends all tasks.
 unsafe impl RawQueue for SimQueue {
     fn engine_id(&self) -> EngineId {
         self.shared.id
@@ -116,17 +116,17 @@ unsafe impl RawQueue for SimQueue {
 
     fn flush(&mut self) {
         let mut state = self.shared.lock_now();
-        // The channel exists as long as the queue.
+        // This cannot fail, because the channel exists as long as the queue.
         let _ = state.device.doorbell(self.channel);
         if state.is_asleep(self.channel) {
-            // A timeless device is done already.
+            // On a timeless device, the tasks have already ended.
             state.wake();
         }
         if self.shared.clock == Clock::Real
             && state.is_asleep(self.channel)
             && let (Some(events), Some(at)) = (&self.events, state.device.next_event())
         {
-            // It may be earlier than the event that the sleeper expects.
+            // The next event may be earlier than the event that the sleeper waits for.
             events.event.set(self.shared.until(at));
         }
     }
@@ -174,7 +174,7 @@ unsafe impl RawQueue for SimQueue {
     }
 }
 
-/// Wake-ups of a queue's owner.
+/// Wakes up the owner of a queue.
 #[derive(Debug)]
 struct SimEvents {
     shared: Arc<SharedDevice>,
@@ -195,7 +195,7 @@ impl QueueEvents for SimEvents {
         }
         let next = state.device.next_event();
         match self.shared.clock {
-            // Polling advances the clock to it.
+            // On the virtual clock, polling advances time to this event.
             Clock::Virtual if next.is_some() && state.device.running(self.channel) > 0 => return Ok(false),
             Clock::Virtual | Clock::Manual => {}
             Clock::Real => {
@@ -218,7 +218,7 @@ impl Drop for SimQueue {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.rise(self.channel);
-        // The channel exists. Stopping it ends all tasks in flight.
+        // The channel exists, and stopping it ends all tasks in flight.
         let _ = state.device.stop(self.channel);
         while state.device.poll(self.channel).is_some() {}
         let closed = state.device.close_channel(self.channel);

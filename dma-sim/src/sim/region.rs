@@ -24,22 +24,22 @@ pub(super) struct SimRegion {
     backing: Backing,
 }
 
-/// Keeps the memory mapped.
+/// The owner of the memory, which keeps it mapped.
 #[derive(Debug)]
 enum Backing {
     Heap(#[expect(dead_code, reason = "kept until the region is dropped")] HostMemory),
     /// The caller owns the memory and keeps it allocated.
     Registered,
-    /// The device's own.
+    /// An allocation in the device's own memory.
     Device(Allocation),
-    /// Memory of the device, of which the caller keeps the allocation.
+    /// Device memory that the caller has allocated and keeps allocated.
     RegisteredDevice(#[expect(dead_code, reason = "kept until the region is dropped")] Arc<DeviceMemory>),
     Exportable(SharedMemory),
     /// Memory of a peer. The device keeps the import alive.
     Imported,
 }
 
-/// The `all` rights that `access` includes.
+/// Returns those of the rights `all` that `access` includes.
 fn rights(access: Access, all: Rights) -> Rights {
     let mut rights = Rights::empty();
     rights.set(Rights::LOCAL_READ | Rights::REMOTE_READ, access.contains(Access::READ));
@@ -61,8 +61,8 @@ impl SimRegion {
         };
         let rights = rights(request.access, LOCAL) | rights(request.export, REMOTE);
         let spec = RegionSpec::local(base, request.len as u64, rights);
-        // SAFETY: the region owns the memory until it has unregistered it. The safe API
-        // holds no reference to the bytes while a descriptor names them.
+        // SAFETY: the region owns the memory, and unregisters it before it frees it. The safe API holds no
+        // reference to the bytes while a descriptor names them.
         unsafe { Self::register_spec(shared, spec, base, request.access, backing) }
     }
 
@@ -75,8 +75,8 @@ impl SimRegion {
         access: Access,
     ) -> Result<Self> {
         let spec = RegionSpec::local(memory.as_ptr(), memory.len() as u64, rights(access, LOCAL));
-        // SAFETY: the caller promises that the memory stays until the region is dropped, which unregisters
-        // it.
+        // SAFETY: the caller promises that the memory stays valid until the region is dropped, which
+        // unregisters it.
         unsafe { Self::register_spec(shared, spec, memory.as_ptr(), access, Backing::Registered) }
     }
 
@@ -90,7 +90,8 @@ impl SimRegion {
         let bytes = RegionMemory::Local(own.bytes());
         let spec = RegionSpec { addr: own.addr(), len: request.len as u64, rights, memory: bytes };
         let base = own.bytes();
-        // SAFETY: the region owns the memory until it has unregistered it. The CPU has no other access to it.
+        // SAFETY: the region owns the memory, and unregisters it before it frees it. The CPU cannot access
+        // the memory in any other way.
         unsafe { Self::register_spec(shared, spec, base, request.access, Backing::Device(own)) }
     }
 
@@ -113,27 +114,27 @@ impl SimRegion {
         let spec = RegionSpec { addr, len: len as u64, rights: rights(access, LOCAL), memory: bytes };
         let backing = Backing::RegisteredDevice(Arc::clone(own));
         // SAFETY: the caller promises that the memory stays allocated until the region is dropped, which
-        // unregisters it. The CPU has no other access to it.
+        // unregisters it. The CPU cannot access the memory in any other way.
         unsafe { Self::register_spec(shared, spec, base, access, backing) }
     }
 
     pub(super) fn import(shared: &Arc<SharedDevice>, descriptor: &ExportDescriptor) -> Result<Self> {
         let import = Arc::new(Import::of(descriptor, NAME)?);
-        // The exporter says which rights it granted; the descriptor is not trusted for that.
+        // The granted rights are asked from the exporter, because the descriptor is not trusted.
         let access = import.grant().rights;
         let len = import.len();
         let base = import.span(0, len as u64, Access::empty())?;
         let peer = Arc::new(MemoryExporter { import, leases: Mutex::new(Vec::new()) });
         let addr = base.addr().get() as u64;
         let spec = RegionSpec::remote(addr, base, len as u64, rights(access, REMOTE), peer);
-        // SAFETY: the device keeps the import, and so the mapping, until the region is unregistered; under a
-        // lease the bytes may be touched as granted. This process has no references to imported memory.
+        // SAFETY: the device keeps the import, and so the mapping, until the region is unregistered. While a
+        // lease is held, the granted accesses are allowed. This process has no references to imported memory.
         unsafe { Self::register_spec(shared, spec, base, access, Backing::Imported) }
     }
 
     /// # Safety
     ///
-    /// See [`Device::register`](crate::model::Device::register). The memory stays until the region is
+    /// See [`Device::register`](crate::model::Device::register). The memory stays valid until the region is
     /// dropped.
     unsafe fn register_spec(
         shared: &Arc<SharedDevice>,
@@ -143,7 +144,7 @@ impl SimRegion {
         backing: Backing,
     ) -> Result<Self> {
         let (addr, len) = (DeviceAddr(spec.addr), spec.len as usize);
-        // SAFETY: the caller meets the requirements of this function, which are those of the device's.
+        // SAFETY: the device's method has the same requirements as this function, which the caller meets.
         let registered = unsafe { shared.lock().device.register(spec) };
         let key = registered.map_err(|error| {
             let kind = match error {
@@ -167,16 +168,18 @@ impl Drop for SimRegion {
     fn drop(&mut self) {
         let unregistered = self.shared.lock().device.unregister(self.info.key);
         if let Err(error) = unregistered {
-            // The contract is broken: a descriptor still names it. The memory is leaked, because it may be
-            // written later. The leak comes first, because a log subscriber may panic.
+            // The caller has broken the contract, because a descriptor in flight still names the region. The
+            // memory is leaked, because the device may still write it. It is leaked before the message is
+            // logged, because a log subscriber may panic.
             std::mem::forget(std::mem::replace(&mut self.backing, Backing::Registered));
             tracing::error!(%error, "a region was dropped while the device uses it; its memory is leaked");
         }
     }
 }
 
-// SAFETY: nothing changes. The memory at `cpu` is mapped until the drop: `backing` owns it, or the caller
-// that registered it has promised that. The model accesses it only as descriptors say.
+// SAFETY: the region's information never changes. The memory at `cpu` stays mapped until the region is
+// dropped: either `backing` owns it, or the caller that registered it has promised this. The model accesses
+// it only as descriptors request.
 unsafe impl RawRegion for SimRegion {
     fn info(&self) -> &RegionInfo {
         &self.info
@@ -202,11 +205,11 @@ unsafe impl RawRegion for SimRegion {
     }
 }
 
-/// The exporter of imported memory. The model asks it for access before each task.
+/// The exporter of imported memory. The model acquires access from it before each move.
 #[derive(Debug)]
 struct MemoryExporter {
     import: Arc<Import>,
-    /// Leases that the model holds: one for each piece of this memory that copies in flight have.
+    /// The leases that the model holds: one for each piece of this memory that it has acquired.
     leases: Mutex<Vec<OwnedLease>>,
 }
 

@@ -1,4 +1,5 @@
-//! State that an engine, its regions and its queues share: the device, its clock and sleepers.
+//! State that an engine, its regions and its queues share: the device, its clock and the sleeping
+//! owners of queues.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ pub(super) struct SharedDevice {
     state: Mutex<DeviceState>,
 }
 
-/// The device, and the queues whose owners sleep.
+/// The device, and the queues whose owners sleep, with their events.
 #[derive(Debug)]
 pub(super) struct DeviceState {
     pub(super) device: Device,
@@ -34,7 +35,7 @@ impl SharedDevice {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the state. On the real clock, advances the device to now.
+    /// Locks the state. On the real clock, advances the device to the current time.
     pub(super) fn lock_now(&self) -> MutexGuard<'_, DeviceState> {
         let mut state = self.lock();
         if self.clock == Clock::Real {
@@ -44,16 +45,16 @@ impl SharedDevice {
         state
     }
 
-    /// Returns the duration from now until the model's time `at`, on the real clock.
+    /// Returns the duration from now until the model time `at`, on the real clock.
     pub(super) fn until(&self, at: Time) -> Duration {
-        // Rounded up, because waking too early would be useless.
+        // The duration is rounded up, because waking up too early would be useless.
         let at = Duration::from(at) + Duration::from_nanos(1);
         at.saturating_sub(self.started.elapsed())
     }
 }
 
 impl DeviceState {
-    /// Advances the device's time, and wakes the owners of queues with completions.
+    /// Advances the device's time, and wakes up the owners of queues with completions.
     pub(super) fn advance(&mut self, to: Time) {
         self.device.advance(to);
         self.wake();
@@ -70,7 +71,7 @@ impl DeviceState {
         });
     }
 
-    /// Signals `event` when something completes on `channel`.
+    /// Registers `event`, to be signalled at the next completion on `channel`.
     pub(super) fn sleep(&mut self, channel: ChannelId, event: &Arc<TimerFd>) {
         if !self.is_asleep(channel) {
             self.sleepers.push((channel, Arc::clone(event)));

@@ -32,7 +32,7 @@ pub struct Extent {
     pub warm: u64,
     /// Operations that are timed.
     pub ops: u64,
-    /// One of this number of doorbells is timed.
+    /// Number of doorbells per timed doorbell.
     pub timed_every: u64,
     /// Bytes to compare after the sample, rounded down to whole buffers. From [`COMPARE_MUCH`] on, at least
     /// one buffer is compared.

@@ -21,7 +21,7 @@ use crate::run::memory::Memory;
 
 type Tamper = (u64, fn(Completion) -> Completion);
 
-/// What the queue received.
+/// Record of the calls that the queue received.
 #[derive(Debug, Default)]
 struct Seen {
     submitted: u64,

@@ -194,8 +194,8 @@ fn no_run_over_a_known_curve_is_wrong() {
     println!("{open} of {runs} runs left something open");
 }
 
-/// Of 100 runs, none may be wrong, and at most 5 may leave a size undecided. This needs a machine that is not
-/// too busy: `cargo test -p dma-bench --lib hundreds -- --ignored --nocapture`.
+/// No run may be wrong, and at most 5 of 100 runs may leave a size undecided. This needs a machine that is
+/// not too busy: `cargo test -p dma-bench --lib hundreds -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes minutes, and a machine with time to spare"]
 fn hundreds_of_runs_over_known_curves() {

@@ -13,14 +13,14 @@ pub struct DeviceConfig {
     pub seed: u64,
     /// Injected faults.
     pub faults: FaultPlan,
-    /// Extent of the record.
+    /// Extent of the trace.
     pub trace: TraceMode,
-    /// Bytes of a task move in parts, rather than all at its end.
+    /// True if the bytes of a task move in parts, and not all at its end.
     pub tearing: bool,
 }
 
 impl DeviceConfig {
-    /// Configures the device of a profile: seed 0, no faults, no trace, tearing.
+    /// Returns the configuration for a profile: seed 0, no faults, no trace, bytes move in parts.
     #[must_use]
     pub const fn new(profile: Profile) -> Self {
         Self { profile, seed: 0, faults: FaultPlan::none(), trace: TraceMode::Off, tearing: true }
@@ -38,14 +38,14 @@ impl DeviceConfig {
     }
 }
 
-/// An invalid configuration.
+/// The configuration is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// Invalid profile.
+    /// The profile is invalid.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// Invalid fault plan.
+    /// The fault plan is invalid.
     #[error(transparent)]
     Faults(#[from] FaultPlanError),
 }

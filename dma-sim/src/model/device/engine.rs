@@ -1,4 +1,4 @@
-//! The engine that the timed channels share, and its calendar.
+//! The engine that all timed channels share, and its calendar of events.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -18,28 +18,29 @@ use crate::model::task::{HaltCause, Refused, Status, TaskError, TaskReport};
 use crate::model::time::Time;
 use crate::model::trace;
 
-/// A server of the engine. It serves one task at a time, for all channels.
+/// A server of the engine. It serves one task at a time, and is shared by all channels.
 #[derive(Debug, Default)]
 struct Server {
     free_at: Time,
-    /// Channels with tasks that wait for the server, in turn.
+    /// Channels with tasks that wait for the server, in the order of their turns.
     turns: VecDeque<u32>,
     scheduled: bool,
 }
 
-/// Returns the server of a direction: each has its own, but tasks that end in order share one.
+/// Returns the server of a direction. Each direction has its own server, but on a device whose
+/// tasks end in order, all share one.
 fn server_of(profile: &Profile, direction: Direction) -> usize {
     if profile.in_order { 0 } else { direction as usize }
 }
 
-/// Timed channels, their shared engine, and everything that will happen to them.
+/// Timed channels, their shared engine, and the calendar of future events.
 #[derive(Debug)]
 pub(super) struct TimedEngine {
     channels: Vec<Option<Box<Channel>>>,
     servers: [Server; 3],
     calendar: Calendar,
     injector: FaultInjector,
-    /// Rules that strike all channels at their time, without a task.
+    /// Fault rules that apply to all channels at their time, without a task.
     timed: Vec<FaultRule>,
     gone: bool,
     seed: u64,
@@ -71,7 +72,7 @@ impl TimedEngine {
         self.gone
     }
 
-    /// Returns the number of channels ever opened.
+    /// Returns the number of channels that were ever opened.
     pub(super) fn opened(&self) -> usize {
         self.channels.len()
     }
@@ -252,10 +253,10 @@ impl TimedEngine {
         }
     }
 
-    /// Handles all events until `to`.
+    /// Handles all events up to `to`.
     pub(super) fn advance(&mut self, resources: &mut Resources, to: Time) {
         while let Some((at, event)) = self.calendar.pop_due(to) {
-            // An event whose time has passed happens now.
+            // An event whose time has already passed is handled at the current time.
             resources.now = resources.now.max(at);
             self.handle(resources, event);
         }
@@ -273,7 +274,7 @@ impl TimedEngine {
         }
     }
 
-    /// Notes that an event left the calendar.
+    /// Records that an event was removed from the calendar.
     fn unschedule(&mut self, event: DeviceEvent) {
         if let DeviceEvent::ServerFree { place } = event {
             self.servers[place as usize].scheduled = false;
@@ -303,7 +304,7 @@ impl TimedEngine {
     fn start_ready(&mut self, resources: &mut Resources, index: u32) {
         loop {
             let Some(channel) = &mut self.channels[index as usize] else { return };
-            // A scheduled event calls this again.
+            // The scheduled event will call this function again.
             if channel.stuck || channel.rung == 0 || channel.issue_scheduled {
                 return;
             }
@@ -311,7 +312,7 @@ impl TimedEngine {
             let task = &mut channel.tasks[slot as usize];
             channel.fence_waits = task.fence && channel.running > 0;
             if channel.fence_waits {
-                return; // until the last of those ends
+                return; // the end of the last running task calls this function again
             }
             if channel.issue_free > resources.now {
                 channel.issue_scheduled = true;
@@ -360,7 +361,7 @@ impl TimedEngine {
         }
     }
 
-    /// Serves the next task, of the next channel in turn.
+    /// Serves the next task of the channel whose turn it is.
     fn server_free(&mut self, resources: &mut Resources, place: u32) {
         let event = DeviceEvent::ServerFree { place };
         let place = place as usize;
@@ -385,14 +386,14 @@ impl TimedEngine {
         }
     }
 
-    /// Removes a channel from all servers' turns.
+    /// Removes a channel from the turns of all servers.
     fn leave_servers(&mut self, index: u32) {
         for server in &mut self.servers {
             server.turns.retain(|turn| *turn != index);
         }
     }
 
-    /// Runs a task on its free server, which is `occupied` for so long.
+    /// Runs a task on its free server, which is busy for the time `occupied`.
     fn run_task(&mut self, resources: &mut Resources, index: u32, slot: u32, occupied: Time) {
         let Some(channel) = &mut self.channels[index as usize] else { return };
         let task = &mut channel.tasks[slot as usize];
@@ -414,7 +415,7 @@ impl TimedEngine {
             due = due.max(channel.last_due);
             channel.last_due = due;
         }
-        // Jitter must not move it before now.
+        // Jitter must not move the end into the past.
         task.due = due.max(resources.now);
         let (due, epoch) = (task.due, channel.epoch);
         if task.tearing.parts > 1 {
@@ -424,12 +425,12 @@ impl TimedEngine {
         self.calendar.add(due, DeviceEvent::Finish { channel: index, epoch, slot });
     }
 
-    /// Moves a part of a task, not the last one.
+    /// Moves a part of a task, except the last part.
     fn move_some(&mut self, resources: &mut Resources, index: u32, epoch: u32, slot: u32) {
         let Some(channel) = &mut self.channels[index as usize] else { return };
         let task = &mut channel.tasks[slot as usize];
-        let lost_leave = matches!(task.error, Some(TaskError::Revoked | TaskError::PeerGone));
-        if task.stage != Stage::Running || lost_leave {
+        let access_lost = matches!(task.error, Some(TaskError::Revoked | TaskError::PeerGone));
+        if task.stage != Stage::Running || access_lost {
             return;
         }
         task.part += 1;
@@ -556,7 +557,7 @@ impl TimedEngine {
         }
     }
 
-    /// Takes a channel down and aborts its tasks in flight.
+    /// Takes a channel down, and aborts its tasks in flight.
     pub(super) fn halt(&mut self, resources: &mut Resources, index: u32, cause: HaltCause) {
         self.leave_servers(index);
         let Some(channel) = &mut self.channels[index as usize] else { return };
@@ -581,14 +582,14 @@ const fn extra_segments(src: usize, dst: usize) -> u64 {
     (src.saturating_sub(1) + dst.saturating_sub(1)) as u64
 }
 
-/// Returns `at`, shifted by up to `thousandths` of `span` as `chance` says.
+/// Returns `at`, shifted by at most `thousandths` of `span` up or down. `chance` selects the shift.
 fn jitter(at: Time, span: Time, thousandths: u32, chance: u64) -> Time {
     let reach = span.as_ps().saturating_mul(u64::from(thousandths)) / 1_000;
-    // The low bits of the chance decide the tearing.
+    // The chance is mixed first, because its low bits also select the tearing.
     at + Time::from_ps(rng::scale(rng::mix(chance), reach.saturating_mul(2))) - Time::from_ps(reach)
 }
 
-/// Returns the end of part `part` of `parts` equal ones between two times.
+/// Returns the end of part `part` of `parts` equal parts between two times.
 fn part_time(from: Time, to: Time, part: u8, parts: u8) -> Time {
     Time::from_ps(from.as_ps() + (to - from).as_ps() / u64::from(parts) * u64::from(part))
 }

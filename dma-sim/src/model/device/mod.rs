@@ -1,4 +1,4 @@
-//! The device: its memory and its channels, of one of two kinds.
+//! The device: its memory, and its channels, which are either timed or instant.
 
 mod config;
 mod engine;
@@ -27,7 +27,7 @@ use super::trace::{Trace, TraceEvent, TraceMode};
 /// [advances](Self::advance). See the [module](super) for an example. On a timeless device
 /// ([`Profile::timeless`]) without faults and trace, they run within the doorbell.
 ///
-/// One thread at a time drives a device; to share one, put it into a mutex.
+/// One thread at a time drives a device. To share a device, put it into a mutex.
 #[derive(Debug)]
 pub struct Device {
     resources: Resources,
@@ -36,7 +36,7 @@ pub struct Device {
     open: u32,
 }
 
-/// Everything that channels of both kinds use.
+/// The state that channels of both kinds use.
 #[derive(Debug)]
 pub(super) struct Resources {
     pub(super) profile: Profile,
@@ -47,7 +47,7 @@ pub(super) struct Resources {
 }
 
 impl Resources {
-    /// Records the event that `what` writes, of a channel or of the device.
+    /// Records the event that `what` writes, for a channel or for the device.
     #[inline]
     fn record(&mut self, channel: Option<u32>, what: impl FnOnce(&mut String) -> fmt::Result) {
         self.trace.record(self.now, channel, what);
@@ -62,7 +62,7 @@ enum Channels {
 }
 
 impl Device {
-    /// Makes a device.
+    /// Creates a device.
     ///
     /// # Errors
     ///
@@ -93,19 +93,19 @@ impl Device {
         &self.resources.profile
     }
 
-    /// Returns the model's time.
+    /// Returns the current model time.
     #[must_use]
     pub const fn now(&self) -> Time {
         self.resources.now
     }
 
-    /// Returns true once the device vanished by a fault plan.
+    /// Returns true once the device has vanished because of its fault plan.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.engine().is_some_and(TimedEngine::is_gone)
     }
 
-    /// Returns the record so far.
+    /// Returns the trace so far.
     #[must_use]
     pub const fn trace(&self) -> &Trace {
         &self.resources.trace
@@ -128,19 +128,20 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Returns an error if the range ends behind the last address.
+    /// Returns an error if the range ends beyond the last address.
     ///
     /// # Safety
     ///
-    /// From now until [`unregister`](Self::unregister) returns `Ok` or the device is dropped, the memory is
-    /// valid for reads, and for writes if the rights include any, from the thread that drives the device. A
-    /// peer's memory need be valid only while access is [held](PeerAccess::acquire), and
-    /// [far](crate::model::FarMemory) memory has no address. While a task in flight names bytes of it, no
-    /// Rust reference to them is used, except shared ones to bytes that are only read.
+    /// From now until [`unregister`](Self::unregister) returns `Ok` or the device is dropped, the memory must
+    /// be valid for reads by the thread that drives the device, and also for writes if the rights include
+    /// any. A peer's memory needs to be valid only while access is [held](PeerAccess::acquire), and
+    /// [far](crate::model::FarMemory) memory has no address. While a task in flight names bytes of the
+    /// memory, no Rust reference to these bytes may be used, except shared references to bytes that the task
+    /// only reads.
     #[expect(unsafe_code, reason = "the caller promises that the memory stays")]
     pub unsafe fn register(&mut self, spec: RegionSpec) -> Result<RegionKey, RegionError> {
         let (len, rights, remote) = (spec.len, spec.rights, spec.is_remote());
-        // SAFETY: the caller meets the requirements of this method, which are those of the table's.
+        // SAFETY: the table's method has the same requirements as this one, which the caller meets.
         let key = unsafe { self.resources.memory.register(spec) }?;
         self.registered(key, len, rights, remote);
         Ok(key)
@@ -155,11 +156,11 @@ impl Device {
 
     /// Allocates `len` zeroed bytes and registers them. The device owns them and frees them when they are
     /// unregistered. Their addresses, from [`range`](Self::range), are virtual and the same in every run.
-    /// With a `peer` they count as that peer's memory.
+    /// With a `peer`, they are treated as that peer's memory.
     ///
     /// # Errors
     ///
-    /// There is not enough memory.
+    /// Returns an error if there is not enough memory.
     pub fn allocate(
         &mut self,
         len: u64,
@@ -176,12 +177,12 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Returns an error if the region does not exist, or tasks in flight name it. A task names its regions
-    /// until it ends, which may be before it is polled. A task whose completion is lost names them until its
-    /// channel is taken down.
+    /// Returns an error if the region does not exist, or tasks in flight use it. A task uses its regions
+    /// until it ends, which may be before it is polled. A task whose completion is lost uses its regions
+    /// until its channel is taken down.
     pub fn unregister(&mut self, key: RegionKey) -> Result<(), RegionError> {
         let unpinned = match &self.channels {
-            Channels::Instant(rings) => rings.iter().flatten().map(|ring| ring.names(key)).sum(),
+            Channels::Instant(rings) => rings.iter().flatten().map(|ring| ring.segments_naming(key)).sum(),
             Channels::Timed(_) => 0,
         };
         self.resources.memory.unregister(key, unpinned)?;
@@ -196,7 +197,7 @@ impl Device {
         self.resources.memory.range(key)
     }
 
-    /// Copies bytes from `addr` on out of a region that the device [allocated](Self::allocate).
+    /// Reads bytes from `addr` on, in a region that the device [allocated](Self::allocate).
     ///
     /// # Errors
     ///
@@ -206,7 +207,7 @@ impl Device {
         self.resources.memory.peek(key, addr, out)
     }
 
-    /// Copies bytes into a region that the device [allocated](Self::allocate), from `addr` on.
+    /// Writes bytes from `addr` on, in a region that the device [allocated](Self::allocate).
     ///
     /// # Errors
     ///
@@ -215,7 +216,7 @@ impl Device {
         self.resources.memory.poke(key, addr, bytes)
     }
 
-    /// Opens a channel whose queue holds `depth` tasks.
+    /// Opens a channel with a queue of `depth` tasks.
     ///
     /// # Errors
     ///
@@ -244,7 +245,7 @@ impl Device {
         Ok(ChannelId(opened as u32))
     }
 
-    /// Closes a channel. With tasks in flight, [stop](Self::stop) it and poll first.
+    /// Closes a channel. If it has tasks in flight, [stop](Self::stop) and poll it first.
     ///
     /// # Errors
     ///
@@ -272,7 +273,8 @@ impl Device {
         }
     }
 
-    /// Returns the tasks of a channel, submitted and not polled. 0 if it does not exist.
+    /// Returns the number of a channel's tasks that are submitted and not polled. Returns 0 if the channel
+    /// does not exist.
     #[must_use]
     pub fn in_flight(&self, id: ChannelId) -> u32 {
         match &self.channels {
@@ -281,7 +283,8 @@ impl Device {
         }
     }
 
-    /// Returns the tasks of a channel that a doorbell released and that did not end. 0 if it does not exist.
+    /// Returns the number of a channel's tasks that a doorbell released and that have not ended. Returns 0 if
+    /// the channel does not exist.
     #[must_use]
     pub fn running(&self, id: ChannelId) -> u32 {
         self.engine().and_then(|engine| engine.channel(id)).map_or(0, |channel| channel.outstanding)
@@ -305,8 +308,8 @@ impl Device {
         }
     }
 
-    /// Takes a channel down: everything in flight on it ends as aborted, to be polled, and it accepts no more
-    /// until it is [restarted](Self::restart). No effect if it is down.
+    /// Takes a channel down: all its tasks in flight end as aborted, to be polled, and it accepts no tasks
+    /// until it is [restarted](Self::restart). No effect if the channel is already down.
     ///
     /// # Errors
     ///
@@ -329,7 +332,7 @@ impl Device {
         Ok(())
     }
 
-    /// Restarts a halted channel. Unpolled completions stay. No effect if it runs.
+    /// Restarts a halted channel. Unpolled completions stay available. No effect if the channel runs.
     ///
     /// # Errors
     ///
@@ -354,22 +357,22 @@ impl Device {
         self.restart(id)
     }
 
-    /// Submits a task. It starts only after a [doorbell](Self::doorbell). With a fence it starts only after
-    /// all earlier tasks of its channel ended, and no later one starts before it. Any descriptor is checked,
-    /// also one that the contract forbids.
+    /// Submits a task. It starts only after a [doorbell](Self::doorbell). With a fence, it starts only after
+    /// all earlier tasks of its channel have ended, and no later task starts before it. All descriptors are
+    /// checked, including descriptors that the contract forbids.
     ///
     /// # Errors
     ///
-    /// Returns the reason if the task was not accepted. Nothing of it was kept.
+    /// Returns the reason why the task was not accepted. The channel is then unchanged.
     #[inline]
     pub fn submit(&mut self, id: ChannelId, descriptor: &Descriptor<'_>) -> Result<(), Refused> {
         self.submit_any(id, descriptor, false)
     }
 
-    /// [Submits](Self::submit) a task whose completion need not be reported individually. It becomes visible
-    /// once a later task of the channel is reported individually, or fails. Without one it never does, as on
-    /// real devices. A failure is reported at once. A device whose [`Reporting`] has no coalescing reports
-    /// each task.
+    /// [Submits](Self::submit) a task whose completion need not be reported individually. It is reported
+    /// together with a later task of the channel that is reported individually or fails. Without such a task
+    /// it is never reported, as on real devices. A failure is reported at once. A device whose [`Reporting`]
+    /// has no coalescing reports each task.
     ///
     /// # Errors
     ///
@@ -397,7 +400,7 @@ impl Device {
     }
 
     /// Releases all submitted tasks of a channel to the device. Returns their number. Stuck and halted
-    /// channels accept doorbells.
+    /// channels also accept doorbells.
     ///
     /// # Errors
     ///
@@ -412,7 +415,7 @@ impl Device {
         }
     }
 
-    /// Returns the report of the next ended task of a channel, if any. Time does not pass.
+    /// Returns the report of a channel's next ended task, if any. Does not advance time.
     #[inline]
     pub fn poll(&mut self, id: ChannelId) -> Option<TaskReport> {
         match &mut self.channels {
@@ -435,7 +438,7 @@ impl Device {
         polled
     }
 
-    /// Returns the time of the next event; `None` if there is none.
+    /// Returns the time of the next event; `None` without events.
     pub fn next_event(&mut self) -> Option<Time> {
         match &mut self.channels {
             Channels::Instant(_) => None,
@@ -443,7 +446,7 @@ impl Device {
         }
     }
 
-    /// Advances time to `to`, or to now if that is past.
+    /// Advances time to `to`. If `to` is in the past, time does not change.
     pub fn advance(&mut self, to: Time) {
         if let Channels::Timed(engine) = &mut self.channels {
             engine.advance(&mut self.resources, to);
