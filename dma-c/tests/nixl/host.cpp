@@ -1,5 +1,5 @@
-// NIXL as the plugin sees it: calls by the number of the slot, and members by their offsets, without the plugin's
-// declarations. ci/nixl.sh compares the slots with NIXL's own plugins.
+// Plays NIXL's part: calls the plugin by slot numbers, and reads members by offsets, without the plugin's declarations.
+// ci/nixl.sh compares the slots with NIXL's own plugins.
 //
 //   host PLUGIN LIBNIXL NAME [LIBCUDA]    the test NAME; "refused": the plugin refuses this libnixl
 #include <algorithm>
@@ -39,7 +39,7 @@ static void check(bool holds, int line, const char *what) {
 }
 #define CHECK(condition) check((condition), __LINE__, #condition)
 
-// Statuses, types and operations, as numbers of NIXL.
+// Statuses, types and operations, by NIXL's numbers.
 enum { IN_PROGRESS = 1, DONE = 0, INVALID = -2, FAILED = -3, NOT_FOUND = -4, MISMATCH = -5, ACTIVE = -7, UNSUPPORTED = -9, GONE = -10 };
 enum : unsigned { HOST = 0, GPU = 1, FILES = 4 };
 enum : unsigned { READ = 0, WRITE = 1 };
@@ -84,7 +84,7 @@ template <typename Result, typename... Arguments> static Result call(Object obje
 
 static unsigned char *member(Object object, size_t offset) { return static_cast<unsigned char *>(object) + offset; }
 
-// A place of memory: address, length, device, and a text or the plugin's memory.
+// A memory range: address, length, device, and a text or the plugin's memory object.
 struct Described {
   uint64_t words[3];
   Text text;
@@ -93,7 +93,7 @@ struct Place {
   uint64_t words[3];
   Object memory;
 };
-// A list of places: a table that is never used, the type of memory, and a vector.
+// A list of ranges: a pointer to a virtual table that is never used, the type of memory, and a vector.
 struct List {
   void *table = nullptr;
   uint64_t type = HOST;
@@ -162,8 +162,8 @@ public:
     return call<int, const unsigned &, const List &, const List &, const Text &, Object &, const Post *>(
         engine, postXfer, operation, ours, theirs, peer, handle, &options);
   }
-  // Posts a prepared transfer until it is in flight: the call then refuses it. One that a pause of this thread let end is
-  // posted again.
+  // Posts a prepared transfer until a further post is refused, because the transfer is in flight. If the transfer ends
+  // between two posts, it is posted again.
   bool post_until_in_flight(unsigned operation, Object &handle) {
     int posted = DONE;
     for (int i = 0; i < 100 && posted >= DONE; i++)
@@ -217,7 +217,7 @@ public:
   Object engine;
 };
 
-// Fills memory, which stays in its place.
+// Fills memory in place.
 static void fill(Bytes &bytes, unsigned seed) {
   for (size_t at = 0; at < bytes.size(); at++)
     bytes[at] = static_cast<unsigned char>((at + seed) * 2654435761u >> 13);
@@ -296,7 +296,7 @@ static void within_a_process(const char *engine) {
   }
   CHECK(agent.free(handle) == DONE);
 
-  // The other direction.
+  // The same in the other direction.
   fill(right, 3);
   const Bytes second = right;
   CHECK(agent.prepare(READ, ours, theirs, "me", handle) == DONE);
@@ -306,7 +306,7 @@ static void within_a_process(const char *engine) {
     CHECK(std::equal(&left[from[at].first], &left[from[at].first] + from[at].second, &right[to[at].first]));
   CHECK(right == second);
 
-  // Many transfers, more than a queue has places.
+  // More transfers than a queue has slots.
   std::vector<Object> handles(3000);
   for (Object &other : handles) {
     CHECK(agent.prepare(WRITE, places(left.data(), {{0, 64}}, l), places(right.data(), {{64, 64}}, view), "me", other) == DONE);
@@ -318,7 +318,7 @@ static void within_a_process(const char *engine) {
     CHECK(agent.free(other) == DONE);
   }
 
-  // Ranges that are not registered, of other lengths, and too few.
+  // Ranges that are not registered, differ in length, or are too few.
   Object bad = nullptr;
   CHECK(agent.prepare(WRITE, places(left.data(), {{0, 8}}, l), places(right.data(), {{0, 9}}, view), "me", bad) == INVALID);
   CHECK(agent.prepare(WRITE, places(left.data(), {{LEN - 4, 8}}, l), places(right.data(), {{0, 8}}, view), "me", bad) == INVALID);
@@ -328,7 +328,7 @@ static void within_a_process(const char *engine) {
   CHECK(agent.add(left.data(), 8, bad, FILES) == UNSUPPORTED);
   CHECK(bad == nullptr);
 
-  // Memory that is deregistered is taken from prepared transfers.
+  // Deregistering memory makes transfers that were prepared with it fail.
   agent.unload(view);
   CHECK(agent.remove(r) == DONE);
   CHECK(agent.post(READ, ours, theirs, "me", handle) == INVALID);
@@ -336,8 +336,7 @@ static void within_a_process(const char *engine) {
   CHECK(agent.remove(l) == DONE);
 }
 
-// NIXL 1.0.0 keeps views of memory that was deregistered, and finds them for memory that is registered in the same
-// place later.
+// NIXL 1.0.0 keeps views of deregistered memory, and uses them for memory that is registered later at the same address.
 static void memory_is_registered_again() {
   Agent agent("me");
   Bytes from = pattern(4096, 1), to(4096);
@@ -359,7 +358,7 @@ static void memory_is_registered_again() {
   agent.unload(view);
 }
 
-// NIXL does not lock by default.
+// By default, NIXL does not lock, so it may make both calls at the same time.
 static void a_transfer_is_released_while_its_memory_is_deregistered() {
   Agent agent("me", {{"engine", "sim:clock=real,latency=10ms"}});
   constexpr size_t LEN = 8 << 20;
@@ -378,7 +377,7 @@ static void a_transfer_is_released_while_its_memory_is_deregistered() {
   }
 }
 
-// NIXL ignores a refusal of these two, so they wait.
+// NIXL ignores failures of these two functions, so they wait.
 static void deregistering_and_releasing_wait() {
   for (const bool release : {false, true}) {
     Agent agent("me", {{"engine", "sim:clock=real,latency=200ms"}});
@@ -398,8 +397,8 @@ static void deregistering_and_releasing_wait() {
   }
 }
 
-// A device that does not answer: its queue is stopped, and its transfers fail. Then memory can be deregistered, unless the
-// device never lets go of it.
+// If a device does not answer, its queue is stopped, and its transfers fail. Then its memory can be deregistered, unless
+// the device never stops using it.
 static void transfers_of_a_stuck_device_fail() {
   for (const unsigned first : {0, 1, 2}) {
     Agent agent("me", {{"engine", "sim:faults=stick@1"}, {"stall_ms", "200"}});
@@ -424,7 +423,7 @@ static void transfers_of_a_stuck_device_fail() {
   }
 }
 
-// A copy that the device fails is an error, and the transfer can be posted again.
+// If the device fails a copy, the transfer fails, and can be posted again.
 static void a_fault_is_an_error() {
   Agent agent("me", {{"engine", "sim:faults=fail@1"}});
   Bytes from = pattern(4096, 1), to(4096);
@@ -440,7 +439,7 @@ static void a_fault_is_an_error() {
   agent.unload(view);
 }
 
-// Another process, whose memory is mapped here too.
+// Another process, whose memory is also mapped in this process.
 struct Peer {
   static constexpr size_t LEN = 64 << 20;
   explicit Peer(const Options &options = {}) {
@@ -469,7 +468,7 @@ struct Peer {
       }
       CHECK(agent.remove(memory) == DONE);
       if (len > 0 && request[0] == '-') {
-        // Its memory is deregistered, and it goes on.
+        // The peer continues after its memory is deregistered.
         CHECK(write(back[1], "-", 1) == 1 && read(down[0], request, 1) == 0);
         CHECK(agent.notes().empty());
       }
@@ -514,7 +513,7 @@ struct Peer {
   Text text, address;
 };
 
-// As of two hosts: all peers are reached by the engine for other hosts.
+// As if on two hosts: all peers are reached by the engine for other hosts.
 static const Options FAR{{"remote", "rdma"}, {"listen", "127.0.0.1"}, {"peers", "remote"}};
 
 static void between_processes(const Options &options) {
@@ -531,7 +530,8 @@ static void between_processes(const Options &options) {
   CHECK(agent.import("peer", start, Peer::LEN, peer.text, r) == DONE);
   const Text mine = agent.address();
   CHECK(write(peer.input, mine.data(), mine.size()) == static_cast<ssize_t>(mine.size()));
-  // 64 pieces within the call, and 64 MiB by the thread, in both directions. 2,000 pieces take several system calls.
+  // 64 pieces are copied within the call, and 64 MiB by the thread, in both directions. 2,000 pieces need several system
+  // calls.
   for (const auto &[count, len] : std::vector<std::pair<size_t, size_t>>{{64, 1000}, {1, Peer::LEN}, {2000, 16'000}}) {
     const size_t step = Peer::LEN / count;
     std::vector<std::pair<size_t, size_t>> from, to;
@@ -566,13 +566,13 @@ static void between_processes(const Options &options) {
   Object bad = nullptr;
   CHECK(agent.prepare(WRITE, places(ours.data(), {{0, 8}}, l), places(peer.bytes, {{Peer::LEN - 4, 8}}, r), "peer", bad) == INVALID);
   CHECK(agent.notify("peer", Text(8 << 20, 'x')) == INVALID);
-  // Released during a transfer.
+  // The handle is released during a transfer.
   Object handle = nullptr;
   const List left = places(ours.data(), {{0, Peer::LEN}}, l), right = places(peer.bytes, {{0, Peer::LEN}}, r);
   CHECK(agent.prepare(WRITE, left, right, "peer", handle) == DONE);
   CHECK(agent.post(WRITE, left, right, "peer", handle) == IN_PROGRESS);
   CHECK(agent.free(handle) == DONE);
-  // Deregistered during one: it has ended when the call returns.
+  // The memory is deregistered during a transfer, which has ended when the call returns.
   CHECK(agent.prepare(READ, left, right, "peer", handle) == DONE);
   CHECK(agent.post(READ, left, right, "peer", handle) == IN_PROGRESS);
   CHECK(agent.remove(l) == DONE);
@@ -610,7 +610,7 @@ static void killed_and_stopped_peers_are_errors(const Options &options) {
     CHECK(seconds_since(start) < 10);
     CHECK(agent.notify("peer", "note") == GONE);
     CHECK(agent.free(handle) == DONE);
-    // It is known from the beginning.
+    // A peer that has already exited is detected when it is introduced.
     CHECK(agent.meet("peer", peer.address) == DONE);
     agent.unload(r);
     CHECK(agent.import("peer", reinterpret_cast<uint64_t>(peer.bytes), Peer::LEN, peer.text, r) == DONE);
@@ -618,7 +618,7 @@ static void killed_and_stopped_peers_are_errors(const Options &options) {
     agent.unload(r);
     CHECK(agent.remove(l) == DONE);
   }
-  // A stopped peer receives no notifications. When its mailbox is full, or it does not answer, sending fails after 5 s.
+  // A stopped peer receives no notifications. If its mailbox is full, or it does not answer, sending fails after 5 s.
   Peer peer(options);
   Agent agent("me", options);
   CHECK(agent.meet("peer", peer.address) == DONE);
@@ -632,7 +632,7 @@ static void killed_and_stopped_peers_are_errors(const Options &options) {
   peer.kill_now();
 }
 
-// An abstract name, which anyone may take when its owner has ended.
+// Returns the abstract name of a mailbox. Any process may bind the name after its owner has ended.
 static sockaddr_un mailbox_of(const Text &address) {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
@@ -640,7 +640,7 @@ static sockaddr_un mailbox_of(const Text &address) {
   return name;
 }
 
-// Another process takes the name of a killed peer's mailbox: it gets nothing.
+// A process that binds the name of a killed peer's mailbox receives nothing.
 static void a_taken_mailbox_gets_nothing() {
   Peer peer;
   Agent agent("me");
@@ -656,7 +656,7 @@ static void a_taken_mailbox_gets_nothing() {
   close(thief);
 }
 
-// A stopped peer's full mailbox costs no processor time, with any number of transfers that wait for it.
+// Waiting for a stopped peer's full mailbox takes no CPU time, for any number of waiting transfers.
 static void waiting_for_a_mailbox_sleeps() {
   Peer peer;
   Agent agent("me");
@@ -687,7 +687,7 @@ static void waiting_for_a_mailbox_sleeps() {
   peer.kill_now();
 }
 
-// Peers that cannot be reached are errors of their transfers, with a reason.
+// Transfers to peers that cannot be reached fail with a reason.
 static void unreachable_peers_are_errors() {
   Agent agent("me");
   Bytes ours(4096);
@@ -698,7 +698,7 @@ static void unreachable_peers_are_errors() {
     if (address[at] == ' ')
       spaces.push_back(at);
   CHECK(spaces.size() == 9);
-  // The format, the host, two namespaces, and the time at which the process was started.
+  // Changes the format, the host, each of two namespaces, and the start time of the process.
   for (const auto &[at, expected] : std::map<size_t, int>{{0, MISMATCH}, {spaces[0] + 1, UNSUPPORTED}, {spaces[1] + 1, UNSUPPORTED}, {spaces[2] + 1, UNSUPPORTED}, {spaces[4] + 1, GONE}}) {
     Text changed = address;
     changed[at] = changed[at] == '1' ? '2' : '1';
@@ -714,7 +714,7 @@ static void unreachable_peers_are_errors() {
   CHECK(agent.import("other", 64, 64, "1", r) == DONE);
   CHECK(agent.prepare(READ, places(ours.data(), {{0, 8}}, l), places(nullptr, {{64, 8}}, r), "other", handle) == MISMATCH);
   agent.unload(r);
-  // An address that the peer does not have.
+  // This address does not exist in the peer.
   CHECK(agent.meet("other", address) == DONE);
   CHECK(agent.import("other", 64, 64, "1", r) == DONE);
   CHECK(agent.prepare(READ, places(ours.data(), {{0, 8}}, l), places(nullptr, {{64, 8}}, r), "other", handle) == DONE);
@@ -724,7 +724,7 @@ static void unreachable_peers_are_errors() {
   CHECK(agent.remove(l) == DONE);
 }
 
-// Memory that a peer on another host has deregistered, a peer that is not reachable, and strangers.
+// Memory that a peer on another host has deregistered, an unreachable peer, and peers with a wrong secret.
 static void peers_on_other_hosts_grant_what_they_registered() {
   Peer peer(FAR);
   Agent agent("me", FAR), near("near");
@@ -738,14 +738,15 @@ static void peers_on_other_hosts_grant_what_they_registered() {
   CHECK(agent.import("peer", reinterpret_cast<uint64_t>(peer.bytes), Peer::LEN, "1", r) == DONE);
   CHECK(agent.prepare(WRITE, places(ours.data(), {{0, 8}}, l), places(peer.bytes, {{0, 8}}, r), "peer", handle) == UNSUPPORTED);
   agent.unload(r);
-  // A peer without the option, and an agent without it. The first word is the format, and the second one the host.
+  // A peer without the option `remote`, and an agent without it. In an address, the first word is the format, and the
+  // second is the host.
   Text elsewhere = near.address();
   elsewhere[elsewhere.find(' ') + 1] = elsewhere[elsewhere.find(' ') + 1] == '1' ? '2' : '1';
   CHECK(agent.meet("near", elsewhere) == DONE && agent.notify("near", "note") == UNSUPPORTED);
   elsewhere = peer.address;
   elsewhere[elsewhere.find(' ') + 1] = elsewhere[elsewhere.find(' ') + 1] == '1' ? '2' : '1';
   CHECK(near.meet("peer", elsewhere) == DONE && near.notify("peer", "note") == UNSUPPORTED);
-  // Another secret. The mailbox is behind it.
+  // An address with another secret, which stands before the mailbox.
   Text stranger = peer.address;
   char &digit = stranger[stranger.rfind('-', stranger.rfind(' ')) - 1];
   digit = digit == '1' ? '2' : '1';
@@ -760,7 +761,7 @@ static void peers_on_other_hosts_grant_what_they_registered() {
   const Bytes before(peer.bytes, peer.bytes + 4096);
   const int posted = agent.post(WRITE, {}, {}, "peer", handle);
   const int state = posted == IN_PROGRESS ? agent.wait(handle) : posted;
-  // The peer is there, and its memory is not.
+  // The peer is reachable, and its memory is not.
   CHECK(state < 0 && state != GONE && std::equal(before.begin(), before.end(), peer.bytes));
   CHECK(agent.free(handle) == DONE);
   agent.unload(r);
@@ -794,7 +795,7 @@ static void memory_of_a_gpu(const char *libcuda) {
   Object g = nullptr;
   CHECK(agent.add(reinterpret_cast<void *>(gpu), 2 * LEN, g, GPU) == DONE);
   const Object g_view = agent.local(g);
-  // To the GPU, within it, and back.
+  // Copies to the GPU, within it, and back.
   const auto transfer = [&](const List &source, const List &destination) {
     Object handle = nullptr;
     CHECK(agent.prepare(WRITE, source, destination, "me", handle) == DONE);
@@ -812,7 +813,7 @@ static void memory_of_a_gpu(const char *libcuda) {
   CHECK(release(gpu) == 0);
 }
 
-// A device that never lets go of memory: the program is ended before the memory is freed.
+// If a device never stops using memory, the plugin ends the program before the memory is freed.
 static void a_lost_device_ends_the_program() {
   Agent agent("me", {{"engine", "cuda"}, {"stall_ms", "200"}});
   Bytes from = pattern(4096, 1), to(4096);
