@@ -11,7 +11,7 @@ for generation in 1-5 2-2; do
     cargo clippy --locked --quiet -p dma-doca-emu --lib --features "generation-$generation" -- -D warnings
 done
 
-# One package at a time, because cargo would unify their features.
+# Checks one package at a time, because cargo would unify the features of several packages.
 ci/members.sh | while read -r package _; do
     echo "$package without default features"
     cargo clippy --locked --quiet -p "$package" --no-default-features -- -D warnings

@@ -34,7 +34,8 @@ impl Source {
             }
             _ => format!("cannot open {name}: {e}"),
         };
-        // Checked before opening, because opening a pipe or a device can block or have side effects.
+        // Check the file type before opening, because opening a pipe or a device can block or have side
+        // effects.
         match fs::metadata(path) {
             Ok(before) => {
                 if let Some(kind) = not_a_file(&before) {

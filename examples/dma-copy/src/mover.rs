@@ -41,7 +41,7 @@ pub(crate) struct Mover {
     in_flight: VecDeque<InFlight>,
     backend: &'static str,
     timeout: Duration,
-    /// The number of completions when the device last made progress, and the time of that.
+    /// The number of completions when the device last made progress, and the time of this progress.
     progress: (u64, Instant),
     retries: u64,
     /// Set if the host has revoked its export or has ended.

@@ -73,7 +73,7 @@ impl Export {
         Self::offer(granted, file, Some(memory.clone()))
     }
 
-    /// Exports `len` bytes at `ptr` with `rights`. This may be memory of any kind of this process. Does not
+    /// Exports `len` bytes at `ptr` with `rights`. The memory of this process may be of any kind. Does not
     /// block.
     ///
     /// Importers have no pointer to such memory. They copy it by [`Import::read_at`](super::Import::read_at)

@@ -95,7 +95,7 @@ macro_rules! calls {
                     // SAFETY: `get` has returned the address of the function with this name, which has this
                     // type.
                     $($need: unsafe { $crate::function($need?) },)*
-                    // SAFETY: `get` returns the address of the function of this name, which has the type.
+                    // SAFETY: `get` returns the address of the function with this name, which has this type.
                     $($may: get($crate::calls!(@name $may)).map(|address| unsafe { $crate::function(address) }),)*
                 });
                 all().ok_or(missing)
@@ -126,7 +126,7 @@ macro_rules! calls {
         ) -> Self {
             Self {
                 $($need: $bindings::$need,)*
-                // SAFETY: `get` returns the address of the function of this name, which has the type.
+                // SAFETY: `get` returns the address of the function with this name, which has this type.
                 $($may: get($crate::calls!(@name $may)).map(|address| unsafe { $crate::function(address) }),)*
             }
         }
