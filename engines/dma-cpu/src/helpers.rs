@@ -69,7 +69,7 @@ impl Helpers {
     }
 
     /// Returns true if any thread is awake. A called thread that has not woken yet does not count.
-    pub(super) fn are_there(&self) -> bool {
+    pub(super) fn any_awake(&self) -> bool {
         self.sleepers.load(Ordering::Relaxed) + self.called.load(Ordering::Relaxed) < self.size
     }
 
@@ -256,14 +256,14 @@ mod tests {
     #[test]
     fn a_called_helper_is_not_there_yet() {
         let helpers = Helpers::asleep(2, 1000);
-        assert!(!helpers.are_there(), "both sleep");
+        assert!(!helpers.any_awake(), "both sleep");
         helpers.call_one();
-        assert!(!helpers.all_asleep() && !helpers.are_there());
+        assert!(!helpers.all_asleep() && !helpers.any_awake());
         helpers.called.store(0, Ordering::Relaxed);
-        assert!(helpers.are_there(), "one is enough");
+        assert!(helpers.any_awake(), "one is enough");
         helpers.call_one();
-        assert!(helpers.are_there(), "one thread is awake while another is being woken");
-        assert!(!Helpers::default().are_there(), "there are none");
+        assert!(helpers.any_awake(), "one thread is awake while another is being woken");
+        assert!(!Helpers::default().any_awake(), "there are none");
     }
 
     #[test]

@@ -187,7 +187,7 @@ impl JobQueue {
     }
 
     /// Returns the approximate ticks that one core takes for `len` bytes.
-    pub(super) fn takes(&self, len: u64) -> u64 {
+    pub(super) fn estimated_ticks(&self, len: u64) -> u64 {
         (f32::from_bits(self.cost.load(Ordering::Relaxed)) * len as f32) as u64
     }
 
@@ -206,7 +206,7 @@ impl JobQueue {
         if left > 0 && self.ring.has_work() {
             let trial = claim.with(|job| job.pick.is_shared_trial());
             // Each helper wakes the next one, so that a submitter wakes at most one helper.
-            if trial || busy_period.wakes(helpers, self.takes(left)) {
+            if trial || busy_period.wakes(helpers, self.estimated_ticks(left)) {
                 helpers.call_one();
             }
         }
@@ -226,7 +226,7 @@ impl JobQueue {
                 busy_period.add(start, end);
             }
         }
-        busy_period.done += self.takes(len as u64);
+        busy_period.done += self.estimated_ticks(len as u64);
         self.finish(claim, helpers, busy_period, left);
         Some(len)
     }
@@ -253,7 +253,7 @@ impl JobQueue {
             && left > 0
             && helpers.any_asleep()
             && self.ring.has_work()
-            && busy_period.wakes(helpers, self.takes(left))
+            && busy_period.wakes(helpers, self.estimated_ticks(left))
         {
             // The end of this job may have opened a fence while helpers slept. A helper is woken for the
             // chunks after the next one, which this thread takes itself.
@@ -307,7 +307,7 @@ mod tests {
         let second = job(job_queue.publish(1000));
         assert_eq!([0, 3].map(|chunk| job_queue.left(&first, chunk)), [1700, 1000]);
         assert_eq!([0, 3].map(|chunk| job_queue.left(&second, chunk)), [700, 0]);
-        assert_eq!(job_queue.takes(1000), 500);
+        assert_eq!(job_queue.estimated_ticks(1000), 500);
     }
 
     #[test]
@@ -315,12 +315,12 @@ mod tests {
         let jobs = super::super::ring::Owner::new(1);
         let job_queue = JobQueue::new(Arc::clone(jobs.ring()), Event::new(), 1.0);
         job_queue.learn(1_000_000, 100);
-        assert_eq!(job_queue.takes(100), 175, "a preempted chunk has limited weight");
+        assert_eq!(job_queue.estimated_ticks(100), 175, "a preempted chunk has limited weight");
         job_queue.learn(5, 0);
         for _ in 0..50 {
             job_queue.learn(400, 100);
         }
-        assert!((320..=400).contains(&job_queue.takes(100)), "{}", job_queue.takes(100));
+        assert!((320..=400).contains(&job_queue.estimated_ticks(100)), "{}", job_queue.estimated_ticks(100));
     }
 
     /// Time during which several jobs run counts once, whatever the order of their ends.

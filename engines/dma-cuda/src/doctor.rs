@@ -13,7 +13,7 @@ use crate::options::{CudaDevice, CudaOptions};
 /// Minimum limit of locked memory, in bytes.
 const LEAST: u64 = 64 << 20;
 const INSTALL: &str = "install NVIDIA's driver: `apt install nvidia-driver` (Debian, non-free), or NVIDIA's own package; \
-                       in a container, the NVIDIA Container Toolkit brings the library of the host";
+                       in a container, the NVIDIA Container Toolkit provides the host's library";
 
 pub(crate) fn findings() -> Vec<Finding> {
     let outcome = library::open(None);
@@ -37,7 +37,7 @@ fn files(root: &Path) -> Option<Finding> {
         (true, false) => Some(Finding::bad(
             what,
             "the kernel has NVIDIA's module, but /dev/nvidiactl or /dev/nvidia0 is missing",
-            "in a container, pass the device: `docker run --gpus all` or `--device nvidia.com/gpu=all`; else run \
+            "in a container, pass the device: `docker run --gpus all` or `--device nvidia.com/gpu=all`; otherwise run \
              `nvidia-modprobe -u -c 0` as root",
         )),
         // If the module is not loaded, the findings on library and devices suffice.

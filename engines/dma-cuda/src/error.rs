@@ -54,8 +54,8 @@ pub(crate) const fn kind(code: c_int) -> ErrorKind {
 pub(crate) const fn hint(code: c_int) -> &'static str {
     match code {
         NOT_INITIALIZED => {
-            "CUDA works in the process that initialized it only: after a fork, start a new program, or open the engine in \
-             the child alone"
+            "CUDA works only in the process that initialized it: after a fork, start a new program, or open the engine only in \
+             the child"
         }
         4 => "the process is ending: drop queues before it ends",
         OUT_OF_MEMORY => {
@@ -73,12 +73,12 @@ pub(crate) const fn hint(code: c_int) -> &'static str {
         214 | 220 | 226 => "see `nvidia-smi -q -d ECC`: the memory or link of the device is faulty",
         802 => "start the service `nvidia-fabricmanager`, which this machine's switches need",
         803 | 804 => {
-            "the library and the kernel's module are of different releases: load the module of the installed driver, or \
-             restart; in a container, take the host's library"
+            "the library and the kernel's module have different versions: load the module of the installed driver, or \
+             restart; in a container, use the host's library"
         }
         _ if is_final(code) => {
-            "an earlier failure on the device ended its context for this process, perhaps one of a kernel of the \
-             program's: start the program again"
+            "an earlier failure on the device, perhaps of a kernel of the program, ended its context for this \
+             process: start the program again"
         }
         _ => "see `nvidia-smi` and `dmesg | grep NVRM`",
     }

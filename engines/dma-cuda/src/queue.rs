@@ -128,12 +128,12 @@ pub(crate) struct CudaQueue {
     engine: EngineId,
     stream: Arc<Stream>,
     depth: usize,
-    /// Tokens of unreported descriptors: first those of the groups, then the `given` ones, then the pending
-    /// ones.
+    /// Tokens of unreported descriptors: first those of the groups, then the `submitted` ones, then the
+    /// pending ones.
     tokens: Tokens,
     groups: VecDeque<Group>,
-    /// Number of descriptors that the driver has, without an event recorded after them yet.
-    given: usize,
+    /// Number of descriptors that were submitted to the driver since the last recorded event.
+    submitted: usize,
     /// Copies for the next call.
     pending: Pending,
     /// Unused events.
@@ -155,7 +155,7 @@ impl CudaQueue {
             depth,
             tokens: Tokens::new(depth),
             groups: VecDeque::with_capacity(depth),
-            given: 0,
+            submitted: 0,
             pending: Pending::new(depth),
             events: Vec::with_capacity(depth),
             signal: None,
@@ -202,7 +202,7 @@ impl CudaQueue {
         // copy are valid memory.
         let issued =
             self.stream.device.call(|driver| unsafe { copy(driver, dsts, srcs, lens, stream, &mut taken) });
-        self.given += taken;
+        self.submitted += taken;
         if let Err(code) = issued {
             self.refused(number - taken, code);
         }
@@ -215,13 +215,13 @@ impl CudaQueue {
     #[cold]
     fn refused(&mut self, number: usize, code: c_int) {
         self.close_group(0);
-        self.given += number;
+        self.submitted += number;
         self.close_group(code);
     }
 
     /// Records an event after the descriptors that the driver has.
     fn close_group(&mut self, code: c_int) {
-        if self.given == 0 || self.lost.is_some() {
+        if self.submitted == 0 || self.lost.is_some() {
             return;
         }
         let recorded = match self.events.pop() {
@@ -235,8 +235,8 @@ impl CudaQueue {
         });
         match recorded {
             Ok(event) => {
-                self.groups.push_back(Group { number: self.given, event, code, signals: false });
-                self.given = 0;
+                self.groups.push_back(Group { number: self.submitted, event, code, signals: false });
+                self.submitted = 0;
                 if self.armed {
                     self.signal_first();
                 }
@@ -326,7 +326,7 @@ impl CudaQueue {
     /// Reports the descriptors that were never passed to the driver, once all earlier ones are reported.
     #[cold]
     fn report_unissued(&mut self, completions: &mut [Completion]) -> usize {
-        let had: usize = self.groups.iter().map(|group| group.number).sum::<usize>() + self.given;
+        let had: usize = self.groups.iter().map(|group| group.number).sum::<usize>() + self.submitted;
         if had > 0 && self.lost.is_none() {
             return 0;
         }
@@ -455,7 +455,7 @@ unsafe impl RawQueue for CudaQueue {
                     self.tokens.push(descriptor.token());
                     // SAFETY: the caller of `submit` does not access the destination until the completion.
                     match unsafe { self.fill(pattern, dst) } {
-                        Ok(()) => self.given += 1,
+                        Ok(()) => self.submitted += 1,
                         Err(code) => self.refused(1, code),
                     }
                 }
@@ -472,7 +472,7 @@ unsafe impl RawQueue for CudaQueue {
     }
 
     fn flush(&mut self) {
-        if self.stopped || self.lost.is_some() || (self.pending.number == 0 && self.given == 0) {
+        if self.stopped || self.lost.is_some() || (self.pending.number == 0 && self.submitted == 0) {
             return;
         }
         self.doorbells += 1;
@@ -554,7 +554,7 @@ impl QueueEvents for CudaQueue {
 
 impl Drop for CudaQueue {
     fn drop(&mut self) {
-        if !self.groups.is_empty() || self.given > 0 {
+        if !self.groups.is_empty() || self.submitted > 0 {
             // Leaks the stream and the events, because transfers in flight continue.
             let stream = Arc::clone(&self.stream);
             std::mem::forget(stream);

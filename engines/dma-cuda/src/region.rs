@@ -162,7 +162,7 @@ impl CudaRegion {
         let message = format!("{} bytes at {:p}", memory.len(), memory.as_ptr());
         match code {
             error::ALREADY_REGISTERED => device.failed(message, code).with_hint(
-                "a part of it is registered or pinned: register it once, and keep the registration \
+                "a part of it is already registered or pinned: register it once, and keep the registration \
                  (`RegistrationCache`)",
             ),
             error::INVALID_VALUE | error::NOT_SUPPORTED if memory.is_read_only() && !device.registers_read_only => {
@@ -190,7 +190,7 @@ impl CudaRegion {
         let (addr, len) = (memory.addr(), memory.len());
         let foreign = |message: String| {
             error(ErrorKind::InvalidArgument, message).with_hint(
-                "give an address of `cuMemAlloc` or `cudaMalloc` of this process that is not freed; host memory is \
+                "give an address that `cuMemAlloc` or `cudaMalloc` returned in this process and that is not freed; host memory is \
                  registered by `register`",
             )
         };

@@ -42,7 +42,7 @@ fn work_queue(options: &DsaOptions, name: &str) -> Finding {
             what,
             format!("{found}, without block_on_fault"),
             format!(
-                "page faults of the device are mended by this process: to let the device wait, `accel-config disable-wq {0}/{name}`, \
+                "this process handles page faults of the device: to let the device wait instead, `accel-config disable-wq {0}/{name}`, \
                  `accel-config config-wq {0}/{name} --block-on-fault=1`, `accel-config enable-wq {0}/{name}` (as root)",
                 wq.device
             ),

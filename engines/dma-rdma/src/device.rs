@@ -387,7 +387,7 @@ fn choose_port(
 /// A port may become active again, so the error has a kind that can be temporary.
 fn down(name: &str, port: u8) -> Error {
     error(ErrorKind::DeviceFault, format!("port {port} of {name} is not active")).with_hint(
-        "see to the cable and the switch; set the network interface up (`ip link set DEV up`), or run a subnet manager on InfiniBand; \
+        "check the cable and the switch; set the network interface up (`ip link set DEV up`), or run a subnet manager on InfiniBand; \
          `ibv_devinfo` shows the state",
     )
 }
@@ -396,7 +396,7 @@ fn nothing(devices: &[(String, *mut ibv_device)], name: &str) -> Error {
     let names: Vec<_> = devices.iter().map(|(name, _)| name.as_str()).collect();
     if names.is_empty() {
         return error(ErrorKind::NotFound, "there is no RDMA device").with_hint(
-            "it takes a NIC with RDMA and its driver, such as `modprobe mlx5_ib`; `rdma link add rxe0 type rxe netdev DEV` (as root) makes \
+            "this needs a NIC with RDMA and its driver, such as `modprobe mlx5_ib`; `rdma link add rxe0 type rxe netdev DEV` (as root) makes \
              a software device",
         );
     }

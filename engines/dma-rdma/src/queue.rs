@@ -268,7 +268,7 @@ impl RdmaQueue {
                 }
                 if status != 0 {
                     let place = self.place(wr_id);
-                    self.codes[place] = self.told(status, wr_id);
+                    self.codes[place] = self.reported_code(status, wr_id);
                     self.failed_to = wr_id + 1;
                     if matches!(self.state, PairState::Runs) {
                         self.state = PairState::Failed;

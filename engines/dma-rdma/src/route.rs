@@ -222,7 +222,7 @@ impl RdmaQueue {
     /// Returns the code to report for a status. Writes over a link before the failure are reported as
     /// flushed, because they may not have arrived.
     #[cold]
-    pub(crate) fn told(&mut self, status: i32, number: u64) -> i32 {
+    pub(crate) fn reported_code(&mut self, status: i32, number: u64) -> i32 {
         if self.link.is_none() {
             return status;
         }

@@ -745,20 +745,20 @@ impl Bursts {
         for at in 0..copies {
             now += if at % self.burst == 0 { self.pause } else { 0 };
             let mut pick = tuner.pick(len, CacheHint::Auto);
-            let nobody = at % self.burst < self.deferred || at >= self.to;
+            let no_helper = at % self.burst < self.deferred || at >= self.to;
             let sleeps = at % self.burst == 0;
             if at % self.batch == 0 {
                 trial = false;
             }
             shared += usize::from(!pick.alone && !pick.streaming && at >= copies / 4 * 3);
             if pick.is_shared_trial() {
-                woken += usize::from(nobody && sleeps && !trial);
-                if nobody {
+                woken += usize::from(no_helper && sleeps && !trial);
+                if no_helper {
                     pick = tuner.defer_trial(pick, !trial, sleeps);
                 }
                 trial = true;
             }
-            let (busy, work) = match (pick.alone, pick.streaming, nobody) {
+            let (busy, work) = match (pick.alone, pick.streaming, no_helper) {
                 (true, ..) => (0.06, 0.06),
                 (_, true, _) => (0.3, 0.3),
                 // The caller spends time on the wake-up, and then copies alone.
@@ -938,8 +938,8 @@ proptest! {
                 1 => open.clear(),
                 _ => {
                     let pick = tuner.pick(len, CacheHint::Auto);
-                    let nobody = pick.is_shared_trial() && value.is_multiple_of(2);
-                    open.push(if nobody { tuner.defer_trial(pick, value.is_multiple_of(4), value.is_multiple_of(3)) } else { pick });
+                    let no_helper = pick.is_shared_trial() && value.is_multiple_of(2);
+                    open.push(if no_helper { tuner.defer_trial(pick, value.is_multiple_of(4), value.is_multiple_of(3)) } else { pick });
                 }
             }
         }

@@ -225,8 +225,9 @@ impl CpuQueue {
         if (!at_once || (len > inline_limit && !pick.alone)) && self.jobs.prepare() {
             let pick = pick.shared();
             let helpers = self.pool.helpers();
-            let nobody = pick.is_shared_trial() && !helpers.are_there();
-            let pick = if nobody { tuner.defer_trial(pick, !self.trial, helpers.any_asleep()) } else { pick };
+            let no_helper = pick.is_shared_trial() && !helpers.any_awake();
+            let pick =
+                if no_helper { tuner.defer_trial(pick, !self.trial, helpers.any_asleep()) } else { pick };
             return self.publish(descriptor, work, pick);
         }
         // SAFETY: the caller meets the requirements of `RawQueue::submit` for this descriptor.
@@ -431,7 +432,7 @@ unsafe impl RawQueue for CpuQueue {
         if self.jobs.outstanding() > 0 {
             let (helpers, busy_period) = (self.pool.helpers(), &mut self.busy_period);
             // The number is an upper bound, because some descriptors may already be done.
-            let left = self.job_queue.takes(self.unreported);
+            let left = self.job_queue.estimated_ticks(self.unreported);
             let wake = |busy_period: &mut BusyPeriod| {
                 trial || busy_period.wakes(helpers, left) || helpers.explores()
             };

@@ -159,7 +159,7 @@ fn a_sleeping_helper_is_not_on_trial() {
     queue.hint = CacheHint::Auto;
     for awake in [false, true] {
         let begun = Instant::now();
-        while queue.pool.helpers().are_there() != awake {
+        while queue.pool.helpers().any_awake() != awake {
             assert!(begun.elapsed() < Duration::from_secs(20), "the thread was not woken");
             std::thread::yield_now();
         }
@@ -252,7 +252,7 @@ fn a_short_copy_is_done_by_polls() {
             polls += 1;
             queue.disarm();
             assert!(!readable(&queue));
-            assert!(!queue.arm().unwrap() || readable(&queue), "asleep for ever");
+            assert!(!queue.arm().unwrap() || readable(&queue), "no signal for a sleeping owner");
             assert!(polls < LEN / CHUNK_MIN, "{polls} polls");
         }
         queue.disarm();

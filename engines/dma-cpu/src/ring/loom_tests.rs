@@ -109,20 +109,20 @@ fn an_armed_owner_is_told() {
         let mut owner = Owner::new(2);
         publish(&mut owner, false, &memory());
         publish(&mut owner, false, &memory());
-        let told = Arc::new(loom::sync::atomic::AtomicBool::new(false));
+        let signalled = Arc::new(loom::sync::atomic::AtomicBool::new(false));
         let helpers: Vec<_> = (0..2)
             .map(|_| {
-                let (ring, told) = (Arc::clone(owner.ring()), Arc::clone(&told));
+                let (ring, signalled) = (Arc::clone(owner.ring()), Arc::clone(&signalled));
                 thread::spawn(move || {
                     if work(&ring).is_some_and(|finished| finished.signal) {
-                        assert!(!told.swap(true, Ordering::Relaxed), "told twice");
+                        assert!(!signalled.swap(true, Ordering::Relaxed), "signalled twice");
                     }
                 })
             })
             .collect();
         let sleeps = owner.arm();
         helpers.into_iter().for_each(|helper| helper.join().unwrap());
-        assert!(!sleeps || told.load(Ordering::Relaxed), "asleep for ever");
+        assert!(!sleeps || signalled.load(Ordering::Relaxed), "no signal for a sleeping owner");
         assert!(owner.can_retire());
     });
 }
@@ -140,6 +140,6 @@ fn an_open_fence_is_found() {
             thread::spawn(move || work(&ring).is_some_and(|finished| finished.job && ring.has_work()));
         publish(&mut owner, true, &memory);
         let found = owner.needs_waking(|| true);
-        assert!(helper.join().unwrap() || found, "asleep for ever");
+        assert!(helper.join().unwrap() || found, "no signal for a sleeping owner");
     });
 }

@@ -232,10 +232,10 @@ impl<T> JobRing<T> {
         // Acquire: the entry is at least as new as this word.
         let mut word = self.next.load(Ordering::Acquire);
         loop {
-            let (entry, chunks) = match self.look(word) {
-                Look::Chunk(entry, chunks) => (entry, chunks),
-                Look::Nothing => return None,
-                Look::Stale(newer) => {
+            let (entry, chunks) = match self.look_up(word) {
+                Lookup::Chunk(entry, chunks) => (entry, chunks),
+                Lookup::Nothing => return None,
+                Lookup::Stale(newer) => {
                     word = newer;
                     continue;
                 }
@@ -255,23 +255,23 @@ impl<T> JobRing<T> {
     pub(super) fn has_work(&self) -> bool {
         let mut word = self.next.load(Ordering::Acquire);
         loop {
-            match self.look(word) {
-                Look::Chunk(..) => return true,
-                Look::Nothing => return false,
-                Look::Stale(newer) => word = newer,
+            match self.look_up(word) {
+                Lookup::Chunk(..) => return true,
+                Lookup::Nothing => return false,
+                Lookup::Stale(newer) => word = newer,
             }
         }
     }
 
     /// Reads the chunk at `word`.
     #[inline]
-    fn look(&self, word: u64) -> Look<'_, T> {
+    fn look_up(&self, word: u64) -> Lookup<'_, T> {
         let (job, chunk) = (word >> CHUNK_BITS, word as u32 & MAX_CHUNKS);
         // Acquire pairs with the release in `publish`.
         if job == self.published.load(Ordering::Acquire) & JOB_MASK {
-            return Look::Nothing;
+            return Lookup::Nothing;
         }
-        let Some(entries) = self.entries.get() else { return Look::Nothing };
+        let Some(entries) = self.entries.get() else { return Lookup::Nothing };
         let entry = &entries[job as usize & (self.capacity - 1)];
         let chunks = entry.chunks.load(Ordering::Relaxed);
         // Acquire: all earlier writes are visible to the first claim of the fenced job, and through `next` to
@@ -280,13 +280,13 @@ impl<T> JobRing<T> {
         if chunk == 0 && chunks & FENCED != 0 && blocked() {
             // The entry may now hold a later job that also has a fence.
             let now = self.next.load(Ordering::Acquire);
-            return if now == word { Look::Nothing } else { Look::Stale(now) };
+            return if now == word { Lookup::Nothing } else { Lookup::Stale(now) };
         }
-        Look::Chunk(entry, chunks & !FENCED)
+        Lookup::Chunk(entry, chunks & !FENCED)
     }
 }
 
-enum Look<'a, T> {
+enum Lookup<'a, T> {
     Nothing,
     /// The entry and its number of chunks. The values are valid only if the word is unchanged.
     Chunk(&'a JobEntry<T>, u32),

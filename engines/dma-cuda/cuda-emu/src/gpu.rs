@@ -20,9 +20,9 @@ const DEPTH: u32 = 4096;
 
 /// Host memory. For the model it is memory of a peer, so that each direction has its own times.
 #[derive(Debug)]
-struct AlwaysThere;
+struct AlwaysAccessible;
 
-impl PeerAccess for AlwaysThere {
+impl PeerAccess for AlwaysAccessible {
     fn acquire(&self) -> Result<(), PeerError> {
         Ok(())
     }
@@ -89,7 +89,7 @@ impl Gpu {
             host,
             HOST.end - HOST.start,
             remote | local,
-            Arc::new(AlwaysThere),
+            Arc::new(AlwaysAccessible),
         );
         // SAFETY: the mapping lives as long as the process, and tasks name allocations in it only.
         let vram = unsafe { device.register(vram) }.map_err(|error| error.to_string())?;

@@ -19,7 +19,7 @@ use crate::tree::{DEVICE_NUMBERS, Tree};
 use crate::{emu, trap};
 
 /// Folders of the system that are replaced by folders below the root.
-const MOVED: [&[u8]; 3] = [b"/dev/dsa", b"/sys/bus/dsa", b"/sys/module/idxd"];
+const REPLACED: [&[u8]; 3] = [b"/dev/dsa", b"/sys/bus/dsa", b"/sys/module/idxd"];
 
 /// The folder that contains the emulated files. Set once the work queues have started.
 static ROOT: OnceLock<Vec<u8>> = OnceLock::new();
@@ -88,15 +88,15 @@ type Room = [u8; libc::PATH_MAX as usize];
 /// # Safety
 ///
 /// `path` must be a C string or null.
-unsafe fn moved(path: *const c_char, room: &mut Room) -> *const c_char {
+unsafe fn replaced(path: *const c_char, room: &mut Room) -> *const c_char {
     start_once();
     let Some(root) = ROOT.get().filter(|_| !path.is_null()) else { return path };
     // SAFETY: the caller passes a C string.
     let given = unsafe { CStr::from_ptr(path) }.to_bytes_with_nul();
     let is_below = |dir: &&[u8]| given.strip_prefix(*dir).is_some_and(|rest| matches!(rest[0], b'/' | 0));
-    let is_moved = MOVED.iter().any(is_below) || given.starts_with(DEVICE_NUMBERS.as_bytes());
+    let is_replaced = REPLACED.iter().any(is_below) || given.starts_with(DEVICE_NUMBERS.as_bytes());
     let len = root.len() + given.len();
-    if len > room.len() || !is_moved {
+    if len > room.len() || !is_replaced {
         return path;
     }
     room[..root.len()].copy_from_slice(root);
@@ -111,7 +111,7 @@ unsafe fn moved(path: *const c_char, room: &mut Room) -> *const c_char {
 /// # Safety
 ///
 /// `path` must be a C string, and `fd` the file descriptor that a call has just returned for it.
-unsafe fn admitted(fd: c_int, path: *const c_char) -> c_int {
+unsafe fn limit_clients(fd: c_int, path: *const c_char) -> c_int {
     let Some(root) = ROOT.get().filter(|_| fd >= 0) else { return fd };
     // SAFETY: the caller passes a C string.
     if !unsafe { CStr::from_ptr(path) }.to_bytes().starts_with(root) {
@@ -183,7 +183,7 @@ macro_rules! paths {
     (@ $result:ident $path:ident) => { $result };
     (@ $result:ident $path:ident opens) => {
         // SAFETY: `$path` is the path of this call, and `$result` its new file descriptor.
-        unsafe { admitted($result, $path) }
+        unsafe { limit_clients($result, $path) }
     };
     ($(fn $name:ident[$($before:ident: $first:ty)?]($($arg:ident: $kind:ty),*) -> $ret:ty $(, $opens:ident)?;)*) => {
         mod with_path {
@@ -199,7 +199,7 @@ macro_rules! paths {
             ) -> $ret {
                 let mut room: Room = [0; libc::PATH_MAX as usize];
                 // SAFETY: the C library's function requires that `path` is a C string or null.
-                let path = unsafe { moved(path, &mut room) };
+                let path = unsafe { replaced(path, &mut room) };
                 // SAFETY: `path` is a C string or null, and the other arguments are passed on unchanged.
                 let result = unsafe { with_path::$name($($before,)? path $(, $arg)*) };
                 paths!(@ result path $($opens)?)

@@ -200,14 +200,14 @@ impl Queue {
             return;
         }
         self.state.store(DISABLED, Ordering::Release);
-        let told = if faults.has(Fault::Gone) {
+        let updated = if faults.has(Fault::Gone) {
             tree::remove(&self.dir)
         } else {
             tree::write_state(&self.dir, "disabled")
         };
         // The kernel also removes the device file.
-        let told = told.and(std::fs::remove_file(&self.file));
-        if let Err(error) = told {
+        let updated = updated.and(std::fs::remove_file(&self.file));
+        if let Err(error) = updated {
             self.say(&format!("{}: {error}", self.dir.display()));
         }
     }

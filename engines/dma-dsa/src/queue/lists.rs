@@ -87,7 +87,7 @@ impl Lists {
 
     /// Returns true if accepted descriptors have to be submitted again.
     #[inline]
-    pub(super) fn is_behind(&self) -> bool {
+    pub(super) fn has_resubmissions(&self) -> bool {
         !self.again.is_empty() || self.rest.is_some()
     }
 

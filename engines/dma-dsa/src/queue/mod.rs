@@ -223,7 +223,7 @@ unsafe impl RawQueue for DsaQueue {
                 self.flush();
             }
             // A list that the work queue refused earlier is submitted first.
-            if self.ring.is_full() || self.lists.has_unsent() || self.lists.is_behind() {
+            if self.ring.is_full() || self.lists.has_unsent() || self.lists.has_resubmissions() {
                 break;
             }
             let begins = self.ring.open_len() == 0 || !batches;
@@ -282,7 +282,7 @@ unsafe impl RawQueue for DsaQueue {
             }
         }
         self.in_flight -= n;
-        if self.lists.is_behind() {
+        if self.lists.has_resubmissions() {
             if self.stopped || self.watch.lost().is_some() {
                 self.abort_unsent();
             } else {

@@ -279,8 +279,8 @@ extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void)
     if recovered(described, registers) {
         return;
     }
-    match take(described, registers) {
-        Trap::Taken => {}
+    match emulate(described, registers) {
+        Trap::Emulated => {}
         Trap::Other => {
             let was_sent = described.si_code <= 0;
             // SAFETY: the arguments are those of this handler, unchanged.
@@ -310,7 +310,7 @@ fn recovered(info: &siginfo_t, context: &mut ucontext_t) -> bool {
 #[derive(Debug, PartialEq, Eq)]
 enum Trap {
     /// The instruction was emulated, and the program continues after it.
-    Taken,
+    Emulated,
     /// The instruction is not one that is emulated here, or its signal is genuine.
     Other,
     /// The emulated instruction faults, as it would on a processor that has it.
@@ -325,7 +325,7 @@ impl From<Fault> for Trap {
 
 /// Emulates the instruction that raised a signal, if it is one that is emulated here.
 #[inline(never)]
-fn take(info: &siginfo_t, context: &mut ucontext_t) -> Trap {
+fn emulate(info: &siginfo_t, context: &mut ucontext_t) -> Trap {
     let alternate = context.uc_stack;
     let context = Context(context);
     let mut code = [0; LONGEST];
@@ -333,32 +333,32 @@ fn take(info: &siginfo_t, context: &mut ucontext_t) -> Trap {
     let len = unsafe { memory::read(context.rip(), &mut code) }.map_or_else(|fault| fault.done, |()| LONGEST);
     let Some(instruction) = decode::decode(&code[..len], &context) else { return Trap::Other };
     let program_stack = context.get(libc::REG_RSP);
-    let mut taking = Taking { instruction, info, context, end: Trap::Other };
+    let mut emulation = Emulation { instruction, info, context, end: Trap::Other };
     let is_on = |address: u64| address.wrapping_sub(alternate.ss_sp.addr() as u64) < alternate.ss_size as u64;
-    if is_on(ptr::from_ref(&taking).addr() as u64) && !is_on(program_stack) {
+    if is_on(ptr::from_ref(&emulation).addr() as u64) && !is_on(program_stack) {
         // SAFETY: the stack is free below the red zone, the 128 bytes below the stack pointer that the ABI
         // reserves for the interrupted function.
-        unsafe { call_on(program_stack.wrapping_sub(128) & !15, &mut taking) };
+        unsafe { call_on(program_stack.wrapping_sub(128) & !15, &mut emulation) };
     } else {
-        taking.run();
+        emulation.run();
     }
-    taking.end
+    emulation.end
 }
 
-/// Calls [`Taking::run`] on a stack that is not the alternate one.
+/// Calls [`Emulation::run`] on a stack that is not the alternate one.
 ///
 /// # Safety
 ///
 /// The stack below this address is free, and the address is a multiple of 16.
-unsafe fn call_on(stack: u64, taking: &mut Taking<'_>) {
-    extern "C" fn run(taking: &mut Taking<'_>) {
+unsafe fn call_on(stack: u64, emulation: &mut Emulation<'_>) {
+    extern "C" fn run(emulation: &mut Emulation<'_>) {
         let off = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
         let mut alternate = MaybeUninit::uninit();
         // Without this, the frame of a fault on this stack would overwrite our frames on the alternate stack.
         // SAFETY: `alternate` has room for the description of a stack, and this thread no longer runs on the
         // alternate stack.
         let is_off = unsafe { libc::sigaltstack(&raw const off, alternate.as_mut_ptr()) } == 0;
-        taking.run();
+        emulation.run();
         if is_off {
             // SAFETY: this restores the alternate stack that was set before.
             unsafe { libc::sigaltstack(alternate.as_ptr(), ptr::null_mut()) };
@@ -373,7 +373,7 @@ unsafe fn call_on(stack: u64, taking: &mut Taking<'_>) {
             "call {run}",
             "mov rsp, r12",
             run = sym run,
-            inout("rdi") taking => _,
+            inout("rdi") emulation => _,
             inout("rsi") stack => _,
             out("r12") _,
             clobber_abi("C"),
@@ -382,14 +382,14 @@ unsafe fn call_on(stack: u64, taking: &mut Taking<'_>) {
 }
 
 /// An instruction that is being emulated.
-struct Taking<'a> {
+struct Emulation<'a> {
     instruction: Instruction,
     info: &'a siginfo_t,
     context: Context<'a>,
     end: Trap,
 }
 
-impl Taking<'_> {
+impl Emulation<'_> {
     /// Emulates the instruction, and sets the outcome of the trap.
     fn run(&mut self) {
         self.end = perform(self.instruction, self.info, &mut self.context);
@@ -402,7 +402,7 @@ fn perform(instruction: Instruction, info: &siginfo_t, context: &mut Context<'_>
     let done = match instruction.operation {
         Operation::Store { store, source, destination } => {
             let may_not = info.si_signo == libc::SIGSEGV && info.si_code == SI_KERNEL;
-            take_store(store, source, destination, is_lacking, may_not, context)
+            emulate_store(store, source, destination, is_lacking, may_not, context)
         }
         _ if !is_lacking => return Trap::Other,
         Operation::Monitor { address } => {
@@ -426,7 +426,7 @@ fn perform(instruction: Instruction, info: &siginfo_t, context: &mut Context<'_>
     match done {
         Ok(()) => {
             context.set(REG_RIP, context.rip() + u64::from(instruction.len));
-            Trap::Taken
+            Trap::Emulated
         }
         Err(trap) => trap,
     }
@@ -434,7 +434,7 @@ fn perform(instruction: Instruction, info: &siginfo_t, context: &mut Context<'_>
 
 /// Emulates a store of 64 bytes. `is_lacking`: the processor lacks the instruction. `may_not`: the kernel
 /// does not allow the process to run it, or its operands are invalid.
-fn take_store(
+fn emulate_store(
     store: Store,
     source: u64,
     destination: u64,
@@ -524,13 +524,13 @@ fn fault_in_program(fault: Fault, context: &mut ucontext_t) {
     unsafe { forward(fault.signal, &raw mut info, ptr::from_mut(context).cast(), false) };
 }
 
-/// Forwards the signal to the program's own action. `comes_again`: repeating the program's instruction would
-/// raise the signal again.
+/// Forwards the signal to the program's own action. `is_repeatable`: repeating the program's instruction
+/// would raise the signal again.
 ///
 /// # Safety
 ///
 /// `info` and `context` must be the arguments of a signal handler.
-unsafe fn forward(signal: c_int, info: *mut siginfo_t, context: *mut c_void, comes_again: bool) {
+unsafe fn forward(signal: c_int, info: *mut siginfo_t, context: *mut c_void, is_repeatable: bool) {
     let Some(n) = SIGNALS.iter().position(|of_trap| *of_trap == signal) else { return };
     let set = PREVIOUS[n].load(Ordering::Acquire);
     // SAFETY: the pointer is null or points to an action that is never freed.
@@ -541,7 +541,7 @@ unsafe fn forward(signal: c_int, info: *mut siginfo_t, context: *mut c_void, com
         let was_sent = unsafe { (*info).si_code } <= 0;
         // A fault ends the process even if the signal is ignored.
         if handler == libc::SIG_DFL || !was_sent {
-            end(signal, comes_again);
+            end(signal, is_repeatable);
         }
         return;
     };
@@ -574,12 +574,12 @@ unsafe fn forward(signal: c_int, info: *mut siginfo_t, context: *mut c_void, com
 
 /// Ends the process by the default action of a signal: at once, or when the program's instruction is
 /// repeated.
-fn end(signal: c_int, comes_again: bool) {
+fn end(signal: c_int, is_repeatable: bool) {
     // SAFETY: a `sigaction` of zero bytes is valid: the default action.
     let default: sigaction = unsafe { mem::zeroed() };
     // SAFETY: `default` is a valid action.
     unsafe { real_sigaction(signal, &raw const default, ptr::null_mut()) };
-    if comes_again {
+    if is_repeatable {
         return;
     }
     change_mask(libc::SIG_UNBLOCK, bit_of(signal));

@@ -50,7 +50,7 @@ fn run(code: u64, to: u64, from: u64) -> (Trap, u64, u64) {
     for (register, value) in [(REG_RIP, code), (libc::REG_RAX, to), (REG_RDX, from), (REG_EFL, ALL_FLAGS)] {
         registers.set(register, value);
     }
-    let trap = take(&info, &mut context);
+    let trap = emulate(&info, &mut context);
     let registers = Context(&mut context);
     (trap, registers.get(REG_RIP) - code, registers.get(REG_EFL))
 }
@@ -69,10 +69,10 @@ fn instructions_are_taken_on_any_processor() {
         let from = address(&nop);
         // ENQCMD sets the zero flag after a refusal; MOVDIR64B does not change the flags.
         let taken = if works == ENQCMD { 0x200 } else { ALL_FLAGS };
-        assert_eq!(run(address(&works), to + 0xfc0, from), (Trap::Taken, 5, taken), "{mode}");
+        assert_eq!(run(address(&works), to + 0xfc0, from), (Trap::Emulated, 5, taken), "{mode}");
         assert_eq!(wait(record), 1);
         let not_taken = if refused == ENQCMD { 0x240 } else { ALL_FLAGS };
-        assert_eq!(run(address(&refused), to, from), (Trap::Taken, 5, not_taken), "{mode}");
+        assert_eq!(run(address(&refused), to, from), (Trap::Emulated, 5, not_taken), "{mode}");
         let protection = || Trap::Faulted(Fault::protection());
         for (code, to, from, end, why) in [
             (address(&ENQCMDS), to, from, protection(), "for the kernel"),
