@@ -1,11 +1,11 @@
 //! Instructions per copy, through `Box<dyn RawQueue>` and by a C loop that does the same, on the same
 //! installed stand-in SDK.
 //!
-//! `cargo bench -p dma-doca --bench instructions` installs the stand-in (release), compiles `copies.c`, runs
-//! both under `valgrind --tool=callgrind` with two numbers of copies, and prints the instructions of one more
-//! copy in each, and their ratio. If the ratio is above 1.10, it exits with 1, unless run with `--test`. Set
-//! `DMA_DOCA_LIB_DIR` to measure a stand-in that is installed already, with its headers. DOCA 1.5 and 2.2 are
-//! measured with their work queues, against `jobs.c`.
+//! `cargo bench -p dma-doca --bench instructions` installs the stand-in (release) and compiles `copies.c`. It
+//! runs both programs under `valgrind --tool=callgrind` with two numbers of copies. The difference gives the
+//! instructions of one copy in each program, which are printed with their ratio. If the ratio is above 1.10,
+//! it exits with 1, unless run with `--test`. Set `DMA_DOCA_LIB_DIR` to measure a stand-in that is installed
+//! already, with its headers. DOCA 1.5 and 2.2 are measured with their work queues, against `jobs.c`.
 
 mod beside_c;
 mod callgrind;

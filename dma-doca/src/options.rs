@@ -87,7 +87,7 @@ impl DocaOptions {
             "depth",
             "N",
             "256",
-            "the depth of queues that are opened without one, in descriptors",
+            "the depth of queues that are opened without a depth, in descriptors",
         ),
         OptionInfo::new("export", "pci|rdma", "pci", "the fabric over which peers reach exported memory")
             .needing_trust(),

@@ -76,7 +76,7 @@ fn case() {
             let before = getrlimit(Resource::Nproc);
             limit(Resource::Nproc, 0);
             check(&window.export(Access::READ).unwrap_err(), "ulimit -u");
-            // Restore the limit, because a leak checker starts a process when this one ends.
+            // Restore the limit, because a leak checker starts a process when this process ends.
             setrlimit(Resource::Nproc, before).unwrap();
         }
         other => panic!("{other}"),

@@ -33,7 +33,7 @@ unsafe extern "C" fn submit_ex(task: *mut doca_task, flags: u32) -> doca_error_t
         Some((0, code)) => {
             REFUSE.set(None);
             if code == DOCA_ERROR_BAD_STATE {
-                // Simulate a context that has stopped by itself, before its user knows.
+                // Simulate a context that has stopped, although its user has not been notified yet.
                 // SAFETY: the caller passes a task of a running context.
                 let ctx = unsafe { doca_task_get_ctx(task) };
                 // SAFETY: this is the context of the caller's task.

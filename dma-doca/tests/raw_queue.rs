@@ -137,7 +137,8 @@ fn a_queue_with_something_held_back_goes_at_once() {
     assert!(begin.elapsed().as_secs() < 5);
 }
 
-/// After `arm` has returned true, later completions signal the event, but earlier ones do not.
+/// After `arm` has returned true, later completions signal the event, but earlier completions do
+/// not.
 #[test]
 fn nobody_is_told_to_sleep_while_reports_wait() {
     let engine = engine("");

@@ -104,7 +104,7 @@ impl Channels {
                             "see SPDK's messages, in the log or on stderr: another process may have them, or they need root, or permission for /dev/vfio",
                         )
                     } else {
-                        device::none(&functions)
+                        device::no_device_error(&functions)
                     };
                     return Err(why.with_native(crate::error::native(code)));
                 }
@@ -129,7 +129,7 @@ impl Channels {
         }
         // Another process may have released a function since the last probe.
         self.probe_again(spdk)?;
-        self.take_free(address).ok_or_else(|| self.none_free(address))
+        self.take_free(address).ok_or_else(|| self.no_free_channel_error(address))
     }
 
     fn take_free(&mut self, address: Option<PciAddress>) -> Option<Channel> {
@@ -151,7 +151,7 @@ impl Channels {
     }
 
     /// Returns the error for a request while no channel is free.
-    fn none_free(&self, address: Option<PciAddress>) -> Error {
+    fn no_free_channel_error(&self, address: Option<PciAddress>) -> Error {
         let held = |address: &PciAddress| {
             self.held.get(address).map(|holder| format!("{address} is taken by {holder}"))
         };
@@ -197,7 +197,7 @@ impl Channels {
     }
 
     /// Returns the error for `address`, where this process has no channel.
-    pub(crate) fn not_there(&self, address: PciAddress) -> Error {
+    pub(crate) fn absence_error(&self, address: PciAddress) -> Error {
         if let Some(holder) = self.held.get(&address) {
             return error(ErrorKind::InUse, format!("channel {address} is taken by {holder}"))
                 .with_hint("end that process, or use another channel");
@@ -214,20 +214,20 @@ impl Channels {
         }
         let known: Vec<_> = self.channels.keys().map(ToString::to_string).collect();
         if known.is_empty() {
-            return device::none(&functions);
+            return device::no_device_error(&functions);
         }
         error(ErrorKind::NotFound, format!("no I/OAT device found at {address}"))
             .with_hint(format!("there are {}", known.join(", ")))
     }
 
     /// Returns the error for a process without any channel.
-    pub(crate) fn nothing(&self) -> Error {
+    pub(crate) fn no_channel_error(&self) -> Error {
         if let Some(address) = self.broken.first().filter(|_| self.held.is_empty()) {
-            return self.not_there(*address);
+            return self.absence_error(*address);
         }
         match self.held.first_key_value() {
-            Some((address, _)) => self.not_there(*address),
-            None => device::none(&device::functions()),
+            Some((address, _)) => self.absence_error(*address),
+            None => device::no_device_error(&device::functions()),
         }
     }
 
@@ -237,13 +237,13 @@ impl Channels {
     }
 
     /// Marks a channel that is being attached again and has no queue. It becomes free when it is attached.
-    pub(crate) fn comes_back(&mut self, channel: &Channel) {
+    pub(crate) fn mark_restarting(&mut self, channel: &Channel) {
         self.returning.insert(channel.address);
     }
 
-    /// Frees a channel that [`comes_back`](Self::comes_back) marked. `back` is the attached channel, or
-    /// `None` if attaching failed.
-    pub(crate) fn came_back(&mut self, channel: &Channel, back: Option<&Channel>) {
+    /// Ends the mark of [`mark_restarting`](Self::mark_restarting), and frees the channel. `back` is the
+    /// attached channel, or `None` if attaching failed.
+    pub(crate) fn end_restart(&mut self, channel: &Channel, back: Option<&Channel>) {
         self.returning.remove(&channel.address);
         if let Some(back) = back {
             self.give_back(back);
@@ -251,7 +251,7 @@ impl Channels {
     }
 
     /// Returns true if a channel, or the channel at `address`, will become free when it is attached again.
-    pub(crate) fn is_awaited(&self, address: Option<PciAddress>) -> bool {
+    pub(crate) fn will_become_free(&self, address: Option<PciAddress>) -> bool {
         address.map_or(!self.returning.is_empty(), |address| self.returning.contains(&address))
     }
 

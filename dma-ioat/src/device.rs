@@ -81,8 +81,8 @@ fn is_writable(path: &str) -> bool {
     rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-/// Returns the error if SPDK offers none of the `functions` that the system shows.
-pub(crate) fn none(functions: &[Function]) -> Error {
+/// Returns the error for an SPDK that offers no function. `functions` are those that the system shows.
+pub(crate) fn no_device_error(functions: &[Function]) -> Error {
     match functions {
         [] => error(ErrorKind::NotFound, "no I/OAT device found: the system shows none").with_hint(format!(
             "check that the processor has I/OAT (Xeon E5 to Ice Lake; `lspci -d 8086:`, {SYSFS}), that it is enabled in the firmware and, in a \
@@ -158,10 +158,10 @@ pub(crate) mod tests {
         assert_eq!(obstacles[2].kind(), ErrorKind::PermissionDenied);
         assert!(obstacles[2].hint().contains("chown"));
 
-        let none_usable = none(&found);
+        let none_usable = no_device_error(&found);
         assert_eq!(none_usable.kind(), ErrorKind::InUse);
         assert!(none_usable.message().contains("and 2 more"), "{none_usable}");
-        let none_at_all = none(&[]);
+        let none_at_all = no_device_error(&[]);
         assert_eq!(none_at_all.kind(), ErrorKind::NotFound);
         assert!(none_at_all.message().contains("no I/OAT device found"));
         assert!(none_at_all.hint().contains("lspci"));

@@ -87,7 +87,7 @@ impl IoatEngine {
             if selected.is_empty() {
                 return Err(options
                     .address
-                    .map_or_else(|| pool.nothing(), |address| pool.not_there(address)));
+                    .map_or_else(|| pool.no_channel_error(), |address| pool.absence_error(address)));
             }
             let info = describe(&environment, &selected);
             let numa = info.numa_node.and_then(|node| i32::try_from(node).ok()).unwrap_or(-1);
@@ -179,7 +179,7 @@ unsafe impl DmaEngine for IoatEngine {
             match pool.take(&self.environment.spdk, self.address) {
                 Ok(channel) => break channel,
                 // The wait ends within the time limit of a restart.
-                Err(_) if pool.is_awaited(self.address) => drop(pool),
+                Err(_) if pool.will_become_free(self.address) => drop(pool),
                 Err(none) => {
                     drop(pool);
                     if tried || !recovery::revive(&self.environment, self.address) {
@@ -225,13 +225,13 @@ pub fn discover(options: &IoatOptions) -> Vec<Discovered> {
         return only(error);
     }
     let mut found: BTreeMap<PciAddress, Result<EngineInfo>> =
-        pool.held().map(|(address, _)| (address, Err(pool.not_there(address)))).collect();
+        pool.held().map(|(address, _)| (address, Err(pool.absence_error(address)))).collect();
     found.extend(pool.channels().map(|channel| (channel.address, Ok(describe(&environment, &[channel])))));
     for function in crate::device::functions() {
-        found.entry(function.address).or_insert_with(|| Err(pool.not_there(function.address)));
+        found.entry(function.address).or_insert_with(|| Err(pool.absence_error(function.address)));
     }
     if found.is_empty() {
-        return only(pool.nothing());
+        return only(pool.no_channel_error());
     }
     let discovered = found.into_iter().map(|(address, info)| {
         let plain = EngineName::of(&crate::BACKEND);

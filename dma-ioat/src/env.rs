@@ -217,7 +217,7 @@ impl Settings {
     /// the network card. So only `functions` are allowed, unless the options name others.
     fn new(options: &IoatOptions, functions: Option<BTreeSet<PciAddress>>) -> Result<Self> {
         let allow = match (&options.allow, functions) {
-            (None, Some(functions)) if functions.is_empty() => return Err(device::none(&[])),
+            (None, Some(functions)) if functions.is_empty() => return Err(device::no_device_error(&[])),
             (None, functions) => functions,
             (allow, _) => allow.clone(),
         };

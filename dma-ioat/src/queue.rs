@@ -54,7 +54,7 @@ pub(crate) struct IoatQueue {
     stopped: Option<Instant>,
     /// The descriptors that ended when the channel last halted.
     halted: HaltedRange,
-    /// Number of descriptors that still run one at a time, so that the one that halts the channel is
+    /// Number of descriptors that still run one at a time, so that the descriptor that halts the channel is
     /// identified.
     isolate_left: u64,
     recovery: Option<Recovery>,

@@ -104,7 +104,7 @@ impl RecoveryJob {
                 (RecoveryState::Abandoned, true) => {}
                 (RecoveryState::Abandoned, false) => {
                     drop(state);
-                    return self.environment.pool().came_back(&self.channel, None);
+                    return self.environment.pool().end_restart(&self.channel, None);
                 }
                 (_, true) => *state = RecoveryState::Running,
                 (_, false) => {
@@ -119,7 +119,7 @@ impl RecoveryJob {
         let mut state = lock(&self.state);
         match (&*state, result) {
             (RecoveryState::Abandoned, result) => {
-                self.environment.pool().came_back(&self.channel, result.ok().as_ref())
+                self.environment.pool().end_restart(&self.channel, result.ok().as_ref())
             }
             (_, result) => *state = RecoveryState::Over(result),
         }
@@ -132,7 +132,7 @@ impl Drop for Recovery {
         match std::mem::replace(&mut *state, RecoveryState::Abandoned) {
             RecoveryState::Over(Ok(channel)) => self.0.environment.pool().give_back(&channel),
             RecoveryState::Running | RecoveryState::Stopping => {
-                self.0.environment.pool().comes_back(&self.0.channel)
+                self.0.environment.pool().mark_restarting(&self.0.channel)
             }
             RecoveryState::Over(Err(_)) | RecoveryState::Hangs | RecoveryState::Abandoned => {}
         }
@@ -216,7 +216,7 @@ unsafe fn reattach(environment: &Arc<Environment>, channel: &Channel) -> Result<
             }
             if Instant::now() >= until || pool.broken.contains(&channel.address) {
                 pool.restarting.remove(&channel.address);
-                return Err(probed.err().unwrap_or_else(|| pool.not_there(channel.address)));
+                return Err(probed.err().unwrap_or_else(|| pool.absence_error(channel.address)));
             }
         }
         std::thread::sleep(REATTACH_PAUSE);

@@ -55,8 +55,9 @@ impl IoatRegion {
         match ffi::translate(spdk, DeviceAddr::of(base), len) {
             Ok(()) => Ok(region),
             // The drop of the region frees the memory.
-            Err(at) => Err(unreachable(at, len)
-                .with_hint("use huge pages, or an IOMMU: without one, SPDK cannot translate ordinary pages")),
+            Err(at) => Err(unreachable(at, len).with_hint(
+                "use huge pages, or an IOMMU: without an IOMMU, SPDK cannot translate ordinary pages",
+            )),
         }
     }
 

@@ -82,8 +82,8 @@ fn uses_the_spdk_of_its_environment() {
     );
     assert!(!dpdk.fix.is_empty());
 
-    // By default only I/OAT functions are allowed. If the machine has none, the environment is not set
-    // up at all.
+    // By default only I/OAT functions are allowed. On a machine without such functions, the
+    // environment is not set up.
     let has_channels = findings.iter().any(|f| f.what.starts_with("I/OAT channel ") && f.what.contains(':'));
     let error = IoatEngine::open(&IoatOptions::new()).unwrap_err();
     let found = discover(&IoatOptions::new());

@@ -13,7 +13,7 @@ use crate::mmap::{Mmap, Registered};
 /// A pool: `struct doca_buf_pool`.
 pub(crate) struct BufPool {
     mark: Mark,
-    shelf: Rc<Inventory>,
+    inventory: Rc<Inventory>,
     mmap: Arc<Mmap>,
     size: usize,
     alignment: Cell<usize>,
@@ -36,7 +36,7 @@ impl BufPool {
     }
 
     fn require_whole(&self) -> Outcome {
-        require(self.shelf.free_count() == self.shelf.total() as usize, c::DOCA_ERROR_IN_USE)
+        require(self.inventory.free_count() == self.inventory.total() as usize, c::DOCA_ERROR_IN_USE)
     }
 
     fn start(&self) -> Outcome {
@@ -50,7 +50,7 @@ impl BufPool {
         let first = addr.checked_next_multiple_of(alignment).ok_or(small)?;
         let stride = self.size.checked_next_multiple_of(alignment).ok_or(small)?;
         // The last buffer needs no padding after it.
-        let before = stride.checked_mul(self.shelf.total() as usize - 1).ok_or(small)?;
+        let before = stride.checked_mul(self.inventory.total() as usize - 1).ok_or(small)?;
         let needed = before.checked_add(self.size).and_then(|bytes| bytes.checked_add(first - addr));
         require(needed.is_some_and(|needed| needed <= len), small)?;
         self.run.replace(Some(Run { memory, first, stride }));
@@ -61,7 +61,7 @@ impl BufPool {
         let run = self.run.borrow();
         let run = run.as_ref().ok_or(c::DOCA_ERROR_BAD_STATE)?;
         require(run.memory.is_started(), c::DOCA_ERROR_BAD_STATE)?;
-        let buf = self.shelf.next().map_err(|_| c::DOCA_ERROR_EMPTY)?;
+        let buf = self.inventory.next().map_err(|_| c::DOCA_ERROR_EMPTY)?;
         let addr = run.first + run.stride * buf.index as usize;
         buf.take(Arc::clone(&run.memory), addr, self.size, addr, 0);
         Ok(Handle::of(buf))
@@ -71,8 +71,8 @@ impl BufPool {
 getters! {
     /// Returns a buffer without data; `EMPTY` if all buffers are in use.
     doca_buf_pool_buf_alloc(buf_pool: BufPool) -> Handle<Buf> { buf_pool.alloc()? }
-    doca_buf_pool_get_num_elements(buf_pool: BufPool) -> u32 { buf_pool.shelf.total() }
-    doca_buf_pool_get_num_free_elements(buf_pool: BufPool) -> u32 { buf_pool.shelf.free_count() as u32 }
+    doca_buf_pool_get_num_elements(buf_pool: BufPool) -> u32 { buf_pool.inventory.total() }
+    doca_buf_pool_get_num_free_elements(buf_pool: BufPool) -> u32 { buf_pool.inventory.free_count() as u32 }
     doca_buf_pool_get_user_data(buf_pool: BufPool) -> c::doca_data { buf_pool.user_data.get() }
     doca_buf_pool_get_element_alignment(buf_pool: BufPool) -> usize { buf_pool.alignment.get() }
 }
@@ -89,7 +89,7 @@ c_calls! {
         require(element_size > 0, INVALID)?;
         buf_pool.put(Handle::give_rc(Rc::new(BufPool {
             mark: Mark::of::<BufPool>(),
-            shelf: Inventory::new(num_elements)?,
+            inventory: Inventory::new(num_elements)?,
             mmap,
             size: element_size,
             alignment: Cell::new(1),

@@ -7,11 +7,11 @@
 //! # Safety
 //!
 //! Every exported function is an `unsafe extern "C" fn`. Its caller obeys the requirements of DOCA's
-//! reference: a handle is NULL, or came from this library and was not destroyed, on the thread that owns it;
-//! other pointers are NULL or valid for the declared type, as long as the call, task or object needs them;
-//! strings end in NUL. Safe code cannot make an `In`, `Out` or `Text` from an address: they come only from
-//! such a call. So reading and writing through them relies on the promise of C's caller. A length that C
-//! passes beside a pointer is not part of the type, and the methods that take one are unsafe.
+//! reference. A handle is NULL, or came from this library and was not destroyed, and is used on the thread
+//! that owns it. Other pointers are NULL or valid for the declared type, as long as the call, task or object
+//! needs them. Strings end in NUL. Safe code cannot make an `In`, `Out` or `Text` from an address: they come
+//! only from such a call. So reading and writing through them relies on the promise of C's caller. A length
+//! that C passes beside a pointer is not part of the type, and the methods that take one are unsafe.
 #![expect(unsafe_code, reason = "pointers from C are dereferenced here, and almost nowhere else")]
 
 use std::ffi::{CStr, c_char};

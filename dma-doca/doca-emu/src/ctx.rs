@@ -9,7 +9,7 @@ use crate::c_abi::{
 };
 use crate::dev::Info;
 use crate::pe::{Pe, Ready};
-use crate::task::{Head, Holder, Submit};
+use crate::task::{Head, Submit, TaskOwner};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -124,12 +124,12 @@ impl Ctx {
 
     #[inline]
     pub(crate) fn take(&self, task: &Head) {
-        task.holder.set(Holder::Device);
+        task.holder.set(TaskOwner::Device);
         self.in_flight.set(self.in_flight.get() + 1);
     }
 
     #[inline]
-    pub(crate) fn landed(&self) {
+    pub(crate) fn on_completion(&self) {
         self.in_flight.set(self.in_flight.get() - 1);
     }
 
@@ -288,7 +288,7 @@ c_calls! {
         ctx.get()?.on_change.set(callback);
         Ok(())
     }
-    /// Rings the doorbell for tasks that were submitted without one.
+    /// Rings the doorbell for tasks that were submitted without a doorbell.
     fn doca_ctx_flush_tasks(ctx: Handle<Ctx>) -> () { _ = hold(&ctx).map(|context| context.flush()) }
     /// Returns `NOT_SUPPORTED`, because the stand-in has no data path accelerator.
     fn doca_ctx_set_datapath_on_dpa(ctx: Handle<Ctx>, dpa: *const c::doca_dpa) {

@@ -132,14 +132,14 @@ c_calls! {
         let address = whole_address(pci_addr_str.str()?).ok_or(INVALID)?;
         is_equal.put((devinfo.get()?.function().pci == address).into())
     }
-    /// The IPv4 address; `NOT_FOUND` if there is none.
+    /// The IPv4 address; `NOT_FOUND` if the device has no IPv4 address.
     fn doca_devinfo_get_ipv4_addr(devinfo: Handle<Info>, ipv4_addr: Out<u8>, size: u32) {
         ipv4_addr.check()?;
         let address = devinfo.get()?.function().ipv4.ok_or(c::DOCA_ERROR_NOT_FOUND)?;
         // SAFETY: C passes the size of the array beside it.
         unsafe { ipv4_addr.fill(&address.octets(), size as usize) }
     }
-    /// The IPv6 address; `OPERATING_SYSTEM` if there is none.
+    /// The IPv6 address; `OPERATING_SYSTEM` if the device has no IPv6 address.
     fn doca_devinfo_get_ipv6_addr(devinfo: Handle<Info>, ipv6_addr: Out<u8>, size: u32) {
         ipv6_addr.check()?;
         let address = devinfo.get()?.function().ipv6.ok_or(c::DOCA_ERROR_OPERATING_SYSTEM)?;
@@ -154,7 +154,7 @@ c_calls! {
         // SAFETY: C passes the size of the array beside it.
         unsafe { mac_addr.fill(&address, size as usize) }
     }
-    /// The network interface's name; `OPERATING_SYSTEM` if there is none.
+    /// The network interface's name; `OPERATING_SYSTEM` if the device has no interface.
     fn doca_devinfo_get_iface_name(devinfo: Handle<Info>, iface_name: Out<c_char>, size: u32) {
         let name = devinfo.get()?.function().iface.as_deref().ok_or(c::DOCA_ERROR_OPERATING_SYSTEM)?;
         require(size >= c::DOCA_DEVINFO_IFACE_NAME_SIZE, INVALID)?;

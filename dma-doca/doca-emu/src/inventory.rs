@@ -16,7 +16,7 @@ pub(crate) struct Inventory {
     mark: Mark,
     started: Cell<bool>,
     user_data: Cell<c::doca_data>,
-    shelf: Shelf,
+    arena: BufArena,
     total: Cell<u32>,
     /// Number of buffers that were ever taken. Each of them is now in use, or in `back`.
     had: Cell<u32>,
@@ -24,17 +24,17 @@ pub(crate) struct Inventory {
     back: Rc<Returned>,
 }
 
-/// Maximum number of blocks of a shelf. Each block after the first is at least as large as all earlier ones
+/// Maximum number of blocks of an arena. Each block after the first is at least as large as all earlier ones
 /// together, so `MAX` buffers fit.
 const BLOCKS: usize = MAX.ilog2() as usize + 2;
 
 /// Buffers that do not move when more are added.
 #[derive(Default)]
-struct Shelf {
+struct BufArena {
     blocks: [OnceCell<Box<[Buf]>>; BLOCKS],
 }
 
-impl Shelf {
+impl BufArena {
     fn blocks(&self) -> impl Iterator<Item = &[Buf]> {
         self.blocks.iter().map_while(OnceCell::get).map(AsRef::as_ref)
     }
@@ -75,7 +75,7 @@ object!(Inventory, 0xb1_00_00_01);
 
 impl Inventory {
     fn grow(&self, total: u32) -> Outcome {
-        self.shelf.grow(total as usize, &Rc::downgrade(&self.back))?;
+        self.arena.grow(total as usize, &Rc::downgrade(&self.back))?;
         let mut back = self.back.borrow_mut();
         let more = total as usize - back.len();
         back.try_reserve(more).map_err(|_| c::DOCA_ERROR_NO_MEMORY)?;
@@ -90,7 +90,7 @@ impl Inventory {
             mark: Mark::of::<Self>(),
             started: Cell::new(false),
             user_data: Cell::new(NO_DATA),
-            shelf: Shelf::default(),
+            arena: BufArena::default(),
             total: Cell::new(0),
             had: Cell::new(0),
             back: Rc::default(),
@@ -118,7 +118,7 @@ impl Inventory {
                 index
             }
         };
-        self.shelf.at(index).ok_or(c::DOCA_ERROR_UNEXPECTED)
+        self.arena.at(index).ok_or(c::DOCA_ERROR_UNEXPECTED)
     }
 
     /// Takes a buffer whose window is the `len` bytes at `addr`, with `data_len` bytes of data at `data`.

@@ -70,10 +70,10 @@ impl Context for Advise {
         let handle = pool.find(head).ok_or(INVALID)?.body.buf.get();
         let buf = handle.get()?;
         require(buf.len() as u64 <= self.dev.card().limits.max_buf_size, INVALID)?;
-        let here = buf.memory().is_some_and(|memory| memory.is_started());
+        let is_started = buf.memory().is_some_and(|memory| memory.is_started());
         buf.pin();
         self.ctx.take(head);
-        self.tasks.end(head.index, if here { c::DOCA_SUCCESS } else { c::DOCA_ERROR_IO_FAILED });
+        self.tasks.end(head.index, if is_started { c::DOCA_SUCCESS } else { c::DOCA_ERROR_IO_FAILED });
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use crate::ctx::{Context, Ctx};
 use crate::graph::Instance;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Holder {
+pub(crate) enum TaskOwner {
     Pool,
     Program,
     Device,
@@ -37,7 +37,7 @@ pub(crate) struct Submit {
 pub(crate) struct Head {
     mark: Mark,
     pub(crate) index: u32,
-    pub(crate) holder: Cell<Holder>,
+    pub(crate) holder: Cell<TaskOwner>,
     pub(crate) status: Cell<Code>,
     pub(crate) user_data: Cell<c::doca_data>,
     owner: Weak<dyn Context>,
@@ -54,20 +54,20 @@ impl Head {
     }
 
     pub(crate) fn is_submitted(&self) -> bool {
-        matches!(self.holder.get(), Holder::Device | Holder::Freed | Holder::Graph)
+        matches!(self.holder.get(), TaskOwner::Device | TaskOwner::Freed | TaskOwner::Graph)
     }
 
     /// Returns the task to the program. `tell` calls the program's callback.
     #[inline]
     pub(crate) fn end(&self, status: Code, tell: impl FnOnce()) {
         self.status.set(status);
-        match self.holder.replace(Holder::Program) {
-            Holder::Graph => self.tell_graph(status),
-            Holder::Freed => {
+        match self.holder.replace(TaskOwner::Program) {
+            TaskOwner::Graph => self.tell_graph(status),
+            TaskOwner::Freed => {
                 tell();
                 self.settle();
             }
-            Holder::Pool | Holder::Program | Holder::Device => tell(),
+            TaskOwner::Pool | TaskOwner::Program | TaskOwner::Device => tell(),
         }
     }
 
@@ -91,7 +91,7 @@ impl Head {
     /// Frees a task that the program freed while the device had it, unless it was submitted again.
     #[cold]
     fn settle(&self) {
-        if self.holder.get() == Holder::Program
+        if self.holder.get() == TaskOwner::Program
             && let Ok(owner) = self.owner()
         {
             owner.free_task(self);
@@ -129,7 +129,7 @@ impl<B> Pool<B> {
             head: Head {
                 mark: Mark::of::<Head>(),
                 index,
-                holder: Cell::new(Holder::Pool),
+                holder: Cell::new(TaskOwner::Pool),
                 status: Cell::new(c::DOCA_SUCCESS),
                 user_data: Cell::new(NO_DATA),
                 owner: owner.clone(),
@@ -145,7 +145,7 @@ impl<B> Pool<B> {
         let task = &self.tasks[self.free.borrow_mut().pop()? as usize];
         task.head.user_data.set(user_data);
         task.head.status.set(c::DOCA_SUCCESS);
-        task.head.holder.set(Holder::Program);
+        task.head.holder.set(TaskOwner::Program);
         Some(task)
     }
 
@@ -246,7 +246,7 @@ impl<B> Tasks<B> {
     pub(crate) fn put(&self, head: &Head) -> bool {
         let pool = self.pool();
         let own = pool.find(head).is_some();
-        if own && head.holder.replace(Holder::Pool) != Holder::Pool {
+        if own && head.holder.replace(TaskOwner::Pool) != TaskOwner::Pool {
             pool.free.borrow_mut().push(head.index);
         }
         own
@@ -279,7 +279,7 @@ impl<B> Tasks<B> {
     pub(crate) fn report(&self, ctx: &Ctx, index: u32, status: Code, last: impl FnOnce(&B)) {
         let pool = self.pool();
         let Some(task) = pool.at(index).filter(|task| task.head.is_submitted()) else { return };
-        ctx.landed();
+        ctx.on_completion();
         last(&task.body);
         self.tell(task, status, ctx.user_data());
     }
@@ -338,7 +338,7 @@ pub(crate) fn get<B, T>(task: &Handle<Task<B>>, none: T, get: impl FnOnce(&B) ->
 #[inline]
 fn submit(task: Handle<Head>, how: Submit) -> Outcome {
     let task = task.get()?;
-    require(task.holder.get() == Holder::Program, c::DOCA_ERROR_BAD_STATE)?;
+    require(task.holder.get() == TaskOwner::Program, c::DOCA_ERROR_BAD_STATE)?;
     task.owner()?.submit_task(task, how)
 }
 
@@ -347,9 +347,9 @@ const FLAGS: u32 = c::DOCA_TASK_SUBMIT_FLAG_FLUSH | c::DOCA_TASK_SUBMIT_FLAG_OPT
 fn free(task: Handle<Head>) -> Outcome {
     let task = task.get()?;
     match task.holder.get() {
-        Holder::Program => task.owner()?.free_task(task),
-        Holder::Device => task.holder.set(Holder::Freed),
-        Holder::Freed | Holder::Graph | Holder::Pool => {}
+        TaskOwner::Program => task.owner()?.free_task(task),
+        TaskOwner::Device => task.holder.set(TaskOwner::Freed),
+        TaskOwner::Freed | TaskOwner::Graph | TaskOwner::Pool => {}
     }
     Ok(())
 }
@@ -380,7 +380,7 @@ c_calls! {
     /// Returns a task to its pool. If the device has the task, it returns to the pool after its callback.
     fn doca_task_free(task: Handle<Head>) -> () { _ = free(task) }
     fn doca_task_batch_free(_batch: *const c::doca_task_batch) -> () {}
-    /// Result of the last submission; success if there was none.
+    /// Result of the last submission; success if the task was never submitted.
     fn doca_task_get_status(task: Handle<Head>) -> Code {
         task.get().map_or_else(|code| code, |task| task.status.get())
     }

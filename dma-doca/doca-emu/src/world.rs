@@ -12,13 +12,13 @@ use crate::card::Card;
 use crate::config::{Config, VERSION};
 use crate::dev::Info;
 
-pub(crate) struct World {
+pub(crate) struct DeviceSet {
     pub(crate) version: CString,
     /// Functions that this process can list and open.
     pub(crate) infos: Vec<Arc<Info>>,
 }
 
-impl World {
+impl DeviceSet {
     /// Errors: The number of a card that cannot be made, with the reason.
     pub(crate) fn new(config: Config) -> Result<Arc<Self>, String> {
         let mut infos = Vec::new();
@@ -32,7 +32,7 @@ impl World {
 }
 
 thread_local! {
-    static OF_THREAD: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
+    static OF_THREAD: RefCell<Option<Arc<DeviceSet>>> = const { RefCell::new(None) };
 }
 
 /// Makes this thread's calls of `doca_devinfo_create_list` list new devices of the configuration `text`,
@@ -45,7 +45,7 @@ pub fn use_config(text: Option<&str>) -> Result<(), ConfigError> {
     let world = text
         .map(|text| {
             let error = |problem| ConfigError { source_name: "configuration".to_owned(), problem };
-            Config::parse(text).and_then(World::new).map_err(error)
+            Config::parse(text).and_then(DeviceSet::new).map_err(error)
         })
         .transpose()?;
     OF_THREAD.set(world);
@@ -54,8 +54,8 @@ pub fn use_config(text: Option<&str>) -> Result<(), ConfigError> {
 
 /// The devices. They stay the same as long as the environment variables do.
 /// Errors: The configuration is not valid. The error has the reason.
-pub(crate) fn world() -> Result<Arc<World>, ConfigError> {
-    static LAST: Mutex<Option<(String, Arc<World>)>> = Mutex::new(None);
+pub(crate) fn world() -> Result<Arc<DeviceSet>, ConfigError> {
+    static LAST: Mutex<Option<(String, Arc<DeviceSet>)>> = Mutex::new(None);
     if let Some(world) = OF_THREAD.with_borrow(Clone::clone) {
         return Ok(world);
     }
@@ -65,7 +65,7 @@ pub(crate) fn world() -> Result<Arc<World>, ConfigError> {
         Some((before, world)) if *before == text => Ok(Arc::clone(world)),
         _ => {
             let world = Config::parse(&text)
-                .and_then(World::new)
+                .and_then(DeviceSet::new)
                 .map_err(|problem| ConfigError { source_name, problem })?;
             *last = Some((text, Arc::clone(&world)));
             Ok(world)

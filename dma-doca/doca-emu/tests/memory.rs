@@ -356,7 +356,7 @@ fn exports_need_rights_and_a_device_that_can() {
     fails!(DOCA_ERROR_NOT_PERMITTED, doca_mmap_export_pci(mmap, dpu, &mut desc, &mut len));
     ok!(doca_mmap_destroy(mmap));
 
-    // Over a network, the map is imported, but DMA reaches none of it.
+    // Over a network, the map is imported, but DMA cannot access it.
     let rdma = descriptor(plain, host, true);
     ok!(doca_mmap_create_from_export(ptr::null(), bytes(&rdma), rdma.len(), dpu, &mut mmap));
     let rig = Rig::on(dpu, 1);

@@ -20,7 +20,7 @@ const MAX_MESSAGE: u32 = 4080;
 /// Maximum number of messages being sent.
 const SEND_TASKS: u32 = 32;
 /// Time limit for shutting an endpoint down.
-const REST: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) struct Endpoint {
@@ -402,7 +402,7 @@ impl Endpoint {
     fn take_down(&mut self) -> bool {
         let sdk = Arc::clone(&self.device.sdk);
         // Give messages that are being sent time to complete.
-        let until = Instant::now() + REST;
+        let until = Instant::now() + SHUTDOWN_TIMEOUT;
         while self.state() == DOCA_CTX_STATE_RUNNING
             && self.events.sends.borrow().iter().any(|send| send.end.is_none())
             && Instant::now() < until
@@ -411,7 +411,7 @@ impl Endpoint {
         }
         let open: Vec<_> = self.events.peers.borrow().iter().map(|peer| peer.number).collect();
         open.into_iter().for_each(|number| self.disconnect(number));
-        let until = Instant::now() + REST;
+        let until = Instant::now() + SHUTDOWN_TIMEOUT;
         if self.state() != DOCA_CTX_STATE_IDLE {
             // SAFETY: the context exists as long as the endpoint.
             self.events.during(|| unsafe { (sdk.common.doca_ctx_stop)(self.ctx) });

@@ -50,7 +50,7 @@ fn open(options: &DocaOptions, name: &str, server: bool) -> Result<Arc<Device>> 
             Some(why) => load(why.clone()),
             None => error(
                 ErrorKind::MissingSdk,
-                "no comm channel is loaded: the one of DOCA 1.5 to 2.2 is not supported",
+                "no comm channel is loaded: the comm channel of DOCA 1.5 to 2.2 is not supported",
             )
             .with_hint("install a later SDK with the package doca-sdk-comch, or use another channel"),
         });

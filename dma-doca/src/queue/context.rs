@@ -25,7 +25,7 @@ pub(super) struct DmaContext {
     dma: *mut doca_dma,
     ctx: *mut doca_ctx,
     depth: u32,
-    /// Tasks by slot; null if the slot has none.
+    /// The tasks by slot; null for a slot without a task.
     tasks: Box<[Cell<*mut doca_dma_task_memcpy>]>,
     pub(super) done: SharedUserData,
     handle: Option<i32>,
@@ -151,7 +151,7 @@ impl DmaContext {
         match unsafe { (sdk.common.doca_ctx_start)(self.ctx) } {
             DOCA_SUCCESS => Ok(()),
             DOCA_ERROR_IN_PROGRESS => {
-                let until = std::time::Instant::now() + super::REST;
+                let until = std::time::Instant::now() + super::QUIESCE_TIMEOUT;
                 while self.state() == DOCA_CTX_STATE_STARTING && std::time::Instant::now() < until {
                     self.progress_once();
                 }
@@ -172,7 +172,7 @@ impl DmaContext {
     /// Sets the data of two buffers, each of which spans a whole region, to the segments. Returns the
     /// first error code.
     #[inline]
-    pub(super) fn aim(
+    pub(super) fn set_addresses(
         &self,
         from: *mut doca_buf,
         to: *mut doca_buf,
@@ -226,7 +226,8 @@ impl DmaContext {
         }
     }
 
-    /// Rings the doorbell for tasks submitted without one. `false` if the library lacks the call.
+    /// Rings the doorbell for tasks that were submitted without a doorbell. `false` if the library lacks
+    /// the call.
     pub(super) fn flush(&self) -> bool {
         let Some(flush) = self.device.sdk.common.doca_ctx_flush_tasks else { return false };
         // SAFETY: the context exists as long as this value.

@@ -24,11 +24,11 @@ pub(super) struct Done {
     /// Completions for the next poll.
     late: RefCell<VecDeque<Late>>,
     /// Set if a task has failed since the context was last seen running.
-    troubled: Cell<bool>,
+    failure_seen: Cell<bool>,
     /// Set if a task failed while the context ran, so that this task is the cause of the stop.
-    blamed: Cell<bool>,
+    cause_found: Cell<bool>,
     /// Set if no task was the cause when the context last stopped.
-    blameless: Cell<bool>,
+    last_stop_without_cause: Cell<bool>,
     /// Set if the context was stopped on purpose. Tasks that fail now are reported as aborted.
     stopping: Cell<bool>,
 }
@@ -47,7 +47,7 @@ pub(super) struct Late {
     pub(super) slot: u32,
     pub(super) completion: Completion,
     /// Set for a failure whose cause is not determined yet.
-    pub(super) suspect: bool,
+    pub(super) cause_unknown: bool,
 }
 
 impl Done {
@@ -61,9 +61,9 @@ impl Done {
             lists: Cell::new(0),
             ended: RefCell::new(Vec::with_capacity(depth as usize)),
             late: RefCell::new(VecDeque::with_capacity(depth as usize)),
-            troubled: Cell::new(false),
-            blamed: Cell::new(false),
-            blameless: Cell::new(false),
+            failure_seen: Cell::new(false),
+            cause_found: Cell::new(false),
+            last_stop_without_cause: Cell::new(false),
             stopping: Cell::new(false),
         }
     }
@@ -116,14 +116,14 @@ impl Done {
 
     /// Reports the failed task of a slot, with its status. `running` is true if the context still ran.
     pub(super) fn fail(&self, slot: u32, status: doca_error_t, running: bool) {
-        let first = !self.troubled.replace(true);
+        let first = !self.failure_seen.replace(true);
         // A task that fails while the context runs is the cause of the stop. Later failures are flushed
         // tasks, independent of their status. Some devices may only report flushed tasks. So after a stop
         // without a cause, the first failure of the next stop counts as the cause. Otherwise callers could
         // submit the same tasks again forever.
-        let cause = !self.stopping.get() && (running || first && self.blameless.get());
+        let cause = !self.stopping.get() && (running || first && self.last_stop_without_cause.get());
         if cause {
-            self.blamed.set(true);
+            self.cause_found.set(true);
         }
         let outcome = if cause { Outcome::Failed(task_kind(status)) } else { Outcome::Aborted };
         self.end_late(slot, status, outcome);
@@ -135,11 +135,11 @@ impl Done {
     #[inline(never)]
     pub(super) fn end_late(&self, slot: u32, status: doca_error_t, outcome: Outcome) {
         let Some(at) = self.slots.get(slot as usize) else { return };
-        let suspect = matches!(outcome, Outcome::Failed(_));
+        let cause_unknown = matches!(outcome, Outcome::Failed(_));
         let completion = Completion::ended(at.token.get(), outcome, status.cast_signed());
-        self.late.borrow_mut().push_back(Late { slot, completion, suspect });
-        if suspect {
-            self.troubled.set(true);
+        self.late.borrow_mut().push_back(Late { slot, completion, cause_unknown });
+        if cause_unknown {
+            self.failure_seen.set(true);
         }
         self.over(slot);
     }
@@ -203,7 +203,7 @@ impl Done {
             return 0;
         }
         // Failures stay queued until their cause is determined.
-        let count = late.iter().take(out.len()).take_while(|late| !late.suspect).count();
+        let count = late.iter().take(out.len()).take_while(|late| !late.cause_unknown).count();
         for (place, late) in out.iter_mut().zip(late.drain(..count)) {
             *place = late.completion;
         }
@@ -215,25 +215,25 @@ impl Done {
         !self.late.borrow().is_empty()
     }
 
-    /// Calls `judge` with every failure whose cause is not determined yet.
-    pub(super) fn judge(&self, mut judge: impl FnMut(&mut Late)) {
-        for late in self.late.borrow_mut().iter_mut().filter(|late| late.suspect) {
-            judge(late);
-            late.suspect = false;
+    /// Calls `each` with every failure whose cause is not determined yet.
+    pub(super) fn determine_causes(&self, mut each: impl FnMut(&mut Late)) {
+        for late in self.late.borrow_mut().iter_mut().filter(|late| late.cause_unknown) {
+            each(late);
+            late.cause_unknown = false;
         }
     }
 
     /// Returns true if a task has failed since the context was last seen running.
     #[inline]
-    pub(super) fn is_troubled(&self) -> bool {
-        self.troubled.get()
+    pub(super) fn has_failure(&self) -> bool {
+        self.failure_seen.get()
     }
 
     /// Records that the context was seen running.
     pub(super) fn settled(&self) {
-        self.troubled.set(false);
+        self.failure_seen.set(false);
         self.stopping.set(false);
-        self.blameless.set(!self.blamed.replace(false));
+        self.last_stop_without_cause.set(!self.cause_found.replace(false));
     }
 
     /// Makes all later failures count as aborted.

@@ -23,7 +23,7 @@ use crate::ffi::lock;
 use context::DmaContext;
 
 /// Time limit for a context to become idle after an error, a stop or a drop.
-const REST: Duration = Duration::from_secs(5);
+const QUIESCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Completions are coalesced in batches whose first descriptor is at most this long. For longer copies, the
 /// delay of a coalesced completion would be noticeable, and the cost of a separate completion would not be.
@@ -33,10 +33,10 @@ const COALESCED: usize = 8 << 10;
 #[derive(Debug)]
 enum ContextState {
     Running,
-    /// The context must become idle before `until`. With `again`, it is then started again.
-    Resting {
+    /// The context must become idle before `until`. With `restart`, it is then started again.
+    Quiescing {
         until: Instant,
-        again: bool,
+        restart: bool,
     },
     /// The user stopped the queue.
     Closed,
@@ -54,12 +54,12 @@ pub(crate) struct DocaQueue {
     context: DmaContext,
     buffers: Arc<Mutex<QueueBuffers>>,
     depth: usize,
-    /// The task that is held back, or null, and its slot.
-    held: *mut doca_task,
-    held_slot: u32,
+    /// The deferred task, which is held back, or null; and its slot.
+    deferred: *mut doca_task,
+    deferred_slot: u32,
     /// The maximum number of tasks that the device has accepted at once. A completion may only be coalesced
     /// with the completion of a task for which the device is known to have room.
-    proven: usize,
+    known_capacity: usize,
     /// Set if a flush failed and must be repeated.
     ring: bool,
     state: ContextState,
@@ -95,9 +95,9 @@ impl DocaQueue {
             context,
             buffers,
             depth,
-            held: std::ptr::null_mut(),
-            held_slot: 0,
-            proven: 0,
+            deferred: std::ptr::null_mut(),
+            deferred_slot: 0,
+            known_capacity: 0,
             ring: false,
             state: ContextState::Running,
             doorbells: 0,
@@ -107,7 +107,7 @@ impl DocaQueue {
 
     /// Number of tasks in flight.
     fn in_flight(&self) -> usize {
-        self.depth - self.context.done.free() - usize::from(!self.held.is_null())
+        self.depth - self.context.done.free() - usize::from(!self.deferred.is_null())
     }
 
     /// Prepares the task of a slot whose buffers are not those of the descriptor's regions.
@@ -129,7 +129,7 @@ impl DocaQueue {
         let bound = &mut buffers.slots[index];
         let mut ready = self.context.set(bound, slot);
         if let (Ok(()), Operation::Copy { src, dst }) = (&ready, operation) {
-            let code = self.context.aim(bound.src, bound.dst, &src, &dst);
+            let code = self.context.set_addresses(bound.src, bound.dst, &src, &dst);
             if code != DOCA_SUCCESS {
                 ready = Err(Shortage::Error(call_failed(&self.engine, "doca_buf_set_data", code)));
             }
@@ -169,19 +169,19 @@ impl DocaQueue {
     /// the current task stays held back. Otherwise `before` is held back again, unless it has ended.
     #[cold]
     fn stopped_at(&mut self, before: (*mut doca_task, u32), code: doca_error_t) -> bool {
-        let next = (self.held, self.held_slot);
-        (self.held, self.held_slot) = before;
+        let next = (self.deferred, self.deferred_slot);
+        (self.deferred, self.deferred_slot) = before;
         let go_on = self.not_taken(before.1, code, 1);
         if go_on {
-            (self.held, self.held_slot) = next;
+            (self.deferred, self.deferred_slot) = next;
         }
         go_on
     }
 
     /// Stops holding a task back, and returns its slot.
-    fn take_held(&mut self) -> Option<u32> {
-        let held = std::mem::replace(&mut self.held, std::ptr::null_mut());
-        (!held.is_null()).then_some(self.held_slot)
+    fn take_deferred(&mut self) -> Option<u32> {
+        let deferred = std::mem::replace(&mut self.deferred, std::ptr::null_mut());
+        (!deferred.is_null()).then_some(self.deferred_slot)
     }
 
     /// Handles the refusal of the task that is held back, while `ready` more tasks are prepared. Returns true
@@ -189,14 +189,14 @@ impl DocaQueue {
     #[cold]
     fn not_taken(&mut self, slot: u32, code: doca_error_t, ready: usize) -> bool {
         if is_full(code) {
-            self.proven = self.in_flight() - ready;
+            self.known_capacity = self.in_flight() - ready;
             return false;
         }
-        self.take_held();
+        self.take_deferred();
         if code == DOCA_ERROR_BAD_STATE {
             // The context has stopped by itself. Polling finds the cause.
             self.context.done.end_late(slot, code, Outcome::Aborted);
-            self.rest(true);
+            self.quiesce(true);
             return false;
         }
         self.context.done.end_late(slot, code, Outcome::Failed(task_kind(code)));
@@ -204,7 +204,7 @@ impl DocaQueue {
             // Earlier tasks were submitted without a doorbell or completions of their own. Only stopping the
             // context ends them.
             self.context.stop();
-            self.rest(true);
+            self.quiesce(true);
         }
         true
     }
@@ -212,8 +212,8 @@ impl DocaQueue {
     #[cold]
     fn refuse(&self) -> Result<usize> {
         match &self.state {
-            ContextState::Running | ContextState::Resting { again: true, .. } => Ok(0),
-            ContextState::Resting { .. } | ContextState::Closed => {
+            ContextState::Running | ContextState::Quiescing { restart: true, .. } => Ok(0),
+            ContextState::Quiescing { .. } | ContextState::Closed => {
                 Err(error(ErrorKind::Closed, "the queue was stopped"))
             }
             ContextState::Lost(native, what) => Err(error(ErrorKind::DeviceLost, *what)
@@ -236,7 +236,7 @@ unsafe impl RawQueue for DocaQueue {
     }
 
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
-        if !matches!(self.state, ContextState::Running) || self.context.done.is_troubled() {
+        if !matches!(self.state, ContextState::Running) || self.context.done.has_failure() {
             return self.refuse();
         }
         if self.context.done.has_lists() {
@@ -248,7 +248,7 @@ unsafe impl RawQueue for DocaQueue {
         // Number of tasks whose completions may be coalesced. The last task for which the device is known to
         // have room gets a completion of its own.
         let short = batch.first().is_some_and(|first| first.len() <= COALESCED);
-        let quiet = if short { self.proven.saturating_sub(self.in_flight() + 1) } else { 0 };
+        let coalescable = if short { self.known_capacity.saturating_sub(self.in_flight() + 1) } else { 0 };
         while let Some(descriptor) = batch.get(taken) {
             let Some(slot) = self.context.done.take(descriptor.token()) else { break };
             let bound = &buffers.slots[slot as usize];
@@ -256,7 +256,7 @@ unsafe impl RawQueue for DocaQueue {
                 Operation::Copy { src, dst }
                     if bound.src_key == src.key.0
                         && bound.dst_key == dst.key.0
-                        && self.context.aim(bound.src, bound.dst, &src, &dst) == DOCA_SUCCESS =>
+                        && self.context.set_addresses(bound.src, bound.dst, &src, &dst) == DOCA_SUCCESS =>
                 {
                     bound.task
                 }
@@ -267,7 +267,9 @@ unsafe impl RawQueue for DocaQueue {
                         match shortage {
                             Shortage::Error(e) if taken == 0 => return Err(e),
                             // With nothing in flight, no buffer will become free.
-                            Shortage::Full if taken == 0 && self.in_flight() == 0 && self.held.is_null() => {
+                            Shortage::Full
+                                if taken == 0 && self.in_flight() == 0 && self.deferred.is_null() =>
+                            {
                                 return Err(error(
                                     ErrorKind::OutOfResources,
                                     "no buffer is left for the descriptor",
@@ -279,11 +281,14 @@ unsafe impl RawQueue for DocaQueue {
                     }
                 },
             };
-            let before =
-                (std::mem::replace(&mut self.held, task), std::mem::replace(&mut self.held_slot, slot));
+            let before = (
+                std::mem::replace(&mut self.deferred, task),
+                std::mem::replace(&mut self.deferred_slot, slot),
+            );
             if !before.0.is_null() {
-                // The next task is ready, so this one needs no doorbell, and its completion may be coalesced.
-                let flags = if taken < quiet {
+                // The next task is ready, so the deferred task needs no doorbell, and its completion may be
+                // coalesced.
+                let flags = if taken < coalescable {
                     DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS
                 } else {
                     DOCA_TASK_SUBMIT_FLAG_NONE
@@ -296,26 +301,26 @@ unsafe impl RawQueue for DocaQueue {
             }
             taken += 1;
         }
-        self.proven = self.proven.max(self.in_flight());
+        self.known_capacity = self.known_capacity.max(self.in_flight());
         Ok(taken)
     }
 
     fn flush(&mut self) {
-        if !matches!(self.state, ContextState::Running) || self.held.is_null() {
+        if !matches!(self.state, ContextState::Running) || self.deferred.is_null() {
             return;
         }
-        let code = self.context.submit(self.held, DOCA_TASK_SUBMIT_FLAG_FLUSH);
+        let code = self.context.submit(self.deferred, DOCA_TASK_SUBMIT_FLAG_FLUSH);
         if code == DOCA_SUCCESS {
-            self.held = std::ptr::null_mut();
+            self.deferred = std::ptr::null_mut();
         } else {
-            self.not_taken(self.held_slot, code, 0);
+            self.not_taken(self.deferred_slot, code, 0);
         }
-        self.ring = !self.held.is_null();
+        self.ring = !self.deferred.is_null();
         if self.ring {
             // The earlier tasks must start even though the flush failed.
             self.context.flush();
         }
-        self.proven = self.proven.max(self.in_flight());
+        self.known_capacity = self.known_capacity.max(self.in_flight());
         self.doorbells += 1;
     }
 
@@ -325,8 +330,8 @@ unsafe impl RawQueue for DocaQueue {
         }
         let mut count = self.context.done.collect_late(completions);
         count += self.context.progress(&mut completions[count..]);
-        if self.context.done.is_troubled() || !matches!(self.state, ContextState::Running) {
-            self.attend();
+        if self.context.done.has_failure() || !matches!(self.state, ContextState::Running) {
+            self.handle_stops();
             count += self.context.done.collect_late(&mut completions[count..]);
         }
         if self.context.done.has_lists() {
@@ -343,17 +348,17 @@ unsafe impl RawQueue for DocaQueue {
     fn stop(&mut self) {
         if matches!(
             self.state,
-            ContextState::Closed | ContextState::Lost(..) | ContextState::Resting { again: false, .. }
+            ContextState::Closed | ContextState::Lost(..) | ContextState::Quiescing { restart: false, .. }
         ) {
             return;
         }
-        if let Some(slot) = self.take_held() {
+        if let Some(slot) = self.take_deferred() {
             self.context.done.end_late(slot, 0, Outcome::Aborted);
         }
         self.ring = false;
         self.context.done.all_aborted();
         self.context.stop();
-        self.rest(false);
+        self.quiesce(false);
     }
 
     fn stats(&self) -> QueueStats {
@@ -372,7 +377,9 @@ impl QueueEvents for DocaQueue {
     }
 
     fn arm(&mut self) -> Result<bool> {
-        if self.ring || self.context.done.is_troubled() || matches!(self.state, ContextState::Resting { .. })
+        if self.ring
+            || self.context.done.has_failure()
+            || matches!(self.state, ContextState::Quiescing { .. })
         {
             return Ok(false);
         }

@@ -6,21 +6,21 @@ use std::time::Instant;
 use dma_core::{ErrorKind, Outcome};
 use doca_sys::bindings::*;
 
-use super::{ContextState, DocaQueue, REST, call_failed};
+use super::{ContextState, DocaQueue, QUIESCE_TIMEOUT, call_failed};
 use crate::error::{native, on_imported};
 use crate::ffi::lock;
 use crate::mmap::Mmap;
 
 impl DocaQueue {
     /// Starts to wait for the context to become idle.
-    pub(super) fn rest(&mut self, again: bool) {
-        self.state = ContextState::Resting { until: Instant::now() + REST, again };
+    pub(super) fn quiesce(&mut self, restart: bool) {
+        self.state = ContextState::Quiescing { until: Instant::now() + QUIESCE_TIMEOUT, restart };
     }
 
     /// Handles failures and stopped contexts, for a poll.
     #[cold]
-    pub(super) fn attend(&mut self) {
-        self.judge();
+    pub(super) fn handle_stops(&mut self) {
+        self.determine_causes();
         if matches!(self.state, ContextState::Running) {
             if self.context.state() == DOCA_CTX_STATE_RUNNING {
                 // A task has failed, but its context still runs.
@@ -28,28 +28,28 @@ impl DocaQueue {
                 return;
             }
             // The context has stopped, so the task that is held back can no longer be submitted.
-            if let Some(slot) = self.take_held() {
+            if let Some(slot) = self.take_deferred() {
                 self.context.done.end_late(slot, 0, Outcome::Aborted);
             }
             self.ring = false;
             tracing::warn!(target: "doca", device = self.engine.device.address, in_flight = self.in_flight(), "the device stopped a queue after an error");
-            self.rest(true);
+            self.quiesce(true);
         }
-        let ContextState::Resting { until, again } = self.state else { return };
-        if self.settle() {
-            if !again {
+        let ContextState::Quiescing { until, restart } = self.state else { return };
+        if self.step_to_idle() {
+            if !restart {
                 self.state = ContextState::Closed;
                 return;
             }
             self.restart();
         } else if Instant::now() >= until {
             let code = DOCA_ERROR_TIME_OUT;
-            self.lose(code, "the device did not become idle after an error");
+            self.mark_lost(code, "the device did not become idle after an error");
         }
     }
 
     /// Takes one step towards an idle context. Returns true once the context is idle.
-    fn settle(&mut self) -> bool {
+    fn step_to_idle(&mut self) -> bool {
         if self.in_flight() > 0 {
             return false;
         }
@@ -76,12 +76,12 @@ impl DocaQueue {
             }
             Err(e) => {
                 let code = e.native().map_or(DOCA_ERROR_UNKNOWN, |native| native.code as doca_error_t);
-                self.lose(code, "the device did not start again after an error");
+                self.mark_lost(code, "the device did not start again after an error");
             }
         }
     }
 
-    fn lose(&mut self, code: doca_error_t, what: &'static str) {
+    fn mark_lost(&mut self, code: doca_error_t, what: &'static str) {
         let error = call_failed(&self.engine, what, code);
         tracing::error!(target: "doca", device = self.engine.device.address, error = %error, "a queue is lost");
         self.state = ContextState::Lost(native(&self.engine.device.sdk, code), what);
@@ -89,10 +89,10 @@ impl DocaQueue {
 
     /// For each failure, determines whether it was a fault or revoked memory of a peer. A device reports both
     /// with the same code. A fault on a peer's memory is marked, so that its error names the likely reason.
-    fn judge(&self) {
+    fn determine_causes(&self) {
         let buffers = lock(&self.buffers);
         let engine = &self.engine;
-        self.context.done.judge(|late| {
+        self.context.done.determine_causes(|late| {
             let Outcome::Failed(kind) = &mut late.completion.outcome else { return };
             let key = buffers.slots[late.slot as usize].imported;
             let Some(blob) = buffers.blob(key) else { return };
@@ -107,15 +107,15 @@ impl DocaQueue {
     /// Stops the context and waits until it is idle. Returns `false` if the context is not idle at the time
     /// limit.
     fn bring_down(&mut self) -> bool {
-        self.take_held();
+        self.take_deferred();
         if self.context.state() != DOCA_CTX_STATE_IDLE {
             self.context.done.all_aborted();
             self.context.stop();
         }
-        let until = Instant::now() + REST;
+        let until = Instant::now() + QUIESCE_TIMEOUT;
         loop {
             while self.context.progress_once() {}
-            if self.settle() {
+            if self.step_to_idle() {
                 return true;
             }
             if Instant::now() >= until {
@@ -129,10 +129,10 @@ impl DocaQueue {
 impl Drop for DocaQueue {
     fn drop(&mut self) {
         // The task that is held back was never submitted.
-        if let Some(slot) = self.take_held() {
+        if let Some(slot) = self.take_deferred() {
             self.context.done.give(slot);
         }
-        let down = !matches!(self.state, ContextState::Lost(..)) && self.bring_down() || self.settle();
+        let down = !matches!(self.state, ContextState::Lost(..)) && self.bring_down() || self.step_to_idle();
         let closed = down.then(|| {
             let closed = lock(&self.buffers).close();
             closed.and_then(|()| self.context.destroy())

@@ -7,9 +7,9 @@
 //! # Safety
 //!
 //! Every exported function that takes a pointer is an `unsafe extern "C" fn`. Its caller obeys the
-//! requirements of SPDK's headers: an object is NULL, or came from this library and was not freed; other
+//! requirements of SPDK's headers. An object is NULL, or came from this library and was not freed. Other
 //! pointers are NULL or valid for reads and writes of the declared type, as long as the call or a
-//! registered callback needs them; strings end in NUL. Safe code cannot make a `Ptr` or a `Text` from an
+//! registered callback needs them. Strings end in NUL. Safe code cannot make a `Ptr` or a `Text` from an
 //! address, so reading and writing one value through them relies on this promise. The pointer types do not
 //! contain a length, and a `void *` does not contain a type, so the methods that take a length or a type
 //! are unsafe. An [`Addr`] is only a number.

@@ -23,7 +23,7 @@ pub(crate) type Callback = Option<unsafe extern "C" fn(*mut c_void)>;
 const EVENTS_PER_CALL: u32 = 4_096;
 /// Maximum number of consecutive refusals while the ring is empty.
 const REFUSALS_OF_EMPTY: u32 = 64;
-/// Virtual time that a call takes if it finds nothing, in nanoseconds.
+/// Virtual time that a call takes if it finds no completion, in nanoseconds.
 const IDLE_CALL: u64 = 10;
 
 /// A descriptor in the ring.
@@ -61,7 +61,8 @@ pub(crate) struct Channel {
     tail: Cell<u32>,
     /// Set while callbacks run.
     calling: Cell<bool>,
-    /// Number of attaches and detaches, to detect those that a callback does.
+    /// Number of attaches and detaches. A change during a callback shows that the callback attached or
+    /// detached the channel.
     changes: Cell<u32>,
     halt_logged: Cell<bool>,
 }
@@ -107,7 +108,7 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// The device is gone.
+    /// The device has vanished.
     pub(crate) fn attach(&self) -> Result<(), ChannelError> {
         let mut device = self.engine.device();
         device.restart(self.id)?;

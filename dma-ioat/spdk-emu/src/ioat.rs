@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 
 use crate::c_abi::{Addr, Outcome, Ptr, answer, c, c_calls};
 use crate::channel::{Callback, Channel, ChannelOp};
-use crate::pci::{Function, Taken, walk};
+use crate::pci::{Function, Offer, walk};
 use crate::pci_addr;
 
 type Probe = Option<unsafe extern "C" fn(*mut c_void, *mut c::spdk_pci_device) -> bool>;
@@ -29,12 +29,12 @@ c_calls! {
             let channel = function.channel();
             if let Err(error) = channel.attach() {
                 crate::log::error(&format!("{} cannot be attached: {error}", pci_addr::format(&function.config.pci)));
-                return Taken::Stop;
+                return Offer::Stop;
             }
             // SAFETY: the program passed this callback together with its context. The device and the
             // channel are never freed.
             unsafe { attach(cb_ctx.raw(), device, std::ptr::from_ref(channel).cast_mut()) };
-            Taken::Yes
+            Offer::Accepted
         });
         if whole { 0 } else { -1 }
     }

@@ -1,6 +1,6 @@
-//! A stand-in for SPDK's env and I/OAT libraries, without the hardware: it has the C interface of
-//! `spdk/env.h` and `spdk/ioat.h` on the device model of `dma-sim`, and the engine's registers for drivers
-//! that map them.
+//! A stand-in for SPDK's env and I/OAT libraries, without the hardware. It has the C interface of
+//! `spdk/env.h` and `spdk/ioat.h` on the device model of `dma-sim`. It also has the engine's registers, for
+//! drivers that map them.
 //!
 //! The `install` script of this crate lays it out as SPDK's libraries. The README describes the
 //! configuration. The crate's only Rust function is [`use_config`]. All others are C functions, which

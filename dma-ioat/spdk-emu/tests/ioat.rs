@@ -171,7 +171,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 /// Runs the operations with the flushes that they request, and one at the end. With `apart`, operations in
-/// flight together never write the same bytes, because devices that take time promise no order for those.
+/// flight together never write the same bytes, because devices that take time promise no order for such
+/// writes.
 fn run(channel: &Channel, memory: &Memory, ops: &[Op], apart: bool) {
     let mut oracle = vec![0_u8; SPACE];
     for (i, byte) in oracle.iter_mut().enumerate() {

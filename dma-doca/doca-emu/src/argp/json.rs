@@ -94,10 +94,10 @@ fn convert(param: &ParamSpec, key: &str, value: &Json) -> Result<Value, Mistake>
     };
     let wanted = match param.kind {
         c::DOCA_ARGP_TYPE_STRING => "a string",
-        c::DOCA_ARGP_TYPE_INT => "a number of 32 bits",
+        c::DOCA_ARGP_TYPE_INT => "a 32-bit number",
         _ => "true or false",
     };
-    converted.ok_or_else(|| invalid(format!("'{key}' is {wanted}, not {value}")))
+    converted.ok_or_else(|| invalid(format!("'{key}' must be {wanted}, not {value}")))
 }
 
 /// Arguments for DPDK's own parser.

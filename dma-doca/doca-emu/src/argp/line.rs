@@ -77,10 +77,10 @@ pub(super) fn parse(root: &CmdSpec, words: &[String]) -> Result<Line, Mistake> {
     let mut chain = vec![root];
     let mut words = words.iter();
     while let Some(word) = words.next() {
-        let here = chain[chain.len() - 1];
+        let current = chain[chain.len() - 1];
         let Some(flag) = Flag::of(word) else {
-            let Some(cmd) = here.cmds.iter().find(|cmd| cmd.name.as_deref() == Some(word)) else {
-                let what = if here.cmds.is_empty() { "argument" } else { "command" };
+            let Some(cmd) = current.cmds.iter().find(|cmd| cmd.name.as_deref() == Some(word)) else {
+                let what = if current.cmds.is_empty() { "argument" } else { "command" };
                 return Err(Mistake {
                     code: c::DOCA_ERROR_NOT_SUPPORTED,
                     message: format!("unknown {what} '{word}'"),
@@ -128,7 +128,7 @@ pub(super) fn parse(root: &CmdSpec, words: &[String]) -> Result<Line, Mistake> {
                 None | Some("true") => Value::Bool(true),
                 Some("false") => Value::Bool(false),
                 Some(other) => {
-                    return Err(invalid(format!("{} is true or false, not '{other}'", param.shown())));
+                    return Err(invalid(format!("{} must be true or false, not '{other}'", param.shown())));
                 }
             }
         } else {
@@ -151,8 +151,8 @@ fn find<'a>(chain: &[&'a CmdSpec], flag: &Flag<'_>) -> Option<&'a ParamSpec> {
 pub(super) fn chain<'a>(root: &'a CmdSpec, path: &[String]) -> Vec<&'a CmdSpec> {
     let mut chain = vec![root];
     for name in path {
-        let here: &CmdSpec = chain[chain.len() - 1];
-        chain.extend(here.cmds.iter().find(|cmd| cmd.name.as_ref() == Some(name)));
+        let current: &CmdSpec = chain[chain.len() - 1];
+        chain.extend(current.cmds.iter().find(|cmd| cmd.name.as_ref() == Some(name)));
     }
     chain
 }
@@ -192,7 +192,7 @@ pub(super) fn check(
         params.find(|param| !given.iter().any(|(_, shown)| *shown == param.shown()))
     });
     if let Some(param) = missing {
-        return Err(invalid(format!("{} is missing: the program cannot do without it", param.shown())));
+        return Err(invalid(format!("the mandatory flag {} is missing", param.shown())));
     }
     let last = chain[chain.len() - 1];
     let shown = last.cmds.iter().filter(|cmd| !cmd.hidden);

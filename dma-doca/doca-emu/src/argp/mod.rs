@@ -81,7 +81,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls the closure with the parser; `BAD_STATE` if there is none.
+/// Calls the closure with the parser; `BAD_STATE` without a parser.
 fn with<T>(run: impl FnOnce(&mut Parser) -> Outcome<T>) -> Outcome<T> {
     lock(&STATE).parser.as_mut().map_or(Err(c::DOCA_ERROR_BAD_STATE), run)
 }
@@ -162,8 +162,9 @@ impl ParamSpec {
         }
     }
 
-    /// Checks a flag that is to be registered beside `others`.
-    /// Errors: `INITIALIZATION` if something is missing, `INVALID_VALUE` if a name is taken.
+    /// Checks a flag that is to be registered in addition to `others`.
+    /// Errors: `INITIALIZATION` if its name, description, callback or type is missing, `INVALID_VALUE` if a
+    /// name is taken.
     pub(super) fn check(&mut self, others: &[Self]) -> Outcome {
         let complete = (self.short.is_some() || self.long.is_some())
             && self.description.is_some()

@@ -270,13 +270,13 @@ pub(super) fn usage_text(program: &str, dpdk: bool, chain: &[&CmdSpec]) -> Strin
         let _ = write!(out, " {}", cmd.name.as_deref().unwrap_or_default());
     }
     out.push_str(" [DOCA Flags]");
-    let here = chain[chain.len() - 1];
+    let current = chain[chain.len() - 1];
     let inherited =
         || chain[..chain.len() - 1].iter().flat_map(|cmd| &cmd.params).filter(|param| param.inherited);
-    if here.params.iter().chain(inherited()).any(|param| !param.hidden) {
+    if current.params.iter().chain(inherited()).any(|param| !param.hidden) {
         out.push_str(" [Program Flags]");
     }
-    let cmds: Vec<_> = here.cmds.iter().filter(|cmd| !cmd.hidden).collect();
+    let cmds: Vec<_> = current.cmds.iter().filter(|cmd| !cmd.hidden).collect();
     if !cmds.is_empty() {
         out.push_str(" <Command>");
     }
@@ -293,7 +293,7 @@ pub(super) fn usage_text(program: &str, dpdk: bool, chain: &[&CmdSpec]) -> Strin
         Some("<path>"),
         "Parse command line flags from an input json file",
     );
-    params(&mut out, "Program Flags", here.params.iter().chain(inherited()));
+    params(&mut out, "Program Flags", current.params.iter().chain(inherited()));
     if !cmds.is_empty() {
         out.push_str("\nCommands:\n");
         for cmd in cmds {

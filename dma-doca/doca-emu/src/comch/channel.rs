@@ -80,7 +80,8 @@ pub(super) struct Active {
     inbox_size: usize,
     inbox: RefCell<VecDeque<(Rc<Peer>, Vec<u8>)>>,
     peers: RefCell<Vec<Rc<Peer>>>,
-    /// Connections that were open at the last update. `waiting` counts those that had not been accepted.
+    /// Connections that were open at the last update. `waiting` is the number of connections that had not
+    /// been accepted.
     pub(super) listed: RefCell<Vec<Handle<Peer>>>,
     pub(super) waiting: Cell<u32>,
 }

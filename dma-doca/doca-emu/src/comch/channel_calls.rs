@@ -83,11 +83,11 @@ c_calls! {
         limit(&devinfo, &connections, |limits| limits.max_clients)
     }
     fn doca_comm_channel_ep_create(ep: Out<Handle<Channel>>) { ep.make(|| Ok(Handle::new_rc(Channel::new()))) }
-    /// NULL if none was set.
+    /// NULL if the program set no device.
     fn doca_comm_channel_ep_get_device(ep: Handle<Channel>, device: Out<Handle<Dev>>) {
         get(&ep, &device, |ep| ep.dev.borrow().as_ref().map_or(Handle::null(), |dev| Handle::of(&**dev)))
     }
-    /// NULL if none was set.
+    /// NULL if the program set no representor.
     fn doca_comm_channel_ep_get_device_rep(ep: Handle<Channel>, device_rep: Out<Handle<Rep>>) {
         get(&ep, &device_rep, |ep| ep.rep.borrow().as_ref().map_or(Handle::null(), |rep| Handle::of(&**rep)))
     }

@@ -10,7 +10,7 @@ use super::wire::{IMMEDIATE, Immediate, Name, PIECES, Piece};
 use crate::buf::Buf;
 use crate::c_abi::{Handle, INVALID, Mark, NO_DATA, Outcome, c, object, require};
 use crate::ctx::{Context, Ctx, State};
-use crate::mmap::{Lent, Registered};
+use crate::mmap::{ExportedMap, Registered};
 use crate::pe::Ready;
 use crate::task::{Head, Submit, Task, Tasks};
 
@@ -47,7 +47,7 @@ impl Receive {
 struct Run {
     name: Name,
     inbox: Arc<Inbox>,
-    lent: Lent,
+    exported: ExportedMap,
 }
 
 /// A consumer: `struct doca_comch_consumer`.
@@ -87,9 +87,9 @@ impl Consumer {
         })
     }
 
-    /// Returns the free memory after the buffer's data. NULL has none: such a task receives immediate data
-    /// only.
-    fn room(&self, lent: &Lent, buf: Handle<Buf>) -> Outcome<Vec<Piece>> {
+    /// Returns the free memory after the buffer's data. For NULL, returns no memory, because a task
+    /// without a buffer receives only immediate data.
+    fn room(&self, exported: &ExportedMap, buf: Handle<Buf>) -> Outcome<Vec<Piece>> {
         if buf.is_null() {
             return Ok(Vec::new());
         }
@@ -97,7 +97,7 @@ impl Consumer {
         require(!buf.is_chained() && buf.count() <= max_list_len(self.fast.dev.card()), INVALID)?;
         let piece = |buf: &Buf| {
             let (addr, len) = buf.room_range();
-            require(buf.is_sound() && lent.contains(addr, len), INVALID)?;
+            require(buf.is_sound() && exported.contains(addr, len), INVALID)?;
             Ok((addr as u64, len as u64))
         };
         buf.iter().map(piece).collect()
@@ -140,18 +140,18 @@ impl Context for Consumer {
     fn start(&self) -> Outcome<State> {
         self.tasks.require_configured()?;
         require(self.fast.is_open(), c::DOCA_ERROR_NOT_CONNECTED)?;
-        let lent = Lent::new(&self.memory)?;
+        let exported = ExportedMap::new(&self.memory)?;
         self.tasks.prepare();
-        let (name, inbox) = self.fast.begin(self.id, &lent, self.immediate_len.get());
-        self.run.replace(Some(Run { name, inbox, lent }));
+        let (name, inbox) = self.fast.begin(self.id, &exported, self.immediate_len.get());
+        self.run.replace(Some(Run { name, inbox, exported }));
         Ok(State::Starting)
     }
 
     fn stop(&self) {
-        let Some(Run { name, inbox, lent }) = self.run.take() else { return };
+        let Some(Run { name, inbox, exported }) = self.run.take() else { return };
         // Revokes the memory. On return, no producer writes to it, and each producer has announced its
         // messages.
-        drop(lent);
+        drop(exported);
         self.fast.end(name);
         let pool = self.tasks.pool();
         let arrived: Vec<_> = std::iter::from_fn(|| inbox.next()).collect();
@@ -179,7 +179,7 @@ impl Context for Consumer {
         match self.ctx.state() {
             State::Idle | State::Stopping => return false,
             State::Starting => {
-                self.fast.look();
+                self.fast.receive();
                 if self.run.borrow().as_ref().is_some_and(|run| run.inbox.is_welcome()) {
                     self.ctx.enter(State::Running);
                     return true;
@@ -189,7 +189,7 @@ impl Context for Consumer {
                 if self.receive() {
                     return true;
                 }
-                self.fast.look();
+                self.fast.receive();
                 if self.receive() {
                     return true;
                 }
@@ -209,7 +209,7 @@ impl Context for Consumer {
         let run = self.run.borrow();
         let run = run.as_ref().ok_or(c::DOCA_ERROR_BAD_STATE)?;
         let buf = task.body.buf.get();
-        let room = self.room(&run.lent, buf)?;
+        let room = self.room(&run.exported, buf)?;
         if let Ok(buf) = buf.get() {
             buf.pin();
         }

@@ -82,7 +82,7 @@ impl Context for Endpoint {
         }
         match self.ctx.state() {
             State::Idle => return false,
-            State::Starting if self.look() => return true,
+            State::Starting if self.find_server() => return true,
             _ => {}
         }
         // An event that runs no callback of the program does not count as progress, so continue with the
@@ -139,7 +139,7 @@ impl Context for Endpoint {
         if self.ctx.state() == State::Stopping && self.is_drained() {
             return Ready::Now;
         }
-        if self.attention.sleep(self.ctx.pe().and_then(|pe| pe.timer())) {
+        if self.wake_flag.sleep(self.ctx.pe().and_then(|pe| pe.timer())) {
             return Ready::Now;
         }
         // A client without a socket tries to connect again.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::channel::Active;
 use super::connection::{Connection, Link};
-use super::fast_path::Attention;
+use super::fast_path::WakeFlag;
 use super::wire;
 use super::wire::Address;
 use super::{ConsumerCallback, OnMessage, StatusCallback};
@@ -54,7 +54,7 @@ pub(crate) struct Endpoint {
     /// The callbacks for new and for ended consumers of the peer.
     pub(super) on_consumer: Cell<Option<(ConsumerCallback, ConsumerCallback)>>,
     /// Raised by the fast paths of its connections.
-    pub(super) attention: Arc<Attention>,
+    pub(super) wake_flag: Arc<WakeFlag>,
     pub(super) listener: RefCell<Option<OwnedFd>>,
     pub(super) epoll: OnceCell<OwnedFd>,
     pub(super) connections: RefCell<Vec<Rc<Connection>>>,
@@ -92,7 +92,7 @@ impl Endpoint {
             on_disconnect: Cell::new(None),
             channel: RefCell::default(),
             on_consumer: Cell::new(None),
-            attention: Arc::default(),
+            wake_flag: Arc::default(),
             listener: RefCell::new(None),
             epoll: OnceCell::new(),
             connections: RefCell::default(),

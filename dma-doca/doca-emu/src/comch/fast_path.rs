@@ -1,6 +1,6 @@
 //! The fast path of one end of a connection: the consumers of both ends, and the socket between them.
 //!
-//! A consumer exports its memory to the other end ([`Lent`]). A producer there takes a buffer that the
+//! A consumer exports its memory to the other end ([`ExportedMap`]). A producer there takes a buffer that the
 //! consumer posted, copies its message into the buffer, and notifies the consumer. All threads that have
 //! producers and consumers share the socket: the thread that reads it distributes the messages to all. So
 //! sending does not need progress of any other context, as with the hardware.
@@ -19,24 +19,24 @@ use dma_ipc::{Import, RemoteError};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv};
 
-use super::wire::{Immediate, Name, PARCEL, Parcel, Piece};
+use super::wire::{DATA_PACKET_LEN, DataPacket, Immediate, Name, Piece};
 use crate::c_abi::{Outcome, c, require};
 use crate::dev::Dev;
 use crate::log::sdk_log;
-use crate::mmap::Lent;
+use crate::mmap::ExportedMap;
 use crate::pe::Timer;
 
-/// Maximum number of parcels that one call distributes.
+/// Maximum number of data packets that one call distributes.
 const ROUNDS: u32 = 256;
 
-/// Signals the thread of a server or client that one of its connections needs it.
+/// Signals the thread of a server or client that one of its connections has work for the thread.
 #[derive(Default)]
-pub(super) struct Attention {
+pub(super) struct WakeFlag {
     wanted: AtomicBool,
     sleeper: Mutex<Option<Arc<Timer>>>,
 }
 
-impl Attention {
+impl WakeFlag {
     pub(super) fn call(&self) {
         self.wanted.store(true, Ordering::Release);
         let sleeper = self.sleeper.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,19 +91,19 @@ impl Inbox {
 
 struct Remote {
     name: Name,
-    memory: Arc<LentMemory>,
+    memory: Arc<ExportedMemory>,
     immediate: u32,
     posted: VecDeque<(u32, Vec<Piece>)>,
 }
 
-pub(super) struct LentMemory {
+pub(super) struct ExportedMemory {
     addr: u64,
     len: u64,
     descriptor: Vec<u8>,
     import: OnceLock<Arc<Import>>,
 }
 
-impl LentMemory {
+impl ExportedMemory {
     fn open(&self) -> Result<&Arc<Import>, RemoteError> {
         match self.import.get() {
             Some(import) => Ok(import),
@@ -125,20 +125,20 @@ pub(super) struct Taken {
     name: Name,
     slot: u32,
     pub(super) room: Vec<Piece>,
-    memory: Arc<LentMemory>,
+    memory: Arc<ExportedMemory>,
 }
 
 /// A change that is reported to the program.
 #[derive(Clone, Copy)]
 pub(super) enum ConsumerChange {
-    Came(u32),
-    Went(u32),
+    Created(u32),
+    Destroyed(u32),
 }
 
 /// The fast path of one end of a connection.
 pub(crate) struct FastPath {
     pub(super) dev: Arc<Dev>,
-    attention: Arc<Attention>,
+    wake_flag: Arc<WakeFlag>,
     state: Mutex<FastPathState>,
 }
 
@@ -146,19 +146,19 @@ pub(crate) struct FastPath {
 struct FastPathState {
     /// The socket, as long as the connection is open.
     channel: Option<Arc<OwnedFd>>,
-    /// Parcels that the socket has no room for.
+    /// Data packets that the socket has no room for.
     outbox: VecDeque<Vec<u8>>,
     consumer_ids: BTreeSet<u32>,
     producer_ids: BTreeSet<u32>,
     starts: u32,
-    here: HashMap<Name, Arc<Inbox>>,
-    there: HashMap<u32, Remote>,
+    local: HashMap<Name, Arc<Inbox>>,
+    remotes: HashMap<u32, Remote>,
     events: VecDeque<ConsumerChange>,
 }
 
 impl FastPath {
-    pub(super) fn new(dev: Arc<Dev>, attention: Arc<Attention>) -> Self {
-        Self { dev, attention, state: Mutex::default() }
+    pub(super) fn new(dev: Arc<Dev>, wake_flag: Arc<WakeFlag>) -> Self {
+        Self { dev, wake_flag, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, FastPathState> {
@@ -179,7 +179,7 @@ impl FastPath {
         self.sort(&mut state);
         state.channel = None;
         state.outbox.clear();
-        state.there.clear();
+        state.remotes.clear();
         state.events.clear();
     }
 
@@ -207,29 +207,29 @@ impl FastPath {
     }
 
     /// Starts a consumer and announces it to the other end. Returns its name and its inbox.
-    pub(super) fn begin(&self, id: u32, lent: &Lent, immediate: u32) -> (Name, Arc<Inbox>) {
+    pub(super) fn begin(&self, id: u32, exported: &ExportedMap, immediate: u32) -> (Name, Arc<Inbox>) {
         let mut state = self.state();
         state.starts += 1;
         let (name, inbox) = (Name { id, start: state.starts }, Arc::<Inbox>::default());
-        state.here.insert(name, Arc::clone(&inbox));
-        let (descriptor, addr, len) = lent.descriptor();
-        state.send(&Parcel::Came { name, immediate, addr, len, descriptor: descriptor.to_vec() });
+        state.local.insert(name, Arc::clone(&inbox));
+        let (descriptor, addr, len) = exported.descriptor();
+        state.send(&DataPacket::Announce { name, immediate, addr, len, descriptor: descriptor.to_vec() });
         (name, inbox)
     }
 
     pub(super) fn post(&self, name: Name, slot: u32, room: Vec<Piece>) {
-        self.state().send(&Parcel::Posted { name, slot, room });
+        self.state().send(&DataPacket::Posted { name, slot, room });
     }
 
     /// Stops a consumer, whose memory is revoked already.
     pub(super) fn end(&self, name: Name) {
         let mut state = self.state();
         self.sort(&mut state);
-        state.here.remove(&name);
-        state.send(&Parcel::Went { name });
+        state.local.remove(&name);
+        state.send(&DataPacket::Withdraw { name });
     }
 
-    pub(super) fn look(&self) {
+    pub(super) fn receive(&self) {
         let mut state = self.state();
         self.sort(&mut state);
     }
@@ -240,10 +240,10 @@ impl FastPath {
     /// exist.
     pub(super) fn take(&self, consumer: u32, len: u64, immediate: &Immediate) -> Outcome<Taken> {
         let mut state = self.state();
-        if state.there.get(&consumer).is_none_or(|remote| remote.posted.is_empty()) {
+        if state.remotes.get(&consumer).is_none_or(|remote| remote.posted.is_empty()) {
             self.sort(&mut state);
         }
-        let remote = state.there.get_mut(&consumer).ok_or(c::DOCA_ERROR_NOT_CONNECTED)?;
+        let remote = state.remotes.get_mut(&consumer).ok_or(c::DOCA_ERROR_NOT_CONNECTED)?;
         require(immediate.len <= remote.immediate, c::DOCA_ERROR_INVALID_VALUE)?;
         let (slot, room) = remote.posted.pop_front().ok_or(c::DOCA_ERROR_AGAIN)?;
         if len > room.iter().fold(0, |sum: u64, piece| sum.saturating_add(piece.1)) {
@@ -256,7 +256,7 @@ impl FastPath {
     /// Returns a buffer that no message was written to.
     pub(super) fn give_back(&self, taken: Taken) {
         let mut state = self.state();
-        let remote = state.there.get_mut(&taken.name.id).filter(|remote| remote.name == taken.name);
+        let remote = state.remotes.get_mut(&taken.name.id).filter(|remote| remote.name == taken.name);
         if let Some(remote) = remote {
             remote.posted.push_front((taken.slot, taken.room));
         }
@@ -264,7 +264,7 @@ impl FastPath {
 
     /// Copies a message into a taken buffer, and notifies the consumer. `copy` receives a function that
     /// writes bytes to an address in the consumer's memory.
-    /// Errors: the errors of `copy`, and `NOT_CONNECTED` if the consumer is gone.
+    /// Errors: the errors of `copy`, and `NOT_CONNECTED` if the consumer does not exist any more.
     pub(super) fn fill(
         &self,
         taken: &Taken,
@@ -286,7 +286,7 @@ impl FastPath {
             import.write_at(offset, bytes).map_err(gone)
         })?;
         let (name, slot) = (taken.name, taken.slot);
-        self.state().send(&Parcel::Filled { name, slot, producer, len, immediate });
+        self.state().send(&DataPacket::Filled { name, slot, producer, len, immediate });
         Ok(())
     }
 
@@ -297,56 +297,56 @@ impl FastPath {
     fn sort(&self, state: &mut FastPathState) {
         state.send_more();
         let Some(channel) = state.channel.clone() else { return };
-        let mut bytes = [MaybeUninit::uninit(); PARCEL];
+        let mut bytes = [MaybeUninit::uninit(); DATA_PACKET_LEN];
         for _ in 0..ROUNDS {
             match recv(&channel, &mut bytes[..], RecvFlags::DONTWAIT) {
-                Ok(((parcel, _), _)) if !parcel.is_empty() => match Parcel::parse(parcel) {
-                    Some(parcel) => self.sort_one(state, parcel),
-                    None => sdk_log!(ERROR, "comch: the other side sent a parcel of an unknown kind"),
+                Ok(((packet, _), _)) if !packet.is_empty() => match DataPacket::parse(packet) {
+                    Some(packet) => self.sort_one(state, packet),
+                    None => sdk_log!(ERROR, "comch: the other side sent a data packet of an unknown kind"),
                 },
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
                 // The other end has closed the socket.
                 Ok(_) | Err(_) => {
                     state.channel = None;
-                    state.there.clear();
+                    state.remotes.clear();
                     return;
                 }
             }
         }
     }
 
-    fn sort_one(&self, state: &mut FastPathState, parcel: Parcel) {
-        match parcel {
-            Parcel::Came { name, immediate, addr, len, descriptor } => {
-                let memory = Arc::new(LentMemory { addr, len, descriptor, import: OnceLock::new() });
+    fn sort_one(&self, state: &mut FastPathState, packet: DataPacket) {
+        match packet {
+            DataPacket::Announce { name, immediate, addr, len, descriptor } => {
+                let memory = Arc::new(ExportedMemory { addr, len, descriptor, import: OnceLock::new() });
                 let remote = Remote { name, memory, immediate, posted: VecDeque::new() };
-                state.there.insert(name.id, remote);
-                state.events.push_back(ConsumerChange::Came(name.id));
-                state.send(&Parcel::Welcome { name });
-                self.attention.call();
+                state.remotes.insert(name.id, remote);
+                state.events.push_back(ConsumerChange::Created(name.id));
+                state.send(&DataPacket::Welcome { name });
+                self.wake_flag.call();
             }
-            Parcel::Welcome { name } => {
-                if let Some(inbox) = state.here.get(&name) {
+            DataPacket::Welcome { name } => {
+                if let Some(inbox) = state.local.get(&name) {
                     inbox.welcome.store(true, Ordering::Release);
                 }
             }
-            Parcel::Posted { name, slot, room } => {
-                let remote = state.there.get_mut(&name.id).filter(|remote| remote.name == name);
+            DataPacket::Posted { name, slot, room } => {
+                let remote = state.remotes.get_mut(&name.id).filter(|remote| remote.name == name);
                 if let Some(remote) = remote.filter(|remote| remote.memory.has(&room)) {
                     remote.posted.push_back((slot, room));
                 }
             }
-            Parcel::Filled { name, slot, producer, len, immediate } => {
-                if let Some(inbox) = state.here.get(&name) {
+            DataPacket::Filled { name, slot, producer, len, immediate } => {
+                if let Some(inbox) = state.local.get(&name) {
                     inbox.lock().push_back(Arrival { slot, producer, len, immediate });
                 }
             }
-            Parcel::Went { name } => {
-                if state.there.get(&name.id).is_some_and(|remote| remote.name == name) {
-                    state.there.remove(&name.id);
-                    state.events.push_back(ConsumerChange::Went(name.id));
-                    self.attention.call();
+            DataPacket::Withdraw { name } => {
+                if state.remotes.get(&name.id).is_some_and(|remote| remote.name == name) {
+                    state.remotes.remove(&name.id);
+                    state.events.push_back(ConsumerChange::Destroyed(name.id));
+                    self.wake_flag.call();
                 }
             }
         }
@@ -363,10 +363,10 @@ impl FastPathState {
         Ok(id)
     }
 
-    /// Sends a parcel after the parcels that wait in the outbox.
-    fn send(&mut self, parcel: &Parcel) {
+    /// Sends a data packet after the data packets that wait in the outbox.
+    fn send(&mut self, packet: &DataPacket) {
         if self.channel.is_some() {
-            self.outbox.push_back(parcel.to_bytes());
+            self.outbox.push_back(packet.to_bytes());
             self.send_more();
         }
     }
@@ -379,7 +379,7 @@ impl FastPathState {
                 Err(Errno::INTR) => continue,
                 // A later call sends it.
                 Err(Errno::AGAIN) => return,
-                // The parcel was sent, or the other end has closed the socket. The next read detects that.
+                // The packet was sent, or the other end has closed the socket. The next read detects that.
                 Ok(_) | Err(_) => {}
             }
             self.outbox.pop_front();

@@ -128,7 +128,7 @@ impl Context for Producer {
         if self.ctx.state() != State::Running {
             return false;
         }
-        self.fast.look();
+        self.fast.receive();
         // A producer stops when its connection ends.
         let over = !self.fast.is_open();
         if over {

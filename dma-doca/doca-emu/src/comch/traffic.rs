@@ -54,7 +54,7 @@ impl Endpoint {
     pub(super) fn new_connection(&self, socket: Option<OwnedFd>) -> Rc<Connection> {
         let id = self.next_id.get();
         self.next_id.set(id + 1);
-        let fast = FastPath::new(Arc::clone(&self.dev), Arc::clone(&self.attention));
+        let fast = FastPath::new(Arc::clone(&self.dev), Arc::clone(&self.wake_flag));
         let connection = Rc::new(Connection::new(id, self.this.clone(), fast, socket));
         self.connections.borrow_mut().push(Rc::clone(&connection));
         connection
@@ -82,7 +82,7 @@ impl Endpoint {
         }
         let Some(connection) = self.find(id & !FAST) else { return false };
         if id & FAST != 0 {
-            connection.fast.look();
+            connection.fast.receive();
             return false;
         }
         if connection.link.get() == Link::Closed {
@@ -178,18 +178,18 @@ impl Endpoint {
 
     /// Serves the connections' fast paths. Returns `true` if a callback ran.
     pub(super) fn attend(&self) -> bool {
-        if !self.attention.take() {
+        if !self.wake_flag.take() {
             return false;
         }
         let connections = self.connections.borrow().clone();
         for connection in &connections {
             let Some(event) = connection.fast.next_event() else { continue };
             // The next call serves further events.
-            self.attention.call();
+            self.wake_flag.call();
             let (id, callback) = match (event, self.on_consumer.get()) {
                 (_, None) => continue,
-                (ConsumerChange::Came(id), Some((came, _))) => (id, came),
-                (ConsumerChange::Went(id), Some((_, went))) => (id, went),
+                (ConsumerChange::Created(id), Some((came, _))) => (id, came),
+                (ConsumerChange::Destroyed(id), Some((_, went))) => (id, went),
             };
             let event = ptr::from_ref(self).cast_mut().cast();
             // SAFETY: the program's function takes a connection, which lives during the call.
@@ -226,7 +226,7 @@ impl Endpoint {
         }
         if self.ctx.state() == State::Starting && !greeted {
             // The server ended during the greeting. Another server may start, so search again.
-            self.look_again(connection);
+            self.restart_search(connection);
             return false;
         }
         if greeted {
@@ -237,7 +237,7 @@ impl Endpoint {
     }
 
     /// Restarts a client's search for its server.
-    pub(super) fn look_again(&self, connection: &Connection) {
+    pub(super) fn restart_search(&self, connection: &Connection) {
         connection.close();
         connection.link.set(Link::Greeting);
         let now = Instant::now();
@@ -280,7 +280,7 @@ impl Endpoint {
     }
 
     /// Tries to find the server. Returns `true` if a callback ran.
-    pub(super) fn look(&self) -> bool {
+    pub(super) fn find_server(&self) -> bool {
         let Some(connection) = self.connections.borrow().first().cloned() else { return false };
         let now = Instant::now();
         if self.deadline.get().is_some_and(|deadline| now >= deadline) {
@@ -305,7 +305,7 @@ impl Endpoint {
         let hello = self.greeting(&self.address.text).to_bytes(wire::HELLO);
         connection.handed.set(Some(ours));
         if connection.pass(&hello, theirs.as_fd()).is_err() {
-            self.look_again(&connection);
+            self.restart_search(&connection);
         }
         false
     }

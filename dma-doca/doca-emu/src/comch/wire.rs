@@ -1,5 +1,5 @@
 //! Names of sockets, and formats of messages: packets of a connection, which begin with a byte for their
-//! kind, and parcels of the fast path.
+//! kind, and data packets of the fast path.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -101,8 +101,8 @@ pub(super) fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
 pub(super) const IMMEDIATE: usize = 32;
 /// Maximum number of buffers in a list.
 pub(super) const PIECES: usize = 64;
-/// Maximum length of a parcel, in bytes of JSON.
-pub(super) const PARCEL: usize = 512 + PIECES * 44;
+/// Maximum length of a data packet, in bytes of JSON.
+pub(super) const DATA_PACKET_LEN: usize = 512 + PIECES * 44;
 
 /// Name of a started consumer, until it is stopped. A later consumer with the same number has another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -131,47 +131,29 @@ impl Immediate {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Parcel {
+pub(super) enum DataPacket {
     /// Announces a consumer, with the descriptor of its memory.
-    Came {
-        name: Name,
-        immediate: u32,
-        addr: u64,
-        len: u64,
-        descriptor: Vec<u8>,
-    },
-    /// Answer to `Came`.
-    Welcome {
-        name: Name,
-    },
-    Posted {
-        name: Name,
-        slot: u32,
-        room: Vec<Piece>,
-    },
+    Announce { name: Name, immediate: u32, addr: u64, len: u64, descriptor: Vec<u8> },
+    /// Answer to `Announce`.
+    Welcome { name: Name },
+    /// Reports that a consumer has posted a buffer.
+    Posted { name: Name, slot: u32, room: Vec<Piece> },
     /// Reports that a buffer holds a message.
-    Filled {
-        name: Name,
-        slot: u32,
-        producer: u32,
-        len: u64,
-        immediate: Immediate,
-    },
-    Went {
-        name: Name,
-    },
+    Filled { name: Name, slot: u32, producer: u32, len: u64, immediate: Immediate },
+    /// Reports that a consumer has stopped.
+    Withdraw { name: Name },
 }
 
-impl Parcel {
+impl DataPacket {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
-        let parcel = serde_json::from_slice(bytes).ok()?;
-        match parcel {
+        let packet = serde_json::from_slice(bytes).ok()?;
+        match packet {
             Self::Filled { immediate, .. } if immediate.len > IMMEDIATE as u32 => None,
-            parcel => Some(parcel),
+            packet => Some(packet),
         }
     }
 }
@@ -192,30 +174,30 @@ mod tests {
     }
 
     #[test]
-    fn parcels_come_back_as_they_were() {
+    fn data_packets_are_parsed_as_they_were_written() {
         let name = Name { id: 3, start: 9 };
         let immediate = Immediate::new(b"now").unwrap();
         let room = vec![(u64::MAX, u64::MAX); PIECES];
-        for parcel in [
-            Parcel::Came { name, immediate: 32, addr: 1 << 40, len: 4096, descriptor: vec![7; 56] },
-            Parcel::Welcome { name },
-            Parcel::Posted { name, slot: 5, room: Vec::new() },
-            Parcel::Posted { name, slot: 5, room },
-            Parcel::Filled { name, slot: 5, producer: 2, len: 1 << 33, immediate },
-            Parcel::Went { name },
+        for packet in [
+            DataPacket::Announce { name, immediate: 32, addr: 1 << 40, len: 4096, descriptor: vec![7; 56] },
+            DataPacket::Welcome { name },
+            DataPacket::Posted { name, slot: 5, room: Vec::new() },
+            DataPacket::Posted { name, slot: 5, room },
+            DataPacket::Filled { name, slot: 5, producer: 2, len: 1 << 33, immediate },
+            DataPacket::Withdraw { name },
         ] {
-            let bytes = parcel.to_bytes();
-            assert!(bytes.len() <= PARCEL, "{parcel:?}");
-            assert_eq!(Parcel::parse(&bytes), Some(parcel.clone()));
+            let bytes = packet.to_bytes();
+            assert!(bytes.len() <= DATA_PACKET_LEN, "{packet:?}");
+            assert_eq!(DataPacket::parse(&bytes), Some(packet.clone()));
             for end in 0..bytes.len() {
-                assert_eq!(Parcel::parse(&bytes[..end]), None, "{parcel:?} cut to {end}");
+                assert_eq!(DataPacket::parse(&bytes[..end]), None, "{packet:?} cut to {end}");
             }
         }
-        let long = [&Parcel::Welcome { name }.to_bytes()[..], &[0]].concat();
-        assert_eq!(Parcel::parse(&long), None);
+        let long = [&DataPacket::Welcome { name }.to_bytes()[..], &[0]].concat();
+        assert_eq!(DataPacket::parse(&long), None);
         let slot = Immediate { bytes: [0; IMMEDIATE], len: IMMEDIATE as u32 + 1 };
-        let filled = Parcel::Filled { name, slot: 5, producer: 2, len: 1, immediate: slot };
-        assert_eq!(Parcel::parse(&filled.to_bytes()), None);
+        let filled = DataPacket::Filled { name, slot: 5, producer: 2, len: 1, immediate: slot };
+        assert_eq!(DataPacket::parse(&filled.to_bytes()), None);
         assert_eq!(Immediate::new(&[0; IMMEDIATE + 1]), None);
     }
 }

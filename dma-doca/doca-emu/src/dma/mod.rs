@@ -43,13 +43,13 @@ pub(crate) struct Memcpy {
     len: Cell<u64>,
     /// Set if the destination is too small. The device then fails the copy, because the model does not
     /// check that.
-    doomed: Cell<bool>,
+    dest_too_small: Cell<bool>,
 }
 
 /// Makes concurrent creation of contexts fail, if the card is configured so.
-struct Creating<'a>(Option<&'a Dev>);
+struct CreationGuard<'a>(Option<&'a Dev>);
 
-impl<'a> Creating<'a> {
+impl<'a> CreationGuard<'a> {
     fn begin(dev: &'a Dev) -> Outcome<Self> {
         use std::sync::atomic::Ordering::Relaxed;
         if !dev.card().config.create_contention {
@@ -64,7 +64,7 @@ impl<'a> Creating<'a> {
     }
 }
 
-impl Drop for Creating<'_> {
+impl Drop for CreationGuard<'_> {
     fn drop(&mut self) {
         if let Some(dev) = self.0 {
             dev.card().creating.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
@@ -74,7 +74,7 @@ impl Drop for Creating<'_> {
 
 impl Dma {
     fn create(dev: Arc<Dev>) -> Outcome<Rc<Self>> {
-        drop(Creating::begin(&dev)?);
+        drop(CreationGuard::begin(&dev)?);
         Ok(Rc::new_cyclic(|this: &Weak<Self>| Self {
             mark: Mark::of::<Self>(),
             ctx: Ctx::new(this.clone()),
@@ -120,7 +120,7 @@ impl Dma {
         let pool = self.tasks.pool();
         let Some(task) = pool.at(report.task) else { return };
         let body = &task.body;
-        self.ctx.landed();
+        self.ctx.on_completion();
         let (src, dst) = (body.src.get(), body.dst.get());
         if report.end == End::Done
             && let Ok(dst) = dst.get()
@@ -129,8 +129,8 @@ impl Dma {
         }
         src.unpin();
         dst.unpin();
-        let doomed = report.end == End::Failed && body.doomed.get();
-        let status = if doomed { c::DOCA_ERROR_IO_FAILED } else { report.status };
+        let dest_too_small = report.end == End::Failed && body.dest_too_small.get();
+        let status = if dest_too_small { c::DOCA_ERROR_IO_FAILED } else { report.status };
         if status != c::DOCA_SUCCESS {
             self.tell(report.end, status);
         }
@@ -153,7 +153,7 @@ impl Context for Dma {
     fn start(&self) -> Outcome<State> {
         require(self.dev.function().dma, c::DOCA_ERROR_NOT_SUPPORTED)?;
         self.tasks.require_configured()?;
-        let _creating = Creating::begin(&self.dev)?;
+        let _guard = CreationGuard::begin(&self.dev)?;
         self.queue.open()?;
         self.tasks.prepare();
         Ok(State::Running)
@@ -210,7 +210,7 @@ impl Context for Dma {
             src.iter().try_for_each(|buf| buf.source(&self.dev).map(drop))?;
             dst.iter().try_for_each(|buf| buf.room(&self.dev).map(drop))?;
         }
-        task.body.doomed.set(len > room);
+        task.body.dest_too_small.set(len > room);
         let mut listed = listed;
         if len > room {
             // The copy does not fit. The model gets an empty copy instead, and fails it.

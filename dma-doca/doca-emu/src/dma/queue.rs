@@ -125,7 +125,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Rings the doorbell for tasks that were submitted without one.
+    /// Rings the doorbell for tasks that were submitted without a doorbell.
     pub(super) fn flush(&self, lists: &Lists<'_>) {
         let Some(channel) = self.channel.get() else { return };
         let mut engine = self.dev.card().engine();

@@ -7,7 +7,7 @@ use std::rc::{Rc, Weak};
 
 use super::{Graph, NodeKind, Step};
 use crate::c_abi::{Code, Handle, INVALID, Mark, NO_DATA, Outcome, c, object, require};
-use crate::task::{Head, Holder, Submit};
+use crate::task::{Head, Submit, TaskOwner};
 
 /// An instance: `struct doca_graph_instance`.
 pub(crate) struct Instance {
@@ -18,9 +18,9 @@ pub(crate) struct Instance {
     pub(super) user_data: Cell<c::doca_data>,
     /// State of the nodes while the instance is submitted.
     run: RefCell<Option<Run>>,
-    /// The instance that runs this one as a node, and the node's index.
+    /// The instance that runs this instance as a node, and the node's index.
     parent: RefCell<Option<(Rc<Self>, usize)>>,
-    /// Number of instances that have this one as the data of a node.
+    /// Number of instances in which this instance is the data of a node.
     parents: Cell<u32>,
 }
 
@@ -151,12 +151,12 @@ impl Instance {
 
     fn submit_task(&self, this: &Rc<Self>, node: usize, task: Handle<Head>) -> Outcome {
         let head = task.get()?;
-        require(head.holder.get() == Holder::Program, c::DOCA_ERROR_BAD_STATE)?;
+        require(head.holder.get() == TaskOwner::Program, c::DOCA_ERROR_BAD_STATE)?;
         head.follow(Rc::clone(this), node);
         let how = Submit { flush: true, coalesce: false, validate: false };
         let submitted = head.owner().and_then(|owner| owner.submit_task(head, how));
         match submitted {
-            Ok(()) => head.holder.set(Holder::Graph),
+            Ok(()) => head.holder.set(TaskOwner::Graph),
             Err(_) => head.follow_no_more(),
         }
         submitted
@@ -189,7 +189,7 @@ impl Instance {
         self.finish();
     }
 
-    /// Ends the run if all nodes have ended, or if one has failed and none runs.
+    /// Ends the run if all nodes have ended, or if a node has failed and no node runs.
     fn finish(&self) {
         let over = match &*self.run.borrow() {
             Some(run) => run.running == 0 && (run.left == 0 || run.status != c::DOCA_SUCCESS),

@@ -220,7 +220,7 @@ c_calls! {
     fn doca_graph_destroy(graph: Handle<Graph>) {
         let it = graph.get()?;
         it.require_stopped()?;
-        // Another graph that has this one as a node holds a reference.
+        // Another graph that has this graph as a node holds a reference.
         require(Rc::strong_count(&graph.rc()?) <= 2, c::DOCA_ERROR_IN_USE)?;
         it.ctx.disconnect()?;
         graph.take_rc().map(drop)

@@ -115,7 +115,7 @@ c_calls! {
         let mut setup = mmap.get()?.setup();
         setup.require_no_range()?;
         let dmabuf = DmaBuf::new(dmabuf_fd, dmabuf_offset, len)?;
-        // SAFETY: the bytes are those of the dma-buf. The address only names them, and is never
+        // SAFETY: the device accesses the bytes of the dma-buf. The address only names them, and is never
         // dereferenced.
         unsafe { setup.add_memory(addr, len, Some(dmabuf), None) }
     }

@@ -5,7 +5,7 @@ mod calls;
 #[cfg(workq)]
 mod chunks;
 mod dmabuf;
-mod lent;
+mod exported_map;
 mod registered;
 
 use std::ffi::c_void;
@@ -22,7 +22,7 @@ use crate::descriptor::{Descriptor, Exported, Kind};
 use crate::dev::Dev;
 use crate::log::sdk_log;
 use dmabuf::DmaBuf;
-pub(crate) use lent::Lent;
+pub(crate) use exported_map::ExportedMap;
 use registered::Place;
 pub(crate) use registered::Registered;
 
@@ -220,14 +220,14 @@ impl Setup {
         if let Some(registered) = &chunk.registered {
             return Ok(Arc::clone(registered));
         }
-        let here = chunk.first()?;
+        let start = chunk.first()?;
         let (addr, len) = (chunk.addr, chunk.len);
         let writable = self.access & WRITE != 0;
         let rights = if writable { Rights::LOCAL_READ | Rights::LOCAL_WRITE } else { Rights::LOCAL_READ };
-        let mut spec = RegionSpec::local(here, len as u64, rights);
+        let mut spec = RegionSpec::local(start, len as u64, rights);
         spec.addr = addr as u64;
         let bufs = (!self.thread_safe).then(|| Arc::clone(&self.bufs));
-        let at = Place::Here(here.as_ptr().expose_provenance());
+        let at = Place::Here(start.as_ptr().expose_provenance());
         let mut registered = Registered::new(addr, len, rights, at, bufs);
         registered.is_local = chunk.dmabuf.is_none();
         if let Some(first) = self.devs.first() {

@@ -40,7 +40,7 @@ pub(crate) struct Registered {
     pub(super) at: Place,
     /// Number of consumers that export this memory to peers. Until it is 0, the memory cannot be
     /// unregistered.
-    pub(super) lent: AtomicU32,
+    pub(super) export_count: AtomicU32,
     pub(super) live: AtomicBool,
     /// Counter of buffers; `None` if they are not counted.
     pub(super) bufs: Option<Arc<AtomicU32>>,
@@ -55,8 +55,8 @@ impl Registered {
         at: Place,
         bufs: Option<Arc<AtomicU32>>,
     ) -> Self {
-        let (lent, live) = (AtomicU32::new(0), AtomicBool::new(true));
-        Self { addr, len, rights, keys: Vec::new(), locked: 0, is_local: false, at, lent, live, bufs }
+        let (export_count, live) = (AtomicU32::new(0), AtomicBool::new(true));
+        Self { addr, len, rights, keys: Vec::new(), locked: 0, is_local: false, at, export_count, live, bufs }
     }
 
     pub(crate) fn contains(&self, addr: usize, len: usize) -> bool {
@@ -102,7 +102,7 @@ impl Registered {
     /// Errors: A consumer exports it, or tasks in flight use it. In the second case, it stays registered with
     /// the devices of these tasks.
     pub(super) fn unregister(&self) -> Outcome {
-        require(self.lent.load(Ordering::Acquire) == 0, c::DOCA_ERROR_NOT_PERMITTED)?;
+        require(self.export_count.load(Ordering::Acquire) == 0, c::DOCA_ERROR_NOT_PERMITTED)?;
         let mut busy = false;
         for (dev, key) in &self.keys {
             // An earlier attempt may have removed the key.
@@ -132,7 +132,7 @@ impl Registered {
             Place::Here(first) => {
                 let from = ptr::with_exposed_provenance::<u8>(first + skip);
                 // SAFETY: by starting the map, the program promises that the memory stays until the map is
-                // stopped. By sending the buffer, it promises that nothing writes it until the task ends.
+                // stopped. By sending the buffer, it promises that no code writes it until the task ends.
                 write(0, unsafe { std::slice::from_raw_parts(from, len) })
             }
             Place::Far(import) => {

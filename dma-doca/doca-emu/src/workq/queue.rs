@@ -318,8 +318,8 @@ c_calls! {
         workq.take_rc().map(drop)
     }
     fn doca_workq_submit(workq: Handle<WorkQueue>, job: In<Base>) { workq.get()?.submit(job) }
-    /// Retrieves an ended job: `AGAIN` if none has ended, `IO_FAILED` with the code in the result if the job
-    /// failed.
+    /// Retrieves an ended job: `AGAIN` if no job has ended, `IO_FAILED` with the code in the result if the
+    /// job failed.
     fn doca_workq_progress_retrieve(workq: Handle<WorkQueue>, ev: Out<old::doca_event>, flags: c_int) {
         ev.check()?;
         require(flags == old::DOCA_WORKQ_RETRIEVE_FLAGS_NONE as c_int, INVALID)?;

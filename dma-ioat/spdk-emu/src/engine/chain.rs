@@ -89,7 +89,7 @@ impl Chain {
         if self.gone {
             return false;
         }
-        self.take_back_errors();
+        self.clear_errors();
         let command = self.registers.command();
         if command != 0 {
             self.command(command);
@@ -139,7 +139,7 @@ impl Chain {
 
     /// Clears the error bits to which a one was written. Writing the register's own value cannot be detected,
     /// so such errors stay until a reset.
-    fn take_back_errors(&mut self) {
+    fn clear_errors(&mut self) {
         let seen = self.registers.errors();
         if seen != self.errors {
             self.errors &= !seen;
@@ -172,7 +172,7 @@ impl Chain {
         }
         if faults.has(Fault::Gone) {
             self.gone = true;
-            self.registers.vanish();
+            self.registers.set_all_ones();
             return false;
         }
         if faults.slow > Time::ZERO {
@@ -189,8 +189,8 @@ impl Chain {
         self.done = self.done.wrapping_add(1);
         let state =
             if self.done == self.registers.count() { ChannelState::Idle } else { ChannelState::Active };
-        let told = descriptor.control & COMPLETION_UPDATE != 0 && !faults.has(Fault::Lose);
-        if told && !self.tell(state) {
+        let reported = descriptor.control & COMPLETION_UPDATE != 0 && !faults.has(Fault::Lose);
+        if reported && !self.write_completion(state) {
             return self.halt(Error::CompletionAddress);
         }
         self.set_state(state);
@@ -226,7 +226,7 @@ impl Chain {
     }
 
     /// Writes the completion word. Returns false if its address is invalid.
-    fn tell(&self, state: ChannelState) -> bool {
+    fn write_completion(&self, state: ChannelState) -> bool {
         let at = self.registers.completion();
         match map::from_bus(at) {
             Some((addr, _)) if at.is_multiple_of(8) => {
@@ -245,7 +245,7 @@ impl Chain {
         self.errors |= error as u32;
         self.registers.set_errors(self.errors);
         // Ignore an invalid completion address, because the registers have the state too.
-        self.tell(ChannelState::Halted);
+        self.write_completion(ChannelState::Halted);
         self.set_state(ChannelState::Halted);
         false
     }

@@ -150,7 +150,7 @@ impl Registers {
     }
 
     /// Sets all registers to ones, as registers of a removed device read.
-    pub(super) fn vanish(&self) {
+    pub(super) fn set_all_ones(&self) {
         for offset in (0..self.size).step_by(8) {
             self.quad(offset).store(u64::MAX, Ordering::Relaxed);
         }

@@ -43,7 +43,7 @@ impl Space {
         self.0.get(at..at.checked_add(len)?)
     }
 
-    /// Writes bytes, except those that programs cannot write; `None` if the bytes exceed the space.
+    /// Writes bytes. Read-only bytes keep their values. `None` if the bytes exceed the space.
     pub(super) fn write(&mut self, at: usize, bytes: &[u8]) -> Option<()> {
         self.read(at, bytes.len())?;
         for (at, byte) in (at..).zip(bytes) {

@@ -76,7 +76,7 @@ pub(crate) fn set_ready(ready: bool) {
     READY.store(ready, Relaxed);
 }
 
-/// Plugs in the functions of a configuration. `allows` returns true for those that the program allows.
+/// Plugs in the functions of a configuration. `allows` returns true for functions that the program allows.
 pub(crate) fn start(config: Config, allows: impl Fn(&spdk_pci_addr) -> bool) {
     FUNCTIONS.get_or_init(|| {
         let reattach = config.machine.reattach;
@@ -201,10 +201,10 @@ impl Function {
     }
 
     /// Returns the outcome of an offer that the program declined. SPDK treats the function as attached.
-    pub(crate) fn declined(&self) -> Taken {
+    pub(crate) fn declined(&self) -> Offer {
         match self.reattach {
-            Reattach::Easy => Taken::No,
-            Reattach::Spdk => Taken::Yes,
+            Reattach::Easy => Offer::Declined,
+            Reattach::Spdk => Offer::Accepted,
         }
     }
 
@@ -251,9 +251,9 @@ pub(crate) fn functions() -> &'static [Function] {
 }
 
 /// A driver's response to an offered function.
-pub(crate) enum Taken {
-    Yes,
-    No,
+pub(crate) enum Offer {
+    Accepted,
+    Declined,
     /// The driver failed, so the enumeration ends.
     Stop,
 }
@@ -265,7 +265,7 @@ thread_local! {
 
 /// Calls `offer` for each function. Returns false if the driver stopped the walk, if other processes have all
 /// functions, or if a callback of a walk starts another walk, which would deadlock.
-pub(crate) fn walk(offer: impl FnMut(&'static Function) -> Taken) -> bool {
+pub(crate) fn walk(offer: impl FnMut(&'static Function) -> Offer) -> bool {
     if !READY.load(Relaxed) {
         return false;
     }
@@ -278,7 +278,7 @@ pub(crate) fn walk(offer: impl FnMut(&'static Function) -> Taken) -> bool {
     whole
 }
 
-fn walk_alone(mut offer: impl FnMut(&'static Function) -> Taken) -> bool {
+fn walk_alone(mut offer: impl FnMut(&'static Function) -> Offer) -> bool {
     let _walk = lock(&WALK);
     let (mut seen, mut failed) = (0, 0);
     for function in functions().iter().filter(|function| function.is_seen()) {
@@ -295,9 +295,9 @@ fn walk_alone(mut offer: impl FnMut(&'static Function) -> Taken) -> bool {
             continue;
         }
         match offer(function) {
-            Taken::Yes => function.attached.store(true, Relaxed),
-            Taken::No => {}
-            Taken::Stop => return false,
+            Offer::Accepted => function.attached.store(true, Relaxed),
+            Offer::Declined => {}
+            Offer::Stop => return false,
         }
     }
     seen == 0 || failed < seen
@@ -313,7 +313,7 @@ unsafe fn walk_c(call: c::spdk_pci_enum_cb, ctx: Addr, only: Option<&spdk_pci_ad
     let mut last = -libc::ENODEV;
     let whole = walk(|function| {
         if only.is_some_and(|only| pci_addr::compare(only, &function.config.pci) != Ordering::Equal) {
-            return Taken::No;
+            return Offer::Declined;
         }
         // SAFETY: the caller of `walk_c` guarantees that the driver's function can be called with the
         // context.
@@ -321,10 +321,10 @@ unsafe fn walk_c(call: c::spdk_pci_enum_cb, ctx: Addr, only: Option<&spdk_pci_ad
         match last {
             // Some drivers return 0 for every function. Only a driver that has mapped the registers has
             // accepted the function.
-            0 if function.reattach == Reattach::Easy && function.mapped.load(Relaxed) == 0 => Taken::No,
-            0 => Taken::Yes,
-            1.. => Taken::No,
-            _ => Taken::Stop,
+            0 if function.reattach == Reattach::Easy && function.mapped.load(Relaxed) == 0 => Offer::Declined,
+            0 => Offer::Accepted,
+            1.. => Offer::Declined,
+            _ => Offer::Stop,
         }
     });
     (whole, last)

@@ -134,7 +134,7 @@
 	} while (0)
 #endif
 
-/* Tests if an element is in a list. The link must be cleared while it is in none. */
+/* Tests if an element is in a list. The link must be cleared while the element is in no list. */
 #define TAILQ_ENTRY_ENQUEUED(elm, field) ((elm)->field.tqe_prev != NULL)
 #define TAILQ_ENTRY_NOT_ENQUEUED(elm, field) (!TAILQ_ENTRY_ENQUEUED(elm, field))
 #define TAILQ_ENTRY_CLEAR(elm, field) ((void)((elm)->field.tqe_prev = NULL))

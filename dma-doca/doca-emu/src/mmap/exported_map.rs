@@ -17,22 +17,22 @@ use crate::log::sdk_log;
 const WAITS: Duration = Duration::from_secs(5);
 
 /// A started map that a peer may write until this is dropped.
-pub(crate) struct Lent {
+pub(crate) struct ExportedMap {
     memory: Arc<Registered>,
     export: Export,
 }
 
-impl Lent {
+impl ExportedMap {
     /// Errors: `BAD_STATE` if the map is not started, `NOT_SUPPORTED` if it was imported; the error of
     /// [`check`](super::registered::check) if its memory is not writable.
     pub(crate) fn new(memory: &Arc<Registered>) -> Outcome<Self> {
         require(memory.is_started(), c::DOCA_ERROR_BAD_STATE)?;
         let Place::Here(first) = memory.at else { return Err(c::DOCA_ERROR_NOT_SUPPORTED) };
         super::registered::check(first, memory.len, true)?;
-        let here = NonNull::new(ptr::with_exposed_provenance_mut(first)).ok_or(INVALID)?;
+        let start = NonNull::new(ptr::with_exposed_provenance_mut(first)).ok_or(INVALID)?;
         // SAFETY: the map stays started, and its memory mapped, until this value is dropped. The drop
         // revokes the export.
-        let export = unsafe { Export::of_process_memory(here, memory.len, Access::READ | Access::WRITE) };
+        let export = unsafe { Export::of_process_memory(start, memory.len, Access::READ | Access::WRITE) };
         let export = export.map_err(|error| {
             sdk_log!(ERROR, "comch consumer: its memory cannot be exported: {error}");
             match error {
@@ -40,7 +40,7 @@ impl Lent {
                 _ => c::DOCA_ERROR_DRIVER,
             }
         })?;
-        memory.lent.fetch_add(1, Ordering::AcqRel);
+        memory.export_count.fetch_add(1, Ordering::AcqRel);
         Ok(Self { memory: Arc::clone(memory), export })
     }
 
@@ -54,12 +54,12 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for ExportedMap {
     fn drop(&mut self) {
         match self.export.revoke(WAITS) {
             // In a forked process, the export is the parent's, and the parent revokes it.
             Ok(()) | Err(RemoteError::Unsupported { .. }) => {
-                self.memory.lent.fetch_sub(1, Ordering::AcqRel);
+                self.memory.export_count.fetch_sub(1, Ordering::AcqRel);
             }
             // A peer hangs in the middle of a copy. The memory stays exported.
             Err(error) => sdk_log!(ERROR, "comch consumer: its export cannot be revoked: {error}"),
