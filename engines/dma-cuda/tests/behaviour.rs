@@ -454,7 +454,7 @@ fn drivers_that_cannot_be_used_say_why() {
     assert!(error.to_string().contains("CUDA 11.3") && error.hint().contains("470"), "{error}");
     let init: [(unsafe extern "C" fn(std::ffi::c_uint) -> c_int, _, _); 3] = [
         (no_device, ErrorKind::NotFound, "--gpus all"),
-        (mismatch, ErrorKind::MissingSdk, "different releases"),
+        (mismatch, ErrorKind::MissingSdk, "different versions"),
         (forked, ErrorKind::DeviceLost, "fork"),
     ];
     for (init, kind, hint) in init {
