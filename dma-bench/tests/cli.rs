@@ -341,7 +341,8 @@ fn every_operation_and_direction_is_measured_and_verified() {
 
 #[test]
 fn an_operation_that_an_engine_lacks_is_refused_by_name() {
-    for (op, supplied) in [("compare", "has one CPU core do it"), ("copy-to-both", "makes two copies of it")]
+    for (op, supplied) in
+        [("compare", "executes it on one CPU core"), ("copy-to-both", "executes it as two copies")]
     {
         let output = bench(
             &[&SHORT[..], &["-e", "cpu", "-e", "sim:profile=ioat", "-w", op, "--format", "json"]].concat(),

@@ -26,7 +26,7 @@ fn the_schema_in_the_repository_is_the_programs() {
     let there = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         there == printed,
-        "results.schema.json is not what `dma-bench schema` prints; UPDATE=1 mends that"
+        "results.schema.json differs from the output of `dma-bench schema`; run the test with UPDATE=1 to update it"
     );
 }
 

@@ -1,4 +1,4 @@
-// The two functions that NIXL looks up.
+// The two functions that NIXL looks up by name.
 #include "backend.hpp"
 #include "release_check.hpp"
 

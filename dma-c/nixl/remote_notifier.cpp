@@ -356,7 +356,7 @@ Outcome RemoteNotifier::deliver(const Notification &notification) {
       read_all(socket_.get(), answer, sizeof(Digest)) && same(answer, bytes_of(hmac(key_, "got" + count))))
     return {};
   socket_.reset(-1);
-  return {DISCONNECTED, "it does not take a notification"};
+  return {DISCONNECTED, "it does not accept a notification"};
 }
 
 bool RemoteNotifier::connect() {

@@ -59,7 +59,7 @@ private:
   Deliver deliver_;
   File socket_, event_;
   std::thread thread_;
-  std::list<Connection> connections_; // Of the thread.
+  std::list<Connection> connections_; // Only the thread accesses it.
 };
 
 // Sends notifications to a process of another host. Any thread may call its functions.
@@ -85,8 +85,8 @@ private:
   bool connect();
 
   const NotificationAddress address_;
-  File socket_;      // Of the thread.
-  std::string key_;  // Of the connection.
+  File socket_; // Only the thread accesses it.
+  std::string key_; // The key of the current connection.
   uint64_t sent_ = 0;
 
   std::mutex mutex_;

@@ -170,9 +170,9 @@ pub(crate) unsafe fn write_text(
     capacity: usize,
     len: *mut usize,
 ) -> Result<()> {
-    // SAFETY: the caller ensures it.
+    // SAFETY: the caller meets the requirements of this function, which include those of `new`.
     let len = unsafe { Out::new("len", len) }?;
-    // SAFETY: the caller ensures it.
+    // SAFETY: the caller meets the requirements of this function, which include those of `new`.
     let mut to = unsafe { OutArray::new("text", text, capacity) }?;
     from.bytes().take(capacity.saturating_sub(1)).chain([0]).for_each(|byte| to.push(byte as c_char));
     len.write(from.len());
@@ -188,7 +188,7 @@ pub(crate) unsafe fn text<'a>(what: &'static str, text: *const c_char) -> Result
     check(what, text)?;
     // SAFETY: the pointer is not NULL, and the caller ensures that it leads to a string that does not change.
     let bytes = unsafe { CStr::from_ptr(text) };
-    bytes.to_str().map_err(|_| invalid(format!("{what} is no UTF-8: {bytes:?}")))
+    bytes.to_str().map_err(|_| invalid(format!("{what} is not valid UTF-8: {bytes:?}")))
 }
 
 /// A struct of the header that begins with its size in bytes, and may grow.
@@ -253,8 +253,8 @@ pub(crate) unsafe fn options<T: Growing>(what: &'static str, ptr: *const T) -> R
         return Ok(unsafe { std::mem::zeroed() });
     }
     check(what, ptr)?;
-    // SAFETY: not NULL and aligned, and the caller ensures that it points to a struct that begins with its
-    // size.
+    // SAFETY: the pointer is not NULL and aligned, and the caller ensures that it points to a struct that
+    // begins with its size.
     let size = unsafe { size(what, ptr) }?;
     // SAFETY: the caller ensures that the struct has `size` bytes, which do not change during the call.
     let bytes = unsafe { std::slice::from_raw_parts(ptr.cast::<u8>(), size) };
@@ -267,7 +267,8 @@ pub(crate) unsafe fn options<T: Growing>(what: &'static str, ptr: *const T) -> R
     }
     // Options that the program's version of the header lacks stay 0.
     let mut options = std::mem::MaybeUninit::<T>::zeroed();
-    // SAFETY: both have this many bytes, and a local variable is not in the program's memory.
+    // SAFETY: both have at least this number of bytes, and a local variable does not overlap the program's
+    // memory.
     unsafe { options.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), known) };
     // SAFETY: `Growing` promises that the first bytes of a value, followed by zeros, are a valid value.
     Ok(unsafe { options.assume_init() })
@@ -282,8 +283,8 @@ impl<T: Growing> OutStruct<T> {
     /// `ptr` is NULL, or leads to a struct of the size in its first field, which this call may write.
     pub(crate) unsafe fn new(what: &'static str, ptr: *mut T) -> Result<Self> {
         let place = check(what, ptr)?;
-        // SAFETY: not NULL and aligned, and the caller ensures that it points to a struct that begins with
-        // its size.
+        // SAFETY: the pointer is not NULL and aligned, and the caller ensures that it points to a struct that
+        // begins with its size.
         let size = unsafe { size(what, ptr) }?;
         Ok(Self(place, size))
     }
@@ -297,7 +298,8 @@ impl<T: Growing> OutStruct<T> {
         // SAFETY: `new` has checked the pointer and the size, and its caller ensures that these bytes may be
         // written.
         unsafe { to.write_bytes(0, size) };
-        // SAFETY: both have this many bytes, and a local variable is not in the program's memory.
+        // SAFETY: both have at least this number of bytes, and a local variable does not overlap the
+        // program's memory.
         unsafe { to.as_ptr().copy_from_nonoverlapping(from, known) };
         // SAFETY: the struct begins with its size, and may be written.
         unsafe { place.cast::<usize>().write(size) };

@@ -28,7 +28,7 @@ fn refused(e: Error) -> Error {
 
 #[cold]
 fn lost() -> Error {
-    Error::new(ErrorKind::Closed, "a device that never answered has the batch")
+    Error::new(ErrorKind::Closed, "a device that never answered may still use the batch")
         .with_hint("close the batch, and prepare another one")
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn received(batch: dma_batch) -> Taken {
 
 fn create(copies: &[dma_copy]) -> Result<dma_batch> {
     if copies.is_empty() {
-        return Err(invalid("a batch of no copies"));
+        return Err(invalid("the batch has no copies"));
     }
     if u32::try_from(copies.len()).is_err() {
         return Err(Error::new(ErrorKind::OutOfRange, format!("a batch of {} copies", copies.len()))

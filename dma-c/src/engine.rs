@@ -39,7 +39,7 @@ fn open(abi_version: u32, name: &str, flags: u32) -> Result<Engine> {
             )));
     }
     if flags & !DMA_OPEN_UNTRUSTED != 0 {
-        return Err(invalid(format!("flags {flags:#x} of dma_open_abi")));
+        return Err(invalid(format!("unknown flags {flags:#x} in dma_open_abi")));
     }
     let engine = if flags & DMA_OPEN_UNTRUSTED == 0 {
         dma::open(name)

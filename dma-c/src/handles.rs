@@ -42,7 +42,7 @@ type Chunk<T> = [Slot<T>; CHUNK as usize];
 pub(crate) struct Table<T: 'static> {
     /// The name of the kind, for messages.
     what: &'static str,
-    /// The bit that is set in the index of every handle of this table.
+    /// A bit that is set in the index of every handle of this table; 0 for none.
     mark: u32,
     chunks: [AtomicPtr<Chunk<T>>; CHUNKS],
     free: Mutex<Free>,
@@ -60,7 +60,7 @@ struct Free {
 // once.
 unsafe impl<T: Send + Sync> Sync for Table<T> {}
 
-/// A shared use of an object.
+/// Shared use of an object.
 pub(crate) struct Pin<'a, T> {
     slot: &'a Slot<T>,
 }
@@ -267,7 +267,7 @@ impl<T> Drop for Pin<'_, T> {
 impl<T> Exclusive<'_, T> {
     #[inline]
     fn value(&mut self) -> &mut Option<T> {
-        // SAFETY: this thread alone uses the slot, and `self` is borrowed uniquely.
+        // SAFETY: only this thread uses the slot, and `self` is borrowed uniquely.
         unsafe { &mut *self.slot.value.get() }
     }
 
@@ -309,7 +309,7 @@ impl<T> Deref for Exclusive<'_, T> {
 impl<T> DerefMut for Exclusive<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this thread alone uses the slot, and `self` is borrowed uniquely.
+        // SAFETY: only this thread uses the slot, and `self` is borrowed uniquely.
         unsafe { &mut *self.slot.value.get() }.as_mut().expect(HELD)
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn window(range: &dma_range) -> Result<Window> {
 }
 
 impl Region {
-    /// Returns the window of a range of this region.
+    /// Returns the window of a range within this region.
     #[inline]
     pub(crate) fn window_of(&self, range: &dma_range) -> Result<Window> {
         if fits(range, self.window.len()) {
@@ -280,7 +280,7 @@ pub(crate) mod calls {
                 // SAFETY: the program keeps the file open during the call. If it is not open, the duplication
                 // fails.
                 let fd = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned();
-                let fd = fd.map_err(|e| invalid("fd is no open file").with_source(e))?;
+                let fd = fd.map_err(|e| invalid("fd is not an open file").with_source(e))?;
                 // SAFETY: the program promises that others access these bytes only by DMA.
                 let memory = unsafe { DeviceMemory::from_dmabuf(fd, offset, len, ()) }?;
                 let window = engine::get(engine)?.engine.register_device_with(memory, &request)?;

@@ -10,7 +10,7 @@ use crate::error::{c_string, guard};
 use crate::handles::Table;
 use crate::header::*;
 
-/// One entry of a report: name, subject, text and remedy.
+/// One entry of a report, with its name, subject, text and remedy as C strings.
 #[derive(Debug)]
 struct Entry {
     strings: [CString; 4],

@@ -1,7 +1,7 @@
 //! Runs the conformance suite on an engine that is implemented by calls of dma.h, so that one suite checks
 //! both interfaces. It runs on queues for one thread and on shared queues.
 #![expect(unsafe_code, reason = "calls the functions of dma.h, and implements the raw traits")]
-#![expect(clippy::multiple_unsafe_ops_per_block, reason = "calls with the same promise")]
+#![expect(clippy::multiple_unsafe_ops_per_block, reason = "calls with the same safety requirements")]
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -57,7 +57,7 @@ fn check(status: dma_status) -> Result<()> {
     if status == DMA_OK as dma_status {
         return Ok(());
     }
-    // SAFETY: zeros are a value, and the strings are valid until the next call of this thread.
+    // SAFETY: zero bytes are a valid value, and the strings are valid until this thread's next call.
     let (message, remedy) = unsafe {
         let mut error: dma_error = zeroed();
         error.size = size_of_val(&error);
@@ -91,7 +91,7 @@ struct HeaderEngine {
 
 fn open(name: &str, lanes: u32) -> HeaderEngine {
     let name = CString::new(name).expect("a name");
-    // SAFETY: zeros are values, and all pointers lead to them.
+    // SAFETY: zero bytes are valid values, and all pointers lead to them.
     let (engine, about) = unsafe {
         let (mut engine, mut about): (_, dma_engine_info) = (zeroed(), zeroed());
         about.size = size_of_val(&about);
@@ -121,9 +121,9 @@ fn open(name: &str, lanes: u32) -> HeaderEngine {
 
 impl HeaderEngine {
     fn region(&self, region: dma_region) -> Result<Box<dyn RawRegion>> {
-        /// Addresses of memory that the CPU cannot reach.
+        /// The next address for memory that the CPU cannot reach.
         static NEXT: AtomicU64 = AtomicU64::new(1 << 56);
-        // SAFETY: zeros are a value, and the pointer leads to it.
+        // SAFETY: zero bytes are a valid value, and the pointer leads to it.
         let about = unsafe {
             let mut about: dma_region_info = zeroed();
             about.size = size_of_val(&about);
@@ -147,7 +147,7 @@ impl HeaderEngine {
 
 impl Drop for HeaderEngine {
     fn drop(&mut self) {
-        // SAFETY: the call takes no pointer.
+        // SAFETY: the call has no pointer arguments.
         assert_eq!(unsafe { dma_c::dma_close(self.engine) }, DMA_OK as dma_status);
     }
 }
@@ -164,7 +164,7 @@ unsafe impl DmaEngine for HeaderEngine {
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
         request.validate()?;
-        // SAFETY: zeros are values, and the pointers lead to them.
+        // SAFETY: zero bytes are valid values, and the pointers lead to them.
         let region = unsafe {
             let (mut options, mut region): (dma_memory_options, _) = (zeroed(), zeroed());
             options.size = size_of_val(&options);
@@ -185,7 +185,7 @@ unsafe impl DmaEngine for HeaderEngine {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: zeros are a value, the pointers lead to it and to memory that stays mapped.
+        // SAFETY: zero bytes are a valid value, and the pointers lead to it and to memory that stays mapped.
         let region = unsafe {
             let mut region = zeroed();
             let (start, rights) = (memory.as_ptr().as_ptr().cast(), request.access.bits());
@@ -200,7 +200,7 @@ unsafe impl DmaEngine for HeaderEngine {
             return Err(Error::new(ErrorKind::Unsupported, format!("memory of {}", descriptor.backend())));
         }
         let bytes = descriptor.native();
-        // SAFETY: zeros are a value, and the pointers lead to it and to the bytes.
+        // SAFETY: zero bytes are a valid value, and the pointers lead to it and to the bytes.
         let region = unsafe {
             let mut region = zeroed();
             check(dma_c::dma_region_import(
@@ -216,7 +216,7 @@ unsafe impl DmaEngine for HeaderEngine {
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
         let millis = u32::try_from(options.stall_timeout.as_millis()).expect("a time");
-        // SAFETY: zeros are values, and the pointers lead to them.
+        // SAFETY: zero bytes are valid values, and the pointers lead to them.
         let (queue, fd, depth) = unsafe {
             let (mut wanted, mut queue): (dma_queue_options, _) = (zeroed(), zeroed());
             wanted.size = size_of_val(&wanted);
@@ -248,7 +248,7 @@ struct HeaderRegion {
 impl Drop for HeaderRegion {
     fn drop(&mut self) {
         self.regions.lock().expect("no panic").remove(&self.info.key);
-        // SAFETY: the call takes no pointer.
+        // SAFETY: the call has no pointer arguments.
         let closed = check(unsafe { dma_c::dma_region_close(self.region) });
         assert!(closed.is_ok() || std::thread::panicking(), "a region that nothing uses: {closed:?}");
     }
@@ -261,7 +261,7 @@ unsafe impl RawRegion for HeaderRegion {
     }
 
     unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
-        // SAFETY: zeros are a value, and the pointers lead to it and to the vector.
+        // SAFETY: zero bytes are a valid value, and the pointers lead to it and to the vector.
         unsafe {
             let mut exported = zeroed();
             check(dma_c::dma_region_export(self.region, offset, len, rights.bits(), &raw mut exported))?;
@@ -287,7 +287,7 @@ impl RawExport for HeaderExport {
 
     fn revoke(&mut self, timeout: Duration) -> Result<()> {
         let Some(exported) = self.exported else { return Ok(()) };
-        // SAFETY: the call takes no pointer.
+        // SAFETY: the call has no pointer arguments.
         check(unsafe { dma_c::dma_export_revoke(exported, timeout.as_millis() as u32) })?;
         self.exported = None;
         Ok(())
@@ -345,7 +345,7 @@ impl HeaderQueue {
     fn submit_one(&self, descriptor: &Descriptor<'_>) -> Result<()> {
         let (queue, token) = (self.queue, descriptor.token());
         if descriptor.fence() {
-            // SAFETY: the call takes no pointer.
+            // SAFETY: the call has no pointer arguments.
             check(unsafe { dma_c::dma_queue_fence(queue) })?;
         }
         // SAFETY: all pointers lead to ranges that are valid during the call.
@@ -416,13 +416,13 @@ unsafe impl RawQueue for HeaderQueue {
 
     fn flush(&mut self) {
         if !self.stopped {
-            // SAFETY: the call takes no pointer.
+            // SAFETY: the call has no pointer arguments.
             check(unsafe { dma_c::dma_queue_flush(self.queue) }).expect("an open queue");
         }
     }
 
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
-        // SAFETY: zeros are values, and the pointers lead to them.
+        // SAFETY: zero bytes are valid values, and the pointers lead to them.
         let (ended, count) = unsafe {
             let (mut ended, mut count): ([dma_completion; 64], _) = (zeroed(), 0);
             let capacity = completions.len().min(64);
@@ -450,13 +450,13 @@ unsafe impl RawQueue for HeaderQueue {
 
     fn stop(&mut self) {
         self.stopped = true;
-        // SAFETY: the call takes no pointer.
+        // SAFETY: the call has no pointer arguments.
         let stopped = check(unsafe { dma_c::dma_queue_stop(self.queue, 0) });
-        stopped.expect("every operation of a device that is well ends");
+        stopped.expect("every operation of a device without faults ends");
     }
 
     fn stats(&self) -> QueueStats {
-        // SAFETY: zeros are a value, and the pointer leads to it.
+        // SAFETY: zero bytes are a valid value, and the pointer leads to it.
         let counters = unsafe {
             let mut counters: dma_counters = zeroed();
             counters.size = size_of_val(&counters);
@@ -477,7 +477,7 @@ fn dma_status_kind(status: dma_status) -> Option<ErrorKind> {
 
 impl Drop for HeaderQueue {
     fn drop(&mut self) {
-        // SAFETY: the call takes no pointer.
+        // SAFETY: the call has no pointer arguments.
         let closed = check(unsafe { dma_c::dma_queue_close(self.queue, 5000) });
         assert!(closed.is_ok() || std::thread::panicking(), "{closed:?}");
     }
@@ -494,7 +494,7 @@ dma::conformance_tests!(sim_shared, open("sim:profile=ioat,seed=5", 1));
 #[test]
 fn options_may_be_null() {
     let engine = open("cpu", 0);
-    // SAFETY: zeros are a value, and the pointer leads to it.
+    // SAFETY: zero bytes are a valid value, and the pointer leads to it.
     unsafe {
         let mut queue = zeroed();
         check(dma_c::dma_queue_open(engine.engine, null(), &raw mut queue)).expect("defaults");

@@ -9,12 +9,12 @@ use crate::{SimEngine, SimOptions};
 /// The backend `sim`.
 pub static BACKEND: StaticBackend = StaticBackend {
     name: crate::sim::NAME,
-    about: "a simulated device, deterministic, as slow, reordered and faulty as real ones",
+    about: "a simulated device: deterministic, with the latency, reordering and faults of real devices",
     device: None,
     is_hardware: false,
     options: SimOptions::INFO,
     open: |name| Ok(Arc::new(SimEngine::open(&SimOptions::from_name(name)?)?)),
     discover: || vec![Discovered::opened(EngineName::of(&BACKEND), SimEngine::open(&SimOptions::new()))],
-    // The simulator depends on no setting of the machine.
+    // There is nothing to check, because the simulator does not depend on the machine.
     doctor: Vec::new,
 };

@@ -7,7 +7,7 @@ use dma_sim::model::*;
 
 const LEN: u64 = 4_096;
 
-/// Returns a range of a region, by plain numbers.
+/// Returns the segment with these numbers.
 fn segment(key: RegionKey, addr: u64, len: u64) -> Segment {
     Segment { key, addr: DeviceAddr(addr), len: len as usize }
 }

@@ -98,7 +98,7 @@ fn faults() -> impl Strategy<Value = String> {
     prop_oneof![2 => Just(String::new()), 3 => prop::collection::vec(rule, 1..4).prop_map(|r| r.join("+"))]
 }
 
-/// Returns a range of a region, by plain numbers.
+/// Returns the segment with these numbers.
 fn segment(key: RegionKey, addr: u64, len: u64) -> Segment {
     Segment { key, addr: DeviceAddr(addr), len: len as usize }
 }

@@ -44,7 +44,7 @@ impl FarMemory for Peer {
     }
 }
 
-/// Returns a range of a region, by plain numbers.
+/// Returns the segment with these numbers.
 fn segment(key: RegionKey, addr: u64, len: u64) -> Segment {
     Segment { key, addr: DeviceAddr(addr), len: len as usize }
 }
@@ -60,7 +60,10 @@ struct Rig {
 
 const FAR_ADDRESS: u64 = 0x7000_0000_0123;
 
-#[expect(unsafe_code, reason = "registers memory; memory that has no address here asks for no promise")]
+#[expect(
+    unsafe_code,
+    reason = "registers memory; registering memory without an address has no safety requirement"
+)]
 fn register(device: &mut Device, spec: RegionSpec) -> RegionKey {
     assert!(matches!(spec.memory, RegionMemory::Far(_)));
     // SAFETY: far memory has no address, so no address must be valid.

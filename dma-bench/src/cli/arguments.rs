@@ -62,7 +62,7 @@ pub(crate) enum Command {
     },
     /// Measures engines, each beside memcpy.
     Run(Box<RunArguments>),
-    /// Makes an HTML page, or SVG and PNG plots, of results.
+    /// Creates an HTML page, or SVG and PNG plots, from results.
     #[command(
         after_help = "Examples:\n  dma-bench report results.json -o out.html\n  dma-bench report results.json --plots slides/\n  dma-bench report host1.json host2.json host3.json -o fleet.html"
     )]
@@ -88,7 +88,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         shown: Shown,
     },
-    /// Compares two results, and tells changes from noise.
+    /// Compares two results, and distinguishes changes from noise.
     #[command(
         after_help = "Examples:\n  dma-bench compare before.json after.json\n  dma-bench run --campaign mine.toml --save main; edit; dma-bench run --campaign mine.toml --save new\n  dma-bench compare main new --fail-if-slower 5%\n  dma-bench compare before.json after.json --format json | jq '.cells[] | select(.worse)'\n\n\
                       The chance of noise is about noise within the two runs: it is the Mann-Whitney test over the medians of\n\
@@ -174,9 +174,9 @@ pub(crate) struct Printed {
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub(crate) struct CompareArguments {
-    /// The results before: a file, or the name of saved results.
+    /// The earlier results: a file, or the name of saved results.
     pub before: PathBuf,
-    /// The results after: a file, or the name of saved results.
+    /// The later results: a file, or the name of saved results.
     pub after: PathBuf,
     /// Exit with 4 if a cell is slower by more than this, unless the difference is noise. Also exit with 4
     /// if there are too few samples to tell, or if a cell that was fine before fails, is wrong or is

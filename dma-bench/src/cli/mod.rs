@@ -30,7 +30,7 @@ use crate::results::{self, Results, Status, published, saved};
 use crate::run::placement;
 use crate::{compare, interrupt, peer, report, run};
 
-/// Exit code: something failed.
+/// Exit code: an engine, a cell or an output failed.
 const FAILED: u8 = 1;
 /// Exit code: the command line, or a file that it names to be read, is invalid.
 const USAGE: u8 = 2;
@@ -231,7 +231,10 @@ fn of_results(results: &Results, format: Format, shown: Shown) -> String {
 fn profiles(names: &[String], printed: &Printed) -> Result<u8, Failure> {
     if let Some(unknown) = names.iter().find(|n| !published::PUBLISHED.contains(&n.as_str())) {
         let there = published::PUBLISHED.join(", ");
-        return Err((USAGE, format!("no figures were published for `{unknown}`; there are: {there}")));
+        return Err((
+            USAGE,
+            format!("no figures were published for `{unknown}`; profiles with published figures: {there}"),
+        ));
     }
     let all = published::PUBLISHED.into_iter().filter(|k| names.is_empty() || names.iter().any(|n| n == k));
     let rows: Vec<_> = all.flat_map(published::of).collect();
@@ -338,7 +341,7 @@ fn write_report(results: &Results, page: Option<&Path>, plots: Option<&Path>) ->
     page.into_iter().chain(plots).collect()
 }
 
-/// Returns the exit code of a run, and says on standard error why it is not 0.
+/// Returns the exit code of a run. If it is not 0, prints the reason on standard error.
 fn verdict(results: &Results, written: bool) -> u8 {
     let of = |status: Status| results.cells.iter().filter(move |m| m.status == status);
     let wrong = of(Status::Wrong).count();
@@ -381,7 +384,7 @@ fn verdict(results: &Results, written: bool) -> u8 {
 fn idle(results: &Results) -> impl Iterator<Item = (&str, &str)> {
     results.engines.iter().filter_map(|engine| {
         let mut cells = results.cells.iter().filter(|m| m.cell.engine == engine.name).peekable();
-        let why = cells.peek()?.message.as_deref().unwrap_or("it cannot do that");
+        let why = cells.peek()?.message.as_deref().unwrap_or("the engine does not support it");
         cells.all(|m| m.status == Status::Unsupported).then_some((engine.name.as_str(), why))
     })
 }

@@ -59,10 +59,10 @@ struct ReplayFigures {
     /// Time that threads waited for the engine.
     wait_seconds: f64,
     doorbells: u64,
-    /// Descriptors, some of which may be parts of recorded ones.
+    /// Number of descriptors. A recorded descriptor may have been split into several.
     descriptors: u64,
     failed: u64,
-    /// Descriptors whose bytes were compared.
+    /// Number of descriptors whose bytes were compared.
     verified: u64,
 }
 
@@ -88,7 +88,7 @@ fn open(name: &EngineName) -> Result<std::sync::Arc<dyn dma::DmaEngine>> {
         None if simulated => dma::open_name(&name.clone().with_option("clock", "real")?),
         Some(clock) if simulated && clock != "real" => Err(Error::new(
             ErrorKind::InvalidArgument,
-            format!("a replay takes the computer's clock, not clock={clock}"),
+            format!("a replay needs the computer's clock, not clock={clock}"),
         )
         .with_hint("leave clock out")),
         _ => dma::open_name(name),
@@ -185,7 +185,7 @@ impl ReplayReport {
         for row in &self.engines {
             if let Some(model) = &row.model {
                 text += &style.wrap(&style.text(&format!(
-                    "{} is a model, whose time beside the calls is the device's: {model}",
+                    "{} is a model; its time outside of the calls is the simulated device's: {model}",
                     row.engine
                 )));
             }

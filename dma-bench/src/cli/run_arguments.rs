@@ -100,7 +100,7 @@ pub(crate) struct RunArguments {
     /// the node of its device. Without --cpus, threads run on any node.
     #[arg(long = "numa", alias = "node", value_name = "NODE[,NODE]", value_parser = units::nodes)]
     pub nodes: Option<(u32, Option<u32>)>,
-    /// Soak test: run each cell for this time without a break, compare every byte, keep a time series.
+    /// Soak test: run each cell for this time without a break, compare every byte, and keep a time series.
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["time", "count"], value_parser = units::seconds)]
     pub duration: Option<f64>,
     /// Keep a time series of throughput and latency, with a point at this interval (default: 0.1 seconds).
@@ -202,7 +202,7 @@ impl RunArguments {
                 }
             }
             (Some(other), None) => {
-                return Err(format!("--peer {other}: there are thread, process and HOST:PORT"));
+                return Err(format!("--peer {other}: choose one of thread, process and HOST:PORT"));
             }
             (_, Some(_)) => return Err("--secret-file is for --peer HOST:PORT; leave it out".to_owned()),
         }

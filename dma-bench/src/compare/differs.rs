@@ -18,7 +18,7 @@ pub(crate) struct Circumstance {
     pub what: &'static str,
     /// The engine that the circumstance belongs to, if any.
     pub engine: Option<String>,
-    /// The value before, in words.
+    /// The earlier and the later value, in words.
     pub before: String,
     pub after: String,
 }

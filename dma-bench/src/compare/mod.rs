@@ -16,7 +16,7 @@ use crate::results::{Measured, Results, Status};
 use crate::units::printable;
 use crate::verdict::stats::{Figures, attainable, blocks, mann_whitney};
 
-/// Figures that `compare` compares.
+/// The figures that `compare` compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Metric {
     /// Throughput divided by the throughput of memcpy right before and after, so that the machine's load
@@ -44,7 +44,7 @@ pub(crate) enum Significance {
     Changed,
     /// The difference may be noise.
     Noise,
-    /// Undecidable: with so few samples even the greatest difference could be noise.
+    /// Undecidable: with this number of samples, even the greatest difference could be noise.
     Undecidable,
     /// Not tested, because there is only one figure on each side.
     Untested,
@@ -368,7 +368,7 @@ impl Comparison {
         add(
             of(Significance::Untested),
             format!(
-                "latencies under the rate are longer by more than {percent} %; a run has one of each, so the limit has to allow for noise"
+                "latencies at the rate are longer by more than {percent} %; a run has only one value of each, so choose a limit that allows for noise"
             ),
         );
         failures

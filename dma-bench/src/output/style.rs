@@ -10,7 +10,7 @@ const COLUMNS: u16 = 80;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// For pipes and files, with [`COLUMNS`].
+    /// For pipes and files, with a width of [`COLUMNS`].
     Plain,
     /// For a terminal with this many columns.
     Terminal(u16),

@@ -8,7 +8,7 @@ use crate::results::{Measured, Results, Status, slowest};
 use crate::units::{bytes, digits, gigabytes};
 use crate::verdict::{Class, Verdict, not_decided, range};
 
-/// A way of using an engine: operation, memory, queues and operations in flight.
+/// A way to use an engine: operation, memory, queues and operations in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Use {
     op: Op,

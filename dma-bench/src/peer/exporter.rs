@@ -89,7 +89,7 @@ fn answer(
     memory: &mut Option<ExportedMemory>,
     message: &[u8],
 ) -> Result<Vec<u8>> {
-    let early = || Error::new(ErrorKind::Malformed, "it asks for memory that it has not opened");
+    let early = || Error::new(ErrorKind::Malformed, "the request is for memory that was not opened");
     match Request::decode(message) {
         Some(Request::Open { version, .. }) if version != VERSION => Err(Error::new(
             ErrorKind::VersionMismatch,

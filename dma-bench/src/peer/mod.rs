@@ -46,7 +46,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 type Link = (Sending<Box<dyn Write + Send>>, Receiving<Box<dyn Read + Send>>);
 
-/// The child process: exports memory of `engine`, on a NUMA node, until the end of standard input.
+/// Runs the child process: exports memory of `engine` on a NUMA node until the end of standard input.
 pub(crate) fn serve_child(engine: &str, node: Option<u32>) -> std::result::Result<(), String> {
     if let Some(node) = node {
         placement::bind_memory(&NumaNodes::of_system(), node)?;
@@ -72,7 +72,7 @@ impl fmt::Debug for Process {
 }
 
 impl Process {
-    /// Starts a process that holds memory of an engine, on a NUMA node.
+    /// Starts a process that exports memory of an engine on a NUMA node.
     pub(crate) fn start(engine: &str, node: Option<u32>) -> Result<Self> {
         let failed = |e: io::Error| Error::new(ErrorKind::Os, format!("cannot start the peer process: {e}"));
         // This path leads to the running program even if its file has been replaced.
@@ -89,7 +89,7 @@ impl Process {
         Ok(Self::with(to, from, None, Some(child), name))
     }
 
-    /// Connects to a `dma-bench serve`. Blocks for seconds at most.
+    /// Connects to a `dma-bench serve`. Blocks for at most some seconds.
     pub(crate) fn connect(address: &Address) -> Result<Self> {
         let secret =
             Secret::read(&address.secret_file).map_err(|e| Error::new(ErrorKind::InvalidArgument, e))?;
@@ -134,7 +134,7 @@ impl Process {
             if answer.len() != piece.len() {
                 return Err(Error::new(
                     ErrorKind::Malformed,
-                    format!("{}: an answer of another length", self.name),
+                    format!("{}: the answer has a wrong length", self.name),
                 ));
             }
             piece.copy_from_slice(&answer);
@@ -167,7 +167,10 @@ impl Process {
                 let text = String::from_utf8_lossy(&answer[2..]).replace(char::is_control, "?");
                 Err(Error::new(kind, format!("{}: {text}", self.name)))
             }
-            _ => Err(Error::new(ErrorKind::Malformed, format!("{}: no answer of this protocol", self.name))),
+            _ => Err(Error::new(
+                ErrorKind::Malformed,
+                format!("{}: the answer does not follow the protocol", self.name),
+            )),
         }
     }
 
@@ -179,7 +182,10 @@ impl Process {
                 format!("{name}: no answer for {} s", ANSWER_TIMEOUT.as_secs()),
             ),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
-                Error::new(ErrorKind::Closed, format!("{name}: it has ended, or the connection broke"))
+                Error::new(
+                    ErrorKind::Closed,
+                    format!("{name}: the process has ended, or the connection is lost"),
+                )
             }
             _ => Error::new(ErrorKind::Os, format!("{name}: {e}")),
         }

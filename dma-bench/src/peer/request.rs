@@ -20,7 +20,7 @@ pub(super) const ERROR_KINDS: [ErrorKind; 6] = [
     ErrorKind::PermissionDenied,
 ];
 
-/// A request to the process that holds the memory.
+/// A request to the process that exports the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request<'a> {
     Open { version: u16, len: u64 },

@@ -121,7 +121,7 @@ impl Campaign {
             && self.seconds > MAX_COMPARABLE_SECONDS
         {
             notes.push(format!(
-                "samples of {} are too long to be compared well with memcpy beside them: drift in between does not cancel out; more of them (--samples) are shorter",
+                "samples of {} are too long to be compared well with memcpy beside them: drift in between does not cancel out; with more --samples, each is shorter",
                 units::nanos(self.seconds * 1e9)
             ));
         }

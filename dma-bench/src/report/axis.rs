@@ -69,7 +69,7 @@ impl Axis {
     }
 
     /// Returns a range around all values, with a tick at every power of the base. If that makes more than ten
-    /// ticks, some are left out. If it makes fewer than three, finer ones are added.
+    /// ticks, some are left out. If it makes fewer than three, finer ticks are added.
     pub(super) fn ticks(&self, values: impl Iterator<Item = f64>) -> Ticks {
         let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.filter(|v| *v > 0.0).map(|v| self.place(v)) {

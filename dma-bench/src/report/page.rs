@@ -114,7 +114,7 @@ pub(super) fn answer(lines: &[String]) -> Markup {
 
 fn machine(results: &Results) -> Markup {
     let m = &results.machine;
-    // Turns `2026-01-02T03:04:05Z` into `2026-01-02 03:04:05 UTC`.
+    // Converts `2026-01-02T03:04:05Z` to `2026-01-02 03:04:05 UTC`.
     let date = results.created.replace('T', " ").replace('Z', " UTC");
     html! {
         p.dim {
@@ -185,7 +185,7 @@ fn how(results: &Results, prefix: &str) -> Markup {
     html! {
         h2 id=(format!("{prefix}how")) { "Conditions of the measurement" }
         p {
-            "Each sample of an engine lies between two of memcpy (the C library's, on one core). Its ratio is to these, so that drift of the machine hits both. Up to "
+            "Each sample of an engine lies between two of memcpy (the C library's, on one core). Its ratio is relative to these two, so that drift of the machine cancels out. Up to "
             (c.samples) " samples of about " (nanos(c.seconds * 1e9)) " each, in up to " (c.planned_passes()) " passes over all cells"
             @if let Some(limit) = c.limit { ", none of which began after " (digits(limit)) " s" }
             ". " (left_out) " samples are left out because something disturbed them. The bytes of " (verified)

@@ -147,7 +147,7 @@ const ASKED: [Asked; 8] = [
 
 const SEGMENTS: &str = "segments";
 
-/// Names a curve of one size.
+/// Returns the name of a curve of one size.
 fn sized(c: &Cell) -> String {
     format!("{}, {}, {}", c.engine, units::bytes(c.size), in_flight(&Curve::of(c)))
 }
@@ -238,7 +238,7 @@ fn over_time(m: &Measured) -> Vec<Plot> {
             Plot {
                 id: format!("series-{id}-{}", m.cell.to_string().replace([' ', ':', ',', '/'], "-")),
                 title: format!("{title} {}", m.cell),
-                note: noted("Each point is an interval; of many, the slowest.", m.model),
+                note: noted("Each point is an interval, or the slowest of several intervals.", m.model),
                 model: m.model,
                 x: Axis { label: "seconds since it began".to_owned(), format: number, base: 0.0 },
                 y: Axis { label: label.to_owned(), format, base: 10.0 },

@@ -147,7 +147,8 @@ pub struct Measured {
     pub doorbells_per_op: Option<f64>,
     /// Polls for each operation.
     pub polls_per_op: Option<f64>,
-    /// Samples left out of the figures because threads waited for a CPU. Latencies include them.
+    /// Number of samples that are left out of the figures, because threads waited for a CPU. Latencies
+    /// include them.
     pub left_out: u64,
     /// Fraction of the time that threads waited for a CPU, in the samples that were kept.
     pub run_delay: f64,

@@ -148,7 +148,7 @@ impl ActiveCell {
         self.samples.drain(..self.samples.len().saturating_sub(latencies.len()));
         self.latency.reset();
         for latency in latencies {
-            // A histogram without bounds takes every value.
+            // This cannot fail, because the histogram has no bounds.
             let _ = self.latency.add(latency);
         }
     }
@@ -173,7 +173,7 @@ impl ActiveCell {
     /// Ends a pass. With `stay`, the queues stay open for the next pass, unless the cell has failed.
     pub(crate) fn end_pass(&mut self, stay: bool) {
         for worker in &mut self.workers {
-            // A histogram without bounds takes every value.
+            // This cannot fail, because the histogram has no bounds.
             let _ = self.latency.add(worker.latency());
             worker.clear_latency();
         }
@@ -210,7 +210,7 @@ impl ActiveCell {
         let wanted = if self.cell.is_baseline() { usize::MAX } else { self.wanted as usize };
         let kept = keep(&self.samples, wanted);
         let undisturbed: Vec<&Sample> = self.samples.iter().filter(|s| s.is_undisturbed()).collect();
-        // Figures of wrong copies are dropped.
+        // A cell with wrong copies has no figures.
         let samples: &[Sample] = if status == Status::Wrong { &[] } else { &kept };
         // A simulated device cannot be disturbed. Only its first samples count, because the later ones are
         // copies.

@@ -68,8 +68,11 @@ impl Contender {
                 SimClock::Real => Clock::Real(Instant::now()),
                 _ => {
                     return Err(named(
-                        Error::new(ErrorKind::InvalidArgument, "nothing passes the time of this device")
-                            .with_hint("use clock=virtual or clock=real"),
+                        Error::new(
+                            ErrorKind::InvalidArgument,
+                            "the clock of this device does not advance by itself",
+                        )
+                        .with_hint("use clock=virtual or clock=real"),
                     ));
                 }
             };

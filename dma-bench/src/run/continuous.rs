@@ -131,7 +131,7 @@ fn is_steady(series: &[Moment], within: f64) -> bool {
 fn take_latency(cell: &mut ActiveCell) -> Histogram<u64> {
     let mut latency = histogram();
     for worker in &cell.workers {
-        // A histogram without bounds takes every value.
+        // This cannot fail, because the histogram has no bounds.
         let _ = latency.add(worker.latency());
     }
     cell.clear_latency();

@@ -25,7 +25,7 @@ pub struct Layout {
 /// The point in the run at which a group of cells is measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Position {
-    /// The pass over all groups.
+    /// Number of the pass over all groups.
     pub pass: u32,
     /// Number of passes over single groups so far.
     pub group_pass: u32,
@@ -51,9 +51,9 @@ impl Offsets {
 /// Shifts of buffers are multiples of this.
 const PAGE: usize = 4096;
 
-/// The fraction of the golden ratio: step of the sources.
+/// The step of the sources: the fractional part of the golden ratio.
 const GOLDEN_STEP: f64 = 0.618_033_988_749_895;
-/// The fraction of the silver ratio: step of the destinations.
+/// The step of the destinations: the fractional part of the silver ratio.
 const SILVER_STEP: f64 = std::f64::consts::SQRT_2 - 1.0;
 
 /// Bytes between two segments.

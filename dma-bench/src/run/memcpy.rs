@@ -97,7 +97,7 @@ impl Memcpy {
             let run = (extent.ops - ops).min(extent.timed_every).min(at_once);
             let begun = now(&self.epoch);
             self.several(1, cell, layout, index);
-            // A histogram without bounds takes every value.
+            // This cannot fail, because the histogram has no bounds.
             let _ = latency.record((now(&self.epoch) - begun).max(1));
             self.several(run - 1, cell, layout, index);
             ops += run;
@@ -247,10 +247,7 @@ mod tests {
                         _ => right[dst..dst + len].copy_from_slice(&memcpy.src[src..src + len]),
                     }
                 }
-                assert!(
-                    memcpy.dst[..] == right[..],
-                    "{op:?} {footprint}: other bytes than those that were to be"
-                );
+                assert!(memcpy.dst[..] == right[..], "{op:?} {footprint}: wrong bytes");
             }
         }
     }

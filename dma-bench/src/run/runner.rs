@@ -21,7 +21,7 @@ use crate::results::{Measured, Status};
 /// multiple of its share of samples.
 const MAX_ATTEMPTS: usize = 6;
 
-/// Receives the progress of a run.
+/// An observer, which receives the progress of a run.
 pub trait Observer {
     /// The run begins. It takes `samples` samples in about `expected` seconds.
     fn begin(&mut self, samples: u64, expected: f64);
@@ -313,7 +313,7 @@ impl<'a> Runner<'a> {
             };
             let after = beside(COMPARE_LITTLE);
             for sample in samples {
-                // At a fixed rate, the ratio to memcpy means nothing.
+                // At a fixed rate, the ratio to memcpy has no meaning.
                 cell.add(Sample { ratio: None, ..sample.between(before, after) });
                 report_sample(cell, sample, observer);
             }

@@ -33,7 +33,8 @@ pub(crate) const AS_FAST_AROUND_ONE: f64 = 0.1;
 /// because neighbouring samples differ by that much.
 const DEAD_ZONE: f64 = 0.01;
 
-/// Maximum number of blocks that a run's samples are grouped into. The number of passes is also a limit.
+/// Maximum number of blocks that a run's samples are grouped into. The number of blocks also does not exceed
+/// the number of passes.
 const MAX_BLOCKS: usize = 128;
 
 /// Result of comparing an engine with the baseline at one size.

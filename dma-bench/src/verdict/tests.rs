@@ -58,7 +58,7 @@ fn ratios(truth: f64, noise: Noise, burst: f64, random: &mut Random) -> Vec<f64>
                 * (noise.spread * random.normal() + weather + noise.drift * (at - 0.5)).exp()
                 * if hit { 0.5 } else { 1.0 };
             if random.next() < noise.tails {
-                // A Pareto tail: some samples take many times as long.
+                // The tail is a Pareto distribution: some samples take many times as long.
                 let longer = random.next().max(1e-3).powf(-0.8);
                 ratio *= if random.next() < 0.5 { longer } else { 1.0 / longer };
             }
@@ -86,7 +86,8 @@ fn truths() -> Vec<(String, Vec<f64>)> {
         ("crosses".to_owned(), curve(&crossing(7.5))),
         ("crosses at a size".to_owned(), curve(&crossing(9.0))),
     ];
-    // The curves of the models, one copy at a time, against a memcpy of 5 ns and 10 GB/s.
+    // Returns the curves of the models, one copy at a time, relative to a memcpy with 5 ns and 10
+    // GB/s.
     for name in ["bluefield2", "bluefield3", "ioat", "dsa"] {
         let memcpy = |size: u64| 1e9 / (5.0 + size as f64 / 10.0);
         all.push((name.to_owned(), sizes().into_iter().map(|s| model_rate(name, s) / memcpy(s)).collect()));

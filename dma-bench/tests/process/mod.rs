@@ -10,7 +10,7 @@ pub(crate) fn has_used(child: &Child, hundredths: u64) {
     loop {
         assert!(start.elapsed() < Duration::from_secs(120), "it does not measure");
         let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it runs");
-        // Fields are counted behind the name: the state is field 3; user and system time, in hundredths of a
+        // The fields after the name begin with field 3, the state. User and system time, in hundredths of a
         // second, are fields 14 and 15.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
         if fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap() >= hundredths {

@@ -128,7 +128,7 @@ fn queue_options(options: &dma_queue_options) -> Result<QueueOptions> {
         DMA_CACHE_AUTO => CacheHint::Auto,
         DMA_CACHE_HOT => CacheHint::Hot,
         DMA_CACHE_COLD => CacheHint::Cold,
-        hint => return Err(invalid(format!("hint {hint} of dma_queue_options"))),
+        hint => return Err(invalid(format!("dma_queue_options has the unknown hint {hint}"))),
     };
     let plain = QueueOptions::new().with_depth(options.depth).with_hint(hint);
     Ok(match options.stall_timeout_ms {
@@ -315,7 +315,7 @@ pub(crate) mod calls {
                 // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let count = unsafe { Out::new("count", count) }?;
                 if capacity == 0 {
-                    return Err(invalid("a wait for completions without a place for them"));
+                    return Err(invalid("the capacity for completions is 0"));
                 }
                 // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
                 let mut out = unsafe { OutArray::new("completions", completions, capacity) }?;

@@ -26,7 +26,7 @@ type Op = Pin<Box<dyn Future<Output = Result<u64, Failure>> + Send>>;
 struct Running<T: Send + 'static, R: Answer> {
     transfer: SharedTransfer<T, R>,
     operands: Option<T>,
-    /// Separates the operands from the result.
+    /// The function that separates the operands from the result.
     split: fn(R::With<T>) -> (T, u64),
 }
 

@@ -20,7 +20,7 @@ def agent(name, backend=BACKEND, **options):
 
 
 def map_file(fd, length):
-    """Maps a file that both processes share, so that this one sees the bytes of the target's memory."""
+    """Maps a file that both processes share, so that this process sees the bytes of the target's memory."""
     return np.frombuffer(mmap.mmap(fd, length), dtype=np.uint8)
 
 

@@ -14,7 +14,7 @@ HEAD = 2 * POINTER
 
 
 def readelf(option, library):
-    """Returns the words of each line."""
+    """Returns the words of each output line."""
     lines = subprocess.run(["readelf", "-W", option, library], capture_output=True, text=True, check=True).stdout
     return [line.split() for line in lines.splitlines()]
 

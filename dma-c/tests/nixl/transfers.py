@@ -16,7 +16,7 @@ LENGTH = BLOCK * BLOCKS
 
 
 def pieces(rng, blocks, lengths):
-    """Returns places of the lengths, each in a block of its own."""
+    """Returns one range of each length, each in its own block."""
     return [block * BLOCK + rng.randrange(BLOCK - length + 1) for block, length in zip(blocks, lengths)]
 
 

@@ -38,7 +38,7 @@ pub enum ChannelError {
         max: u32,
     },
     /// The depth is 0, or exceeds the device's depth.
-    #[error("a queue of {requested} tasks; queues of this device hold 1 to {max}")]
+    #[error("a depth of {requested} tasks; queues of this device have 1 to {max}")]
     Depth {
         /// The requested depth.
         requested: u32,

@@ -38,10 +38,10 @@ pub enum CurveError {
     #[error("a curve needs at least one point")]
     Empty,
     /// The size of a point does not exceed the size before it.
-    #[error("a curve's points need rising sizes; {0} does not rise")]
+    #[error("the sizes of a curve's points must rise; {0} does not exceed the size before it")]
     NotRising(u64),
     /// The line up to this size is too steep to compute, or the last line falls.
-    #[error("a curve cannot be this steep, nor fall at its end; see the point at size {0}")]
+    #[error("a curve must not be too steep, nor fall at its end; see the point at size {0}")]
     Slope(u64),
 }
 
@@ -133,7 +133,7 @@ mod tests {
     fn bandwidth_is_exact_enough() {
         let curve = Curve::linear(Time::from_us(1), 37_300_000_000);
         assert_eq!(curve.at(0), Time::from_us(1));
-        // This is 2 MiB at 37.3 GB/s.
+        // The expected time is that of 2 MiB at 37.3 GB/s.
         assert_eq!(curve.at(2 << 20).as_ps(), 1_000_000 + 56_223_914);
         assert_eq!(Curve::linear(Time::ZERO, 0).at(u64::MAX), Time::ZERO);
         assert_eq!(Curve::linear(Time::ZERO, 1).at(u64::MAX), Time::MAX);

@@ -228,12 +228,12 @@ impl fmt::Display for FaultRule {
 pub struct FaultPlanError {
     /// The rule's text.
     pub rule: String,
-    /// The problem and the remedy.
+    /// The problem, with the remedy.
     pub problem: String,
 }
 
 impl FaultPlan {
-    /// Checks the rules of a plan that was not parsed.
+    /// Checks the rules of a plan that was not parsed from text.
     ///
     /// # Errors
     ///
@@ -253,9 +253,11 @@ fn check(rule: &FaultRule) -> Result<(), String> {
     match rule.when {
         When::Tasks(0, _) | When::Every(0) => Err("tasks are counted from 1".to_owned()),
         When::Tasks(from, to) if from > to => {
-            Err(format!("{from} is behind {to}; write the lower one first"))
+            Err(format!("{from} is greater than {to}; write the smaller number first"))
         }
-        When::At(_) if rule.chance != 1.0 => Err("p does not go with @t, which strikes once".to_owned()),
+        When::At(_) if rule.chance != 1.0 => {
+            Err("p cannot be combined with @t, which applies once".to_owned())
+        }
         _ => Ok(()),
     }
 }
@@ -306,8 +308,10 @@ fn parse_rule(text: &str) -> Result<FaultRule, String> {
     }
     match (&mut rule.fault, longer) {
         (Fault::Slow(by), Some(longer)) => *by = longer,
-        (Fault::Slow(_), None) => return Err("say how much longer, such as `slow@1:for=200us`".to_owned()),
-        (_, Some(_)) => return Err("option `for` goes with `slow` only".to_owned()),
+        (Fault::Slow(_), None) => {
+            return Err("give the additional time, such as `slow@1:for=200us`".to_owned());
+        }
+        (_, Some(_)) => return Err("option `for` is only for `slow`".to_owned()),
         _ => {}
     }
     check(&rule)?;
@@ -316,8 +320,9 @@ fn parse_rule(text: &str) -> Result<FaultRule, String> {
 
 fn parse_when(text: &str) -> Result<When, String> {
     let number = |text: &str| {
-        let bad =
-            |_| format!("`{text}` is no task's number; write `@5`, `@5-8`, `@5-`, `@every=100` or `@t=20us`");
+        let bad = |_| {
+            format!("`{text}` is not a task number; write `@5`, `@5-8`, `@5-`, `@every=100` or `@t=20us`")
+        };
         text.parse::<u64>().map_err(bad)
     };
     if let Some(every) = text.strip_prefix("every=") {
@@ -477,22 +482,22 @@ mod tests {
     fn mistakes_are_named_with_the_remedy() {
         for (text, problem) in [
             ("fial@5", "no fault `fial`; there are: refuse, fail, reset"),
-            ("fail@", "`` is no task's number; write `@5`"),
-            ("fail@x", "`x` is no task's number"),
+            ("fail@", "`` is not a task number; write `@5`"),
+            ("fail@x", "`x` is not a task number"),
             ("fail@0", "tasks are counted from 1"),
             ("fail@every=0", "tasks are counted from 1"),
             ("fail@8-5", "8 is behind 5"),
             ("fail@t=5", "`5` is not a time"),
-            ("fail@t=5us:p=0.5", "p does not go with @t"),
+            ("fail@t=5us:p=0.5", "p cannot be combined with @t"),
             ("fail:p=2", "p must be from 0 to 1"),
             ("fail:p=NaN", "p must be from 0 to 1"),
             ("fail:p=x", "p is `x`"),
             ("fail:p", "option `p` has no value"),
             ("fail:ch=-1", "ch is `-1`"),
             ("fail:q=1", "no option `q`; there are: p, ch, for"),
-            ("slow@1", "say how much longer"),
+            ("slow@1", "give the additional time"),
             ("slow@1:for=200", "`200` is not a time"),
-            ("fail:for=1us", "goes with `slow` only"),
+            ("fail:for=1us", "is only for `slow`"),
         ] {
             let error = text.parse::<FaultPlan>().unwrap_err();
             assert_eq!(error.rule, text);

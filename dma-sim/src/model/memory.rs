@@ -1,7 +1,7 @@
 //! Memory protection and translation: the table of registered regions.
 #![expect(
     unsafe_code,
-    reason = "the table holds the addresses of memory that it does not own, and frees what it does"
+    reason = "the table stores addresses of memory that it does not own, and frees the memory that it owns"
 )]
 
 use std::alloc::{self, Layout};
@@ -100,7 +100,7 @@ const FIRST_ADDRESS: u64 = 0x1000_0000;
 /// Alignment of allocated regions, and the minimum gap between them.
 const PAGE: u64 = 4096;
 
-/// All registered regions.
+/// The table of all registered regions.
 #[derive(Debug)]
 pub(super) struct MemoryTable {
     entries: Vec<RegionEntry>,

@@ -1,5 +1,8 @@
 //! Moves a task's bytes in parts, so that a copy can be observed when it is half done.
-#![expect(unsafe_code, reason = "copies between raw addresses; others may hold and write the same memory")]
+#![expect(
+    unsafe_code,
+    reason = "copies between raw addresses, whose memory other code may access at the same time"
+)]
 
 use dma_core::racy_copy;
 

@@ -31,7 +31,7 @@ pub enum Found {
     InEngine,
 }
 
-/// Result of a task of 0 bytes.
+/// Behaviour for a task of 0 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZeroLength {
     /// The task completes.
@@ -49,12 +49,13 @@ pub enum OnFailure {
     Halt,
 }
 
-/// Completions that a device reports individually.
+/// The completions that a device reports individually.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reporting {
     /// Each completion, except coalesced ones if the device supports coalescing.
     Each {
-        /// True if [`Device::submit_coalesced`](super::Device::submit_coalesced) leaves out completions.
+        /// True if the device supports coalescing:
+        /// [`Device::submit_coalesced`](super::Device::submit_coalesced) then leaves out completions.
         coalescing: bool,
     },
     /// The last task of each doorbell is reported, together with the tasks before it.
@@ -64,7 +65,7 @@ pub enum Reporting {
 /// Cost of a task for its channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelCosts {
-    /// Time to start a task, by its bytes. Its inverse is the channel's task rate.
+    /// Time to start a task, by its bytes. The reciprocal is the channel's task rate.
     pub issue: Curve,
     /// Time that a task waits for earlier tasks, by the number of tasks in flight on the channel, including
     /// itself. It makes throughput approach its limit slowly as the window grows, as measurements show.
@@ -129,7 +130,7 @@ pub struct Profile {
     pub in_order: bool,
     /// Completions that are reported individually.
     pub reporting: Reporting,
-    /// Result of tasks of 0 bytes.
+    /// Behaviour for tasks of 0 bytes.
     pub zero_length: ZeroLength,
     /// Time of detecting tasks longer than `max_task`.
     pub oversize: Found,
@@ -313,7 +314,7 @@ impl Profile {
         }
     }
 
-    /// DMA of an NVIDIA BlueField-2, driven from its Arm cores with DOCA 1.5.
+    /// The DMA engine of an NVIDIA BlueField-2, driven from its Arm cores with DOCA 1.5.
     ///
     /// **Measured:** task rate and bandwidth by size, 10.5 M/s read and 10.2 M/s write, 25.6 and 15.4 GB/s;
     /// 4.16 M/s from one thread with 64 in flight. Source: `smartnickit-project/smartnic-bench`,
@@ -371,7 +372,7 @@ impl Profile {
         }
     }
 
-    /// DMA of an NVIDIA BlueField-3, driven by one of its Arm cores with DOCA 3.2.
+    /// The DMA engine of an NVIDIA BlueField-3, driven by one of its Arm cores with DOCA 3.2.
     ///
     /// **Measured:** best throughput and the window that reaches 95 % of it, for seven sizes in both
     /// directions; 1.88 µs for one 4 KiB push alone and 99.0 µs for one of 1 MiB; 6.25 M/s with coalesced

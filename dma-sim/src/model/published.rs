@@ -28,13 +28,13 @@ const MIB: u64 = 1 << 20;
 /// Windows that are tried, to find the best window and the knee.
 const WINDOWS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// Quantity of a row.
+/// The quantity that a row compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Quantity {
     /// Throughput in MiB/s.
     Throughput,
-    /// Million tasks per second.
+    /// Throughput in million tasks per second.
     TaskRate,
     /// Time of a single task in microseconds.
     Latency,
@@ -152,7 +152,7 @@ pub struct LoadError {
     pub reason: String,
 }
 
-/// A peer that never refuses.
+/// A peer that always grants access.
 #[derive(Debug)]
 struct Always;
 

@@ -172,8 +172,8 @@ impl RegionSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegionError {
-    /// The addresses do not exist.
-    #[error("a region of {len} bytes at {addr:#x} ends behind the last address; check both")]
+    /// The range exceeds the address space.
+    #[error("a region of {len} bytes at {addr:#x} ends beyond the last address; check both numbers")]
     OutOfAddresses {
         /// The requested first address.
         addr: u64,
@@ -186,8 +186,8 @@ pub enum RegionError {
         /// The number of keys.
         max: usize,
     },
-    /// The system has not enough memory.
-    #[error("no memory for a region of {len} bytes; ask for less")]
+    /// The system does not have enough memory.
+    #[error("there is not enough memory for a region of {len} bytes; request less")]
     OutOfMemory {
         /// The requested length.
         len: u64,
@@ -195,7 +195,7 @@ pub enum RegionError {
     /// No registered region has this key.
     #[error("region {} is not registered; it may have been unregistered before", KeyName(*.key))]
     Unknown {
-        /// The key given.
+        /// The given key.
         key: RegionKey,
     },
     /// Tasks in flight name the region.
@@ -204,7 +204,7 @@ pub enum RegionError {
         KeyName(*.key)
     )]
     InUse {
-        /// The key given.
+        /// The given key.
         key: RegionKey,
         /// Number of segments of tasks in flight that name it.
         segments: u32,
@@ -212,13 +212,13 @@ pub enum RegionError {
     /// The memory was not allocated by the device, and so cannot be read and written through it.
     #[error("region {} was registered, not allocated by the device; access it where it was allocated", KeyName(*.key))]
     NotOwned {
-        /// The key given.
+        /// The given key.
         key: RegionKey,
     },
     /// The range is not within the region.
     #[error("{len} bytes at {addr:#x} are not within region {}", KeyName(*.key))]
     OutOfRange {
-        /// The key given.
+        /// The given key.
         key: RegionKey,
         /// The requested first address.
         addr: u64,

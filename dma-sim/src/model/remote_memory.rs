@@ -1,6 +1,9 @@
 //! Moves the bytes of tasks and computes their results. Peers grant access to remote memory. Memory without
 //! an address in this process is copied through a bounce buffer.
-#![expect(unsafe_code, reason = "copies between raw addresses and a buffer; others may hold the same memory")]
+#![expect(
+    unsafe_code,
+    reason = "copies between raw addresses and a buffer; other code may access the same memory"
+)]
 
 use dma_core::racy_copy;
 
@@ -96,7 +99,8 @@ impl BounceBuffer {
             while at < to && outcome.is_ok() {
                 let end = to.min(at + LOAD as u64);
                 let load = &mut buffer[..(end - at) as usize];
-                // SAFETY: the caller's pieces are registered and reachable; the range is within the task.
+                // SAFETY: the caller's pieces are registered and accessible, and the range is within the
+                // task.
                 outcome = unsafe { copy_through(memory, task, at, load) };
                 at = end;
             }
@@ -116,14 +120,14 @@ impl BounceBuffer {
         for at in (0..task.len).step_by(HALF) {
             let n = (task.len - at).min(HALF as u64) as usize;
             let (left, right) = (&mut left[..n], &mut right[..n]);
-            // SAFETY: the caller's pieces are registered and reachable; the range is within the task.
+            // SAFETY: the caller's pieces are registered and accessible, and the range is within the task.
             unsafe { gather(memory, &task.src, at, left) }?;
             if task.kind != TaskKind::Compare {
                 // SAFETY: the pointer comes from a borrowed slice of this length.
                 result = unsafe { racy_copy::crc32c(result as u32, left.as_ptr(), left.len()) }.into();
                 continue;
             }
-            // SAFETY: the caller's pieces are registered and reachable; the range is within the task.
+            // SAFETY: the caller's pieces are registered and accessible, and the range is within the task.
             unsafe { gather(memory, &task.dst, at, right) }?;
             if left != right {
                 let equal = left.iter().zip(&*right).take_while(|(a, b)| a == b).count();
@@ -191,7 +195,7 @@ unsafe fn gather(memory: &MemoryTable, src: &[Piece], at: u64, load: &mut [u8]) 
             let far = memory.far(run.piece).ok_or(PeerError::Revoked)?;
             far.read_at(run.piece.offset + run.skip, to)?;
         } else {
-            // SAFETY: the caller's piece is not far, so it is registered and reachable; the buffer is this
+            // SAFETY: the caller's piece is not far, so it is registered and accessible. The buffer is this
             // module's own.
             unsafe { racy_copy::copy(to.as_mut_ptr(), run.piece.ptr(run.skip), to.len()) }
         }
@@ -210,7 +214,7 @@ unsafe fn scatter(memory: &MemoryTable, dst: &[Piece], at: u64, load: &[u8]) -> 
             let far = memory.far(run.piece).ok_or(PeerError::Revoked)?;
             far.write_at(run.piece.offset + run.skip, from)?;
         } else {
-            // SAFETY: the caller's piece is not far, so it is registered and reachable; the buffer is this
+            // SAFETY: the caller's piece is not far, so it is registered and accessible. The buffer is this
             // module's own.
             unsafe { racy_copy::copy(run.piece.ptr(run.skip), from.as_ptr(), from.len()) }
         }

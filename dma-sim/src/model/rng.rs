@@ -8,7 +8,7 @@ use chacha20::rand_core::{Rng as _, SeedableRng as _};
 /// change the jitter.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Purpose {
-    /// Jitter, tearing and corruption of a channel's tasks.
+    /// The jitter, tearing and corruption of a channel's tasks.
     Tasks = 0,
     /// The order in which finished tasks are reported.
     Reports = 2,

@@ -54,7 +54,7 @@ impl TaskKind {
         }
     }
 
-    /// Returns the name in a trace.
+    /// Returns the operation's name in a trace.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Copy => "copy",
@@ -78,7 +78,7 @@ pub enum TaskError {
         key: RegionKey,
     },
     /// A segment exceeds its region.
-    #[error("{len} bytes at {addr:#x} leave region {}, which is {size} bytes at {base:#x}", KeyName(*.key))]
+    #[error("{len} bytes at {addr:#x} exceed region {}, which has {size} bytes at {base:#x}", KeyName(*.key))]
     OutOfRange {
         /// The key in the segment.
         key: RegionKey,
@@ -102,7 +102,7 @@ pub enum TaskError {
         granted: Rights,
     },
     /// The task is longer than the device's limit.
-    #[error("{len} bytes in one task, the device takes {max}; split it")]
+    #[error("a task of {len} bytes exceeds the device's maximum of {max}; split it")]
     TooLong {
         /// The task's length.
         len: u64,
@@ -110,7 +110,7 @@ pub enum TaskError {
         max: u64,
     },
     /// The task has no segments on one side, or more than the device's limit.
-    #[error("{segments} segments on one side of a task, the device takes 1 to {max}")]
+    #[error("{segments} segments on one side of a task; the device supports 1 to {max}")]
     Segments {
         /// Number of segments on the offending side.
         segments: usize,
@@ -126,7 +126,7 @@ pub enum TaskError {
         dst: u64,
     },
     /// The task has 0 bytes, which is an error on this device.
-    #[error("a task of 0 bytes, which the device does not take")]
+    #[error("the device does not support tasks of 0 bytes")]
     ZeroLength,
     /// The device has no such operation.
     #[error("the device has no such operation")]
@@ -143,7 +143,7 @@ pub enum TaskError {
 }
 
 impl TaskError {
-    /// Returns the code, counted from 1, and the name in a trace.
+    /// Returns the error's code, counted from 1, and its name in a trace.
     pub(crate) const fn code(self) -> (i32, &'static str) {
         match self {
             Self::UnknownRegion { .. } => (1, "unknown-region"),
@@ -234,7 +234,7 @@ pub struct TaskReport {
 #[non_exhaustive]
 pub enum Refused {
     /// The queue is full: poll completions, then try again.
-    #[error("all {depth} places of the channel's queue are taken; poll completions, then try again")]
+    #[error("all {depth} slots of the channel's queue are occupied; poll completions, then try again")]
     Full {
         /// Number of slots in the queue.
         depth: u32,

@@ -25,7 +25,8 @@ pub(super) struct DeviceMemory {
     used: Mutex<Ranges>,
 }
 
-/// Allocated ranges: offset of the first byte and length, in whole pages, without overlaps.
+/// Allocated ranges: the offset of the first byte, and the length. They consist of whole pages and do not
+/// overlap.
 type Ranges = BTreeMap<usize, usize>;
 
 /// Mapped pages.

@@ -196,10 +196,11 @@ unsafe impl DmaEngine for SimEngine {
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
         let Some(own) = &self.memory else {
-            return Err(Error::new(ErrorKind::Unsupported, "the device has no memory of its own")
+            return Err(Error::new(ErrorKind::Unsupported, "the device has no own memory")
                 .with_hint("open it with `device_memory=64M`"));
         };
-        // SAFETY: this function's caller promises that the memory stays allocated.
+        // SAFETY: the caller of this function promises that the memory stays allocated until the region is
+        // dropped.
         let region = unsafe { SimRegion::register_device(&self.shared, own, memory, request.access) }?;
         Ok(Box::new(region))
     }

@@ -34,7 +34,7 @@
 //!
 //! - Memory of other processes on the same machine, exported and imported; see [`dma_ipc`]. A copy to or from
 //!   memory that was revoked, or whose process ended, fails: `Revoked`. On a device whose failures reset the
-//!   queue, that resets the queue.
+//!   queue, such a failure also resets the queue.
 //! - The device's own memory ([`SimOptions::device_memory`]), at addresses that the CPU cannot access: a load
 //!   or store ends the process by SIGSEGV. It can also be registered by its address, like memory that another
 //!   library has allocated on a real device.
@@ -42,7 +42,7 @@
 //!
 //! # Rejected
 //!
-//! - Everything that the contract rejects on every engine.
+//! - All requests that the contract rejects on every engine.
 //! - Exporting device memory, registered memory or imported memory, and importing memory that another backend
 //!   exported: `Unsupported`.
 //!
@@ -50,15 +50,15 @@
 //!
 //! Differences from real devices:
 //!
-//! - Device memory is as fast as host memory. Its dma-buf is a memfd, which the kernel's dma-buf calls
-//!   refuse; stand-ins map it.
+//! - Device memory is as fast as host memory. Its dma-buf is a memfd. The kernel's dma-buf calls refuse it,
+//!   and the stand-ins map it.
 //! - Memory is not pinned and has no memlock limit. Registering takes no time, and there are no page faults.
 //!   Alignment does not influence the speed.
 //! - One device is one engine: two engines of one profile do not share bandwidth.
 //! - A restart after a reset takes no time.
 //! - In each direction, the engine executes one descriptor at a time, and serves the queues in turn. Real
 //!   engines interleave descriptors, so the order in which descriptors overtake each other is approximate.
-//! - Directions do not slow each other down, nor do the host's CPUs and memory.
+//! - The directions do not slow each other down. Load on the host's CPUs and memory has no influence.
 //! - `lose` models bugs of drivers and firmware. On real devices it is rarer than in any plan.
 //! - On the virtual clock, only polling advances time, so a waiter that does not poll waits forever. The
 //!   deadline of a wait is on the computer's clock and does not depend on the device's time.

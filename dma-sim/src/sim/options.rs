@@ -127,18 +127,18 @@ impl SimOptions {
         OptionInfo::new("profile", "ideal|bluefield2|bluefield3|ioat|dsa", "ideal", "modelled device"),
         OptionInfo::new("faults", "RULE[+RULE...]", "none", "injected faults, such as fail@5+lose:p=0.1"),
         OptionInfo::new("clock", "virtual|real|manual", "virtual", "clock of the device"),
-        OptionInfo::new("trace", "off|digest|record", "off", "extent of the record"),
-        OptionInfo::new("tearing", "on|off", "on", "bytes move in parts, visible half done"),
+        OptionInfo::new("trace", "off|digest|record", "off", "extent of the trace"),
+        OptionInfo::new("tearing", "on|off", "on", "bytes move in parts"),
         OptionInfo::new("coalesce", "on|off", "off", "one report for each doorbell, if supported"),
-        OptionInfo::new("depth", "N", "the profile's", "deepest queue, in descriptors"),
-        OptionInfo::new("queues", "N", "the profile's", "most queues at once"),
+        OptionInfo::new("depth", "N", "the profile's", "maximum queue depth, in descriptors"),
+        OptionInfo::new("queues", "N", "the profile's", "maximum number of queues"),
         OptionInfo::new("max_transfer", "BYTES", "the profile's", "longest descriptor"),
         OptionInfo::new("claimed_max_transfer", "BYTES", "max_transfer", "claimed longest descriptor"),
-        OptionInfo::new("max_segments", "N", "the profile's", "most segments per side of a descriptor"),
+        OptionInfo::new("max_segments", "N", "the profile's", "maximum segments per side of a descriptor"),
         OptionInfo::new("latency", "TIME", "the profile's", "latency on an idle device, such as 5us"),
         OptionInfo::new("bandwidth", "BYTES", "the profile's", "bytes a second in each direction"),
         OptionInfo::new("jitter", "N", "the profile's", "jitter of latencies, in thousandths"),
-        OptionInfo::new("device_memory", "BYTES", "none", "memory of the device's own, such as 64M"),
+        OptionInfo::new("device_memory", "BYTES", "none", "size of the device's own memory, such as 64M"),
     ];
 
     /// Returns the defaults.
@@ -200,7 +200,8 @@ impl SimOptions {
         Ok(options)
     }
 
-    /// Describes the model: the profile and its source, the changes, and a note on the real clock.
+    /// Describes the model: the profile and its source, the changed options, and a note if the clock is
+    /// real.
     pub(super) fn model(&self) -> String {
         let mut text = format!("{} ({})", self.profile.name, self.profile.source);
         let changed = self.changed();

@@ -71,7 +71,7 @@ fn recover(state: &mut DeviceState, channel: ChannelId, stopped: bool, resets: &
         tracing::warn!(
             channel = channel.index(),
             resets = *resets,
-            "the device reset a queue; it runs again"
+            "the device reset a queue, which runs again"
         );
     }
 }

@@ -35,7 +35,7 @@ enum Backing {
     /// Device memory that the caller has allocated and keeps allocated.
     RegisteredDevice(#[expect(dead_code, reason = "kept until the region is dropped")] Arc<DeviceMemory>),
     Exportable(SharedMemory),
-    /// Memory of a peer. The device keeps the import alive.
+    /// Memory of a peer. The device keeps the import.
     Imported,
 }
 

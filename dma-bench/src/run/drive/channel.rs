@@ -92,7 +92,7 @@ impl Channel {
     #[inline]
     pub(super) unsafe fn submit(&mut self, batch: &[Descriptor<'static>]) -> Result<(), CellError> {
         let queue = self.queue.as_deref_mut().expect("only drop takes the queue");
-        // SAFETY: the caller keeps the segments within the memory and apart. The memory belongs to the
+        // SAFETY: the caller keeps the segments within the memory, without overlap. The memory belongs to the
         // queue's engine, and is leaked if a descriptor is never reported.
         let taken = taken(unsafe { queue.submit(batch) }, &mut self.refusals)?;
         queue.flush();
@@ -111,7 +111,7 @@ impl Channel {
     #[inline]
     pub(super) unsafe fn submit_pending(&mut self) -> Result<(), CellError> {
         let queue = self.queue.as_deref_mut().expect("only drop takes the queue");
-        // SAFETY: the caller keeps the segments within the memory and apart. The memory belongs to the
+        // SAFETY: the caller keeps the segments within the memory, without overlap. The memory belongs to the
         // queue's engine, and is leaked if a descriptor is never reported.
         let taken = taken(unsafe { queue.submit(&self.pending) }, &mut self.refusals)?;
         queue.flush();
@@ -199,7 +199,7 @@ impl Channel {
         queue.poll(&mut self.completions)
     }
 
-    /// Counts `n` completions.
+    /// Subtracts `n` completions from the outstanding descriptors.
     #[inline]
     pub(super) fn count_completed(&mut self, n: usize) {
         self.outstanding = self.outstanding.saturating_sub(n as u64);

@@ -213,8 +213,8 @@ pub(super) fn pieces(info: &EngineInfo, cell: &Cell) -> Result<(usize, usize), C
     };
     if !info.capabilities.contains(capability) {
         let supplied = match cell.op {
-            Op::CopyToBoth => "makes two copies of it",
-            _ => "has one CPU core do it",
+            Op::CopyToBoth => "executes it as two copies",
+            _ => "executes it on one CPU core",
         };
         return unsupported(format!("this device has no {}; `dma::Queue` {supplied}", cell.op));
     }
@@ -223,7 +223,7 @@ pub(super) fn pieces(info: &EngineInfo, cell: &Cell) -> Result<(usize, usize), C
             unsupported("this device has no fill".to_owned())
         }
         op if op.has_segments() && cell.segments as usize > max_segments => {
-            unsupported(format!("{} segments; this device takes {max_segments}", cell.segments))
+            unsupported(format!("{} segments; this device supports at most {max_segments}", cell.segments))
         }
         // Each piece of a fill restarts the pattern, so the length of a piece must be a multiple of the
         // pattern's length.
@@ -232,11 +232,15 @@ pub(super) fn pieces(info: &EngineInfo, cell: &Cell) -> Result<(usize, usize), C
                 && (!max_transfer.is_multiple_of(PATTERN.len() as u64)
                     || pieces.saturating_mul(cell.depth.into()) > max_queue_depth as u64) =>
         {
-            unsupported(format!("{} B at once; this device takes {max_transfer}", cell.size))
+            unsupported(format!(
+                "an operation of {} B; this device supports at most {max_transfer}",
+                cell.size
+            ))
         }
-        op if pieces > 1 && (op.has_segments() || !capability.is_empty()) => {
-            unsupported(format!("{} B at once; this device takes {max_transfer}", cell.size))
-        }
+        op if pieces > 1 && (op.has_segments() || !capability.is_empty()) => unsupported(format!(
+            "an operation of {} B; this device supports at most {max_transfer}",
+            cell.size
+        )),
         _ => Ok((pieces as usize, usize::try_from(max_transfer).unwrap_or(usize::MAX))),
     }
 }

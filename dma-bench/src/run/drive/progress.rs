@@ -26,11 +26,11 @@ pub(super) struct Progress {
     /// Number of consecutive polls without a completion, and the time of the first.
     idle_polls: u32,
     idle_since: Instant,
-    /// Time limit for a queue that completes nothing.
+    /// Time limit for a queue that completes no operation.
     stall: Duration,
 }
 
-/// A virtual clock has advanced far beyond any operation after this many idle polls.
+/// Idle polls after which a virtual clock has advanced far beyond the time of any operation.
 const MAX_VIRTUAL_IDLE_POLLS: u32 = 1 << 20;
 
 impl Progress {

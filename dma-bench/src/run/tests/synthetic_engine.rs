@@ -87,11 +87,11 @@ unsafe impl RawQueue for SyntheticQueue {
             let (from, to) = (src.addr.as_ptr().cast_const(), dst.addr.as_ptr());
             // In a buffer that will be compared, every byte is wrong before the copy, so its copy is not
             // skipped.
-            // SAFETY: the caller promises the range. It is memory of this process, allocated by the CPU
-            // engine.
+            // SAFETY: the caller promises that the range is valid. It is memory of this process, allocated by
+            // the CPU engine.
             let source = unsafe { from.read_volatile() };
-            // SAFETY: the caller promises the range. It is memory of this process, allocated by the CPU
-            // engine.
+            // SAFETY: the caller promises that the range is valid. It is memory of this process, allocated by
+            // the CPU engine.
             let arrived = source == unsafe { to.read_volatile() };
             let times = match self.fast.contains(&(src.len as u64)) {
                 true if arrived => 0,
@@ -99,7 +99,7 @@ unsafe impl RawQueue for SyntheticQueue {
                 false => 4,
             };
             for _ in 0..times {
-                // SAFETY: the caller promises both ranges, and that they do not overlap.
+                // SAFETY: the caller promises that both ranges are valid and do not overlap.
                 unsafe { std::hint::black_box(from).copy_to_nonoverlapping(to, src.len) };
             }
             self.done.push_back(Completion::done(descriptor.token()));

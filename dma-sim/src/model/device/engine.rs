@@ -157,7 +157,7 @@ impl TimedEngine {
         let (len, max) = (descriptor.len() as u64, profile.max_task);
         let oversize = len > max;
         let too_long = TaskError::TooLong { len, max };
-        // Only a fault rule can make the device accept this task.
+        // The device accepts this task only because of a fault rule.
         let refused = oversize && profile.oversize == Found::AtSubmit;
         if refused && !self.injector.may(Fault::Oversize) {
             return Err(Refused::Invalid(too_long));
@@ -499,7 +499,8 @@ impl TimedEngine {
         }
     }
 
-    /// Ends a task with its error set, and takes its channel down if the profile says so.
+    /// Ends a task, whose error is set, as failed. Takes its channel down if the profile requires
+    /// it.
     #[cold]
     fn fail(&mut self, resources: &mut Resources, index: u32, slot: u32) {
         let Some(channel) = &mut self.channels[index as usize] else { return };

@@ -111,7 +111,7 @@ impl Device {
         &self.resources.trace
     }
 
-    /// Removes and returns the recorded events. The digest continues.
+    /// Removes and returns the recorded events. The digest still covers them.
     #[must_use]
     pub fn take_trace(&mut self) -> Vec<TraceEvent> {
         self.resources.trace.take()
@@ -138,7 +138,7 @@ impl Device {
     /// [far](crate::model::FarMemory) memory has no address. While a task in flight names bytes of the
     /// memory, no Rust reference to these bytes may be used, except shared references to bytes that the task
     /// only reads.
-    #[expect(unsafe_code, reason = "the caller promises that the memory stays")]
+    #[expect(unsafe_code, reason = "the caller promises that the memory stays valid")]
     pub unsafe fn register(&mut self, spec: RegionSpec) -> Result<RegionKey, RegionError> {
         let (len, rights, remote) = (spec.len, spec.rights, spec.is_remote());
         // SAFETY: the table's method has the same requirements as this one, which the caller meets.
@@ -249,7 +249,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// There is no such channel, or it holds tasks.
+    /// Returns an error if the channel does not exist or still has tasks.
     pub fn close_channel(&mut self, id: ChannelId) -> Result<(), ChannelError> {
         self.state(id).ok_or(ChannelError::NoSuchChannel)?;
         match self.in_flight(id) {
@@ -313,7 +313,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// There is no such channel.
+    /// Returns an error if the channel does not exist.
     pub fn stop(&mut self, id: ChannelId) -> Result<(), ChannelError> {
         match self.state(id) {
             None => return Err(ChannelError::NoSuchChannel),
@@ -336,7 +336,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// There is no such channel, or the device is gone.
+    /// Returns an error if the channel does not exist or the device is gone.
     pub fn restart(&mut self, id: ChannelId) -> Result<(), ChannelError> {
         match &mut self.channels {
             Channels::Instant(rings) => {
@@ -351,7 +351,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// There is no such channel, or the device is gone.
+    /// Returns an error if the channel does not exist or the device is gone.
     pub fn reset(&mut self, id: ChannelId) -> Result<(), ChannelError> {
         self.stop(id)?;
         self.restart(id)
@@ -404,7 +404,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// There is no such channel.
+    /// Returns an error if the channel does not exist.
     #[inline]
     pub fn doorbell(&mut self, id: ChannelId) -> Result<u32, ChannelError> {
         match &mut self.channels {
