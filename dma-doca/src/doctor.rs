@@ -44,7 +44,7 @@ fn of_devices(functions: &[Function]) -> Vec<Finding> {
     if findings.is_empty() {
         return vec![Finding::bad(
             "BlueField device",
-            "none on the PCI bus",
+            "no BlueField on the PCI bus",
             "install a card; on a virtual machine, pass it through. `sim:profile=bluefield3` simulates one",
         )];
     }

@@ -43,7 +43,7 @@ fn of_devices(functions: &[Function]) -> Vec<Finding> {
     if functions.is_empty() {
         return vec![Finding::bad(
             "I/OAT channel",
-            "none on the PCI bus",
+            "no I/OAT function on the PCI bus",
             "it takes an Intel Xeon with I/OAT (up to Ice Lake), switched on in the BIOS. `sim:profile=ioat` simulates one",
         )];
     }

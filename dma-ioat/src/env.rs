@@ -308,7 +308,7 @@ impl Settings {
             ));
         }
         if !rustix::process::geteuid().is_root() {
-            hints.push("this is not root: run as root, or give this user the huge pages' directory, /dev/vfio, and a higher `ulimit -l`".into());
+            hints.push("this process does not run as root: run it as root, or give this user the huge pages' directory, /dev/vfio, and a higher `ulimit -l`".into());
         }
         hints.push(format!(
             "the environment's cores are {}; see SPDK's messages in the log or on stderr",

@@ -161,7 +161,7 @@ fn channels_run_out_with_a_clear_answer() {
     let engine = open::<6>(4);
     assert_eq!((engine.info().limits.max_queues, engine.info().numa_node), (Some(3), Some(0)));
     let mut queues: Vec<_> = (0..3).map(|_| engine.open_queue(&QueueOptions::new()).unwrap()).collect();
-    let none = engine.open_queue(&QueueOptions::new()).expect_err("all are taken");
+    let none = engine.open_queue(&QueueOptions::new()).expect_err("all channels are taken");
     assert_eq!(none.kind(), ErrorKind::OutOfResources);
     assert!(
         none.to_string().contains("all 3 channels")
@@ -190,7 +190,7 @@ fn channels_run_out_with_a_clear_answer() {
     machine::<6>().functions[3].claimed = false;
     let fourth = engine.open_queue(&QueueOptions::new()).expect("the channel is free now");
     copy(&engine, &fourth).unwrap();
-    let none = engine.open_queue(&QueueOptions::new()).expect_err("all four are taken");
+    let none = engine.open_queue(&QueueOptions::new()).expect_err("all four channels are taken");
     assert!(none.to_string().contains("all 4 channels"), "{none}");
     assert!(!none.to_string().contains("another process"), "{none}");
     drop((again, fourth));

@@ -73,7 +73,7 @@ fn a_foreign_spdk_is_diagnosed_and_takes_no_other_device() {
 #[test]
 #[ignore = "runs in a separate process, which another test starts"]
 fn uses_the_spdk_of_its_environment() {
-    let allowed = std::env::var("ALLOWED").expect("the other test sets it");
+    let allowed = std::env::var("ALLOWED").expect("the other test sets ALLOWED");
     let findings = BACKEND.doctor();
     let dpdk = findings.iter().find(|finding| finding.what == "DPDK").expect("the DPDK is checked");
     assert!(

@@ -181,7 +181,11 @@ fn an_impossible_request_is_refused_and_takes_no_room() {
     let too_deep = engine.open_queue_raw(&QueueOptions::new().with_depth(RING)).unwrap_err();
     assert_eq!(too_deep.kind(), ErrorKind::OutOfRange);
     assert_eq!((too_deep.requested(), too_deep.limit()), (Some(RING as u64), Some(RING as u64 - 1)));
-    drop(engine.open_queue_raw(&QueueOptions::new().with_depth(RING - 1)).expect("its channel is free"));
+    drop(
+        engine
+            .open_queue_raw(&QueueOptions::new().with_depth(RING - 1))
+            .expect("the machine's channel is free"),
+    );
     let e = engine.allocate_raw(&MemoryRequest::new(LEN).exportable(Access::READ)).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unsupported, "{e}");
 }
@@ -193,7 +197,8 @@ fn an_engine_with_an_address_takes_that_channel_and_no_other() {
     let taken = one.open_queue(&QueueOptions::new()).expect_err("the engine has one channel");
     assert!(taken.to_string().contains("0000:00:04.1 is taken by another queue of this process"), "{taken}");
     let all = open::<6>(3);
-    let _others = [(); 2].map(|()| all.open_queue(&QueueOptions::new()).expect("the other two are free"));
+    let _others =
+        [(); 2].map(|()| all.open_queue(&QueueOptions::new()).expect("the other two channels are free"));
     assert_eq!(all.open_queue(&QueueOptions::new()).unwrap_err().kind(), ErrorKind::OutOfResources);
 }
 

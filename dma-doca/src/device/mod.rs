@@ -19,19 +19,19 @@ pub(crate) use list::{List, pick};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct DeviceInfo {
-    /// Its PCI address, `DDDD:BB:DD.F`. Sub-functions have the address of their physical function.
+    /// The device's PCI address, `DDDD:BB:DD.F`. Sub-functions have the address of their physical function.
     pub address: String,
-    /// Its network interface, if it has one.
+    /// The name of the network interface, such as `p0`; `None` if the library reports no name.
     pub interface: Option<String>,
-    /// Its InfiniBand device, if it has one.
+    /// The name of the InfiniBand device, such as `mlx5_0`; `None` if the library reports no name.
     pub ib_device: Option<String>,
     /// The kind of function, if the library reports it.
     pub function: Option<FunctionKind>,
-    /// Its capabilities.
+    /// The device's capabilities.
     pub capabilities: DeviceCapabilities,
-    /// The host's functions that it represents. Empty except on the DPU.
+    /// The host's functions that the device represents. Empty except on the DPU.
     pub representors: Vec<Representor>,
-    /// The reason why it cannot copy, with the remedy. `None` if it can copy.
+    /// The reason why the device cannot copy, with the remedy. `None` if it can copy.
     pub problem: Option<Error>,
 }
 
@@ -79,19 +79,19 @@ impl FunctionKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceCapabilities {
-    /// It copies memory.
+    /// True if the device copies memory.
     pub dma: bool,
     /// The longest copy, in bytes.
     pub max_buf_size: u64,
     /// The maximum number of buffers in a list; 1 means no lists.
     pub max_list_len: u32,
-    /// It exports memory over PCI.
+    /// True if the device exports memory over PCI.
     pub export_pci: bool,
-    /// It imports memory that was exported over PCI.
+    /// True if the device imports memory that was exported over PCI.
     pub import_pci: bool,
-    /// It can be a client of the comm channel.
+    /// True if the device can be a client of the comm channel.
     pub comch_client: bool,
-    /// It can be a server of the comm channel.
+    /// True if the device can be a server of the comm channel.
     pub comch_server: bool,
 }
 
@@ -99,11 +99,11 @@ pub struct DeviceCapabilities {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Representor {
-    /// Its PCI address, as the DPU lists it.
+    /// The function's PCI address, as the DPU lists it.
     pub address: String,
     /// The representor's network interface, if the library reports it.
     pub interface: Option<String>,
-    /// Its globally unique identifier, if the library reports it.
+    /// The function's globally unique identifier, if the library reports it.
     pub vuid: Option<String>,
     /// The kind of function, if the library reports it.
     pub function: Option<FunctionKind>,
@@ -201,7 +201,7 @@ impl Device {
                     .with_hint(if seen.is_empty() {
                         "representors exist on the DPU, for privileged processes".to_owned()
                     } else {
-                        format!("it has representors of {}", seen.join(", "))
+                        format!("the device has representors of {}", seen.join(", "))
                     }))
             }
         }

@@ -284,7 +284,7 @@ impl Side {
 
     fn hears(&mut self, what: &str) {
         let heard = self.lines.by_ref().map(Result::unwrap).find(|line| line.contains(what));
-        assert!(heard.is_some(), "it says {what}");
+        assert!(heard.is_some(), "the process prints {what}");
     }
 
     fn tell(&mut self) {

@@ -143,7 +143,8 @@ impl<T> Ptr<T> {
     ///
     /// # Safety
     ///
-    /// It is NULL, or valid for reads and writes of a value of this type for as long as the result is used.
+    /// The pointer is NULL, or valid for reads and writes of a value of this type for as long as the result
+    /// is used.
     #[inline]
     pub(crate) const unsafe fn new(ptr: *mut T) -> Self {
         Self(ptr)

@@ -42,7 +42,7 @@ const EMPTY: RingEntry = RingEntry { callback: None, arg: Addr::NULL, src: 0, ds
 
 /// A channel, which C holds as `struct spdk_ioat_chan`.
 ///
-/// It is never freed. Attaching its function again reuses it.
+/// A channel is never freed. Attaching its function again reuses it.
 pub(crate) struct Channel {
     socket: Arc<Socket>,
     name: String,

@@ -65,7 +65,7 @@ impl SocketDevice {
         profile.fill = true;
         profile.depth = config.ring - 1;
         profile.channels = channels.max(1) as u32;
-        // These are properties of I/OAT, with every profile.
+        // The following properties are I/OAT's, with every profile.
         profile.in_order = true;
         profile.on_failure = OnFailure::Halt;
         profile.zero_length = ZeroLength::Completes;

@@ -54,7 +54,7 @@ fn a_function_comes_back_when_it_was_unplugged_and_has_settled() {
     // SAFETY: the library returned this device.
     unsafe { c::spdk_pci_device_detach(found.devices[0]) };
     let seen = Instant::now();
-    assert!(probe(true).devices.is_empty(), "it has just been plugged in");
+    assert!(probe(true).devices.is_empty(), "the function has just been plugged in");
     let again = loop {
         let again = probe(false);
         if !again.devices.is_empty() {

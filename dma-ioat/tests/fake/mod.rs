@@ -121,7 +121,7 @@ impl Machine {
 
     /// From now on, devices can reach only `len` bytes of the memory at `addr`.
     pub(crate) fn cut(&mut self, addr: usize, len: usize) {
-        self.memory.get_mut(&addr).expect("it was allocated").0 = len;
+        self.memory.get_mut(&addr).expect("the memory was allocated").0 = len;
     }
 
     fn contiguous(&self, addr: usize) -> Option<usize> {
@@ -247,7 +247,7 @@ extern "C" fn zmalloc<const N: usize>(
 
 extern "C" fn free<const N: usize>(memory: *mut c_void) {
     let mut machine = machine::<N>();
-    machine.memory.remove(&memory.addr()).expect("it was allocated");
+    machine.memory.remove(&memory.addr()).expect("the memory was allocated");
     let layout = machine.layouts.remove(&memory.addr()).expect("with a layout");
     // SAFETY: `zmalloc` allocated the memory with this layout, and it is freed only once.
     unsafe { std::alloc::dealloc(memory.cast(), layout) };

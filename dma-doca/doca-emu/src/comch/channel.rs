@@ -69,7 +69,7 @@ object!(Peer, 0xcc_08_00_01);
 /// A service that listens, or a client that has connected.
 pub(super) struct Active {
     this: Weak<Self>,
-    /// Its notifier is readable when there are messages.
+    /// The progress engine's notifier is readable when messages have arrived.
     pub(super) pe: Rc<Pe>,
     pub(super) endpoint: Rc<Endpoint>,
     /// Readable when a peer has room for a message.

@@ -124,7 +124,7 @@ impl Function {
         Ok(Self { config, slot, bar: bar.cast(), size, count: 0, next: None })
     }
 
-    /// Its device and function number, in the format of QEMU's options.
+    /// The function's device and function number, in the format of QEMU's options.
     pub(crate) fn slot(&self) -> &str {
         &self.slot
     }
