@@ -59,7 +59,7 @@ impl Place {
     fn copies(&self, args: &str) -> String {
         let output = self.run(args);
         assert!(output.status.success(), "{args}: {}", stderr(&output));
-        assert_eq!(stderr(&output), "", "{args}: nothing but the summary in a pipe");
+        assert_eq!(stderr(&output), "", "{args}: a pipe gets only the summary");
         let line = String::from_utf8(output.stdout).expect("text");
         assert_eq!(line.lines().count(), 1, "{line}");
         line
@@ -556,7 +556,7 @@ fn change_while_copied(change: impl Fn(&Path)) -> Output {
         let output = child.wait_with_output().expect("it ends");
         // Otherwise the program was stopped too late, so retry with a longer copy.
         if halfway && (attempt == 5 || !output.status.success()) {
-            assert_eq!(place.names(), BTreeSet::from(["src".to_owned()]), "nothing is left behind");
+            assert_eq!(place.names(), BTreeSet::from(["src".to_owned()]), "no file is left");
             return output;
         }
         len *= 4;

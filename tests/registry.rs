@@ -210,7 +210,7 @@ fn every_option_of_every_backend_takes_what_it_states_and_nothing_else() {
             assert!(error.hint().contains(info.key), "{error} lists {}", info.key);
         }
     }
-    assert!(seen >= 3 + 15, "the options of cpu and sim alone are more than {seen}");
+    assert!(seen >= 3 + 15, "cpu and sim alone have more options than {seen}");
 }
 
 #[test]

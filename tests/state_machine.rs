@@ -152,7 +152,7 @@ fn open(name: &str, trace: &Path) -> Arc<dyn DmaEngine> {
         Some("doca") => Some(DOCA.get_or_init(|| stand_ins::library_dir(&stand_ins::doca_emu_prefix()))),
         Some("ioat") => Some(IOAT.get_or_init(|| stand_ins::spdk_emu_prefix().join("lib"))),
         Some("standin-gpu") => {
-            GPU.get_or_init(|| dma::register(&standin_gpu::StandinGpu).expect("nothing has this name"));
+            GPU.get_or_init(|| dma::register(&standin_gpu::StandinGpu).expect("no backend has this name"));
             None
         }
         _ => None,

@@ -449,11 +449,7 @@ pub fn short_operations_take_no_place(engine: &dyn DmaEngine) {
     expect_arrived(&sample(7, limit + 1)[..limit], &dst, "a short copy behind a fence");
     long.wait().expect(COMPLETES);
     let again = hold(limit, 3);
-    assert_eq!(
-        q.counters().in_flight,
-        0,
-        "a short operation is not in flight, because nothing was before it"
-    );
+    assert_eq!(q.counters().in_flight, 0, "nothing is in flight, so the short operation is done immediately");
     expect_all_completed(q.close(SOON), n + 3, "after the close");
     assert!(again.is_done(), "a transfer that is done stays done after its queue is closed");
     again.wait().expect(COMPLETES);

@@ -182,8 +182,8 @@ fn bytes(list: &[Segment]) -> impl Iterator<Item = *mut u8> {
     list.iter().flat_map(|s| (0..s.len).map(|i| s.addr.offset(i).as_ptr()))
 }
 
-/// Returns the bytes of `list`. The caller of `submit` or `execute` ensures that they can be read until the
-/// operation is done.
+/// Returns the bytes of `list`. The caller of `submit` or `execute` ensures that these bytes can be read
+/// until the operation is done.
 fn values(list: &[Segment]) -> impl Iterator<Item = u8> {
     bytes(list).map(|from| {
         let mut byte = 0;

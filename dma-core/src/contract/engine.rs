@@ -1,8 +1,8 @@
 //! The traits that an engine implements, and the types that these traits use, in reading order.
 //!
 //! A [`DmaEngine`] allocates or registers memory ([`RawRegion`]) and opens queues ([`RawQueue`]). A queue
-//! accepts [`Descriptor`]s. Each contains an [`Operation`] on [`Segment`]s of regions, and the queue reports
-//! each by a [`Completion`]. `examples/08_write_a_backend.rs` is a complete engine.
+//! accepts [`Descriptor`]s. Each descriptor contains an [`Operation`] on [`Segment`]s of regions, and the
+//! queue reports its end by a [`Completion`]. `examples/08_write_a_backend.rs` is a complete engine.
 #![expect(unsafe_code, reason = "declares the traits whose implementers the safe API trusts with memory")]
 
 use std::fmt;

@@ -203,7 +203,7 @@ impl OutputFile {
         let hint = match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space, or give another path",
             ErrorKind::NotFound => "create the directory, or give another path",
-            ErrorKind::NotConnected => "start the program that reads it before this one",
+            ErrorKind::NotConnected => "start the reader of the pipe before this program",
             _ => "give the path of a file in a directory that you may write",
         };
         let message = format!("{}: {error}", path.display());

@@ -28,8 +28,8 @@ unsafe impl Send for PageMemory {}
 unsafe impl Sync for PageMemory {}
 
 impl PageMemory {
-    /// Maps memory with the length, alignment, page size and NUMA node of `request`. Ignores its rights.
-    /// Blocks while the system clears the pages.
+    /// Maps memory with the length, alignment, page size and NUMA node of `request`. Ignores the rights of
+    /// `request`. Blocks while the system clears the pages.
     ///
     /// # Errors
     ///

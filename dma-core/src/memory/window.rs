@@ -434,7 +434,7 @@ mod tests {
         let descriptor = ExportDescriptor::new("reference", Access::WRITE, 8, &[]).expect("a descriptor");
         let export = Export::new(Box::new(Held), descriptor, &window.0);
         drop(window);
-        let log = |_: &tracing::Event<'_>| panic!("the log is full");
+        let log = |_: &tracing::Event<'_>| panic!("this log subscriber panics");
         let dropped =
             AssertUnwindSafe(|| crate::queue::fault_injection_tests::with_log(log, || drop(export)));
         catch_unwind(dropped).expect_err("the leak is logged");

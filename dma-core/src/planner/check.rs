@@ -275,7 +275,7 @@ fn refuse(engine: EngineId, range: &Range, access: Access) -> Error {
     let region = &*range.region.0;
     let error = if region.info.engine != engine {
         Error::new(ErrorKind::WrongEngine, "the region and the queue belong to different engines")
-            .with_hint("allocate, register or import it on the engine that opened the queue")
+            .with_hint("allocate, register or import the memory on the engine that opened the queue")
     } else {
         let side = if access.contains(Access::WRITE) { "destination" } else { "source" };
         Error::new(

@@ -378,7 +378,8 @@ mod tests {
             chain(&full),
             ["queue full; poll it or wait for a transfer, then submit again", "kind QueueFull"]
         );
-        // After it is taken out of its source chain, it is an ordinary error, to which context can be added.
+        // After the `Error` is taken out of the chain of sources, it is an ordinary error, to which context
+        // can be added.
         let taken: Error = OpError::new(reset(), Some(())).into();
         assert_eq!(chain(&taken.with_operation("fill")), [&line.replace("copy", "fill"), "the cable"]);
         let (taken, _) = OpError::new(reset(), Some(())).into_parts();

@@ -455,7 +455,7 @@ fn a_panic_of_the_log_frees_nothing_that_a_silent_device_has() {
     drop(transfer);
     let Rig { queue, script, .. } = rig;
     let full = |event: &tracing::Event<'_>| {
-        assert!(*event.metadata().level() != tracing::Level::ERROR, "the log is full");
+        assert!(*event.metadata().level() != tracing::Level::ERROR, "this log subscriber panics");
     };
     assert!(with_log(full, || panics(|| drop(queue))), "the leak is logged, so the subscriber panics");
     assert_eq!(count(&given_back), 0, "the memory was freed while the device may access it");
@@ -469,7 +469,7 @@ fn a_panic_of_the_log_loses_no_completion() {
     lock(&rig.script).fail = HashMap::from([(22, (Outcome::Failed(fault), 7))]);
     let transfers = [21, 22, 23, 24].map(|len| rig.copy(len));
     rig.queue.flush();
-    assert!(with_log(|_| panic!("the log is full"), || panics(|| _ = rig.queue.poll())));
+    assert!(with_log(|_| panic!("this log subscriber panics"), || panics(|| _ = rig.queue.poll())));
     let ends = transfers.map(|transfer| transfer.wait().err().map(|e| e.kind()));
     assert_eq!(ends, [None, Some(fault), None, None]);
 }
@@ -482,7 +482,7 @@ fn a_panic_of_the_log_hides_no_failure_of_a_batch() {
     let batch = rig.queue.submit(batch).expect("room");
     lock(&rig.script).full = false;
     rig.refuse(33);
-    assert!(with_log(|_| panic!("the log is full"), || panics(|| rig.queue.flush())));
+    assert!(with_log(|_| panic!("this log subscriber panics"), || panics(|| rig.queue.flush())));
     let e = batch.wait().expect_err("the batch's first copy was refused");
     assert_eq!(e.failures().len(), 1);
 }
@@ -668,7 +668,7 @@ fn a_panic_while_submitting_gives_nothing_back_that_the_device_will_have() {
     // The lists of this copy reach the planner before the pending copies are submitted, whose refusal is
     // logged.
     let panicked = with_log(
-        |_| panic!("the log is full"),
+        |_| panic!("this log subscriber panics"),
         || {
             panics(|| {
                 let owner = Owner(vec![0; 44], Arc::clone(&given_back));
@@ -1182,8 +1182,12 @@ fn a_lost_result_delays_nothing_else() {
         let (lost, _) = rig.pair(len);
         let mut lost = rig.queue.crc32c(lost, 0).expect("room");
         let (src, expected) = (rig.pair(20).0, crc32c::crc32c(&[20; 20]));
-        let (_, crc) =
-            rig.queue.crc32c(src, 0).expect("room").wait().expect("a CRC does not wait for the lost one");
+        let (_, crc) = rig
+            .queue
+            .crc32c(src, 0)
+            .expect("room")
+            .wait()
+            .expect("a CRC does not wait for the lost operation");
         assert_eq!(crc, expected);
         let ((a, b), difference) =
             rig.queue.compare(rig.pair(150).0, rig.pair(150).0).expect("room").wait().expect("done");

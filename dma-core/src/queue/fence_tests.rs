@@ -363,8 +363,8 @@ proptest! {
         ops in prop::collection::vec((op(), any::<bool>(), 0_usize..4), 1..40),
     ) {
         let program = Program::new(device, len);
-        // These are true if the window was read or written since the last fence. `last` is the byte that was
-        // written last.
+        // `read` and `written` are true if the window was read or written since the last fence. `last` is the
+        // byte that was written last.
         let (mut read, mut written, mut last) = (false, true, 0);
         let mut ends: Vec<(Op, u8, End)> = Vec::new();
         for ((op, fence, polls), number) in ops.into_iter().zip(1_u8..) {

@@ -5,8 +5,8 @@ use crate::memory::sync::{AtomicU32, AtomicU64, Ordering, in_order};
 /// Marks the end of the list.
 const NONE: u32 = u32::MAX;
 
-/// A list of slots with requests for the lane. Any thread can push a slot, and the lane takes all slots. Each
-/// of the two needs one atomic operation.
+/// A list of slots with requests for the lane. Any thread can push a slot, and the lane takes all slots. A
+/// push and a take are one atomic operation each.
 #[derive(Debug)]
 pub(super) struct Inbox {
     newest: AtomicU32,

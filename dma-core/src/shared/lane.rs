@@ -513,7 +513,7 @@ impl Lane {
     }
 
     /// Refuses new operations, and makes the lane's thread drain until `deadline` and exit. If there are
-    /// several callers, the earliest deadline applies. Returns it.
+    /// several callers, the earliest of their deadlines applies. Returns this deadline.
     pub(super) fn close(&self, deadline: Instant) -> Instant {
         let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         let deadline = closing.map_or(deadline, |other| deadline.min(other));

@@ -475,7 +475,7 @@ impl SharedQueue {
         let lanes = self.handle.hub.lanes.len();
         for i in 0..lanes {
             let at = if first_lane + i < lanes { first_lane + i } else { first_lane + i - lanes };
-            // A number of a lane fits into 16 bits.
+            // The number of a lane fits into 16 bits.
             let at = at as u16;
             let lane = self.handle.lane(at);
             if let Some(slot) =

@@ -109,7 +109,8 @@ impl Future for SharedReady {
             let (number, old) = self.handle.hub.wait_queue.join(self.number, context.waker().clone());
             self.number = Some(number);
             let_go(old);
-            // A slot that is freed after this wakes this task. A slot that was freed before is visible here.
+            // A slot that is freed after `join` wakes this task. A slot that was freed before `join` is
+            // visible here.
             answer = self.answer();
         }
         match answer {

@@ -99,7 +99,7 @@ pub struct PoolClass {
 
 impl PoolClass {
     fn of(class: &SizeClass) -> Self {
-        // In a forked process, a lock of the pool may be held by a thread that does not exist there.
+        // Do not take locks in a forked process, because a thread that does not exist there may hold them.
         let waits = if class.process.is_over() { Default::default() } else { class.free.waits() };
         let count = class.made();
         Self {

@@ -28,8 +28,8 @@ impl WaitWatch {
 
     /// Starts the thread if it does not exist. A task that begins to wait calls this.
     pub(super) fn begin(&self, pool: &Arc<PoolInner>) {
-        // These accesses and the ones in `run` are sequentially consistent. Therefore either a thread that is
-        // about to end sees the waiting task, or the task sees that no thread watches.
+        // These accesses and the accesses in `run` are sequentially consistent. Therefore either a thread
+        // that is about to end sees the waiting task, or the task sees that no thread watches.
         if self.limit.is_zero() || self.watching.swap(true, Ordering::SeqCst) {
             return;
         }

@@ -195,7 +195,7 @@ impl AsRef<[u8]> for Meeting {
     fn as_ref(&self) -> &[u8] {
         thread_local!(static ASKED: Cell<u32> = const { Cell::new(0) });
         ASKED.set(ASKED.get() + 1);
-        // The second call means that this thread has not found the entry.
+        // The cache calls `as_ref` a second time if this thread has not found the entry.
         if ASKED.get() == 2 {
             self.missed.fetch_add(1, Ordering::Relaxed);
             while self.missed.load(Ordering::Relaxed) < 2 {

@@ -358,7 +358,7 @@ fn the_log_may_use_the_queue() {
 #[test]
 fn a_panicking_log_costs_no_operation() {
     let rig = Rig::still();
-    let full = |_: &tracing::Event<'_>| panic!("the log is full");
+    let full = |_: &tracing::Event<'_>| panic!("this log subscriber panics");
     rig.script.fails.store(true, SeqCst);
     let failed = rig.copy(|| ());
     assert_eq!(with_log(full, || failed.wait()).expect_err("it failed").kind(), ErrorKind::DeviceFault);
