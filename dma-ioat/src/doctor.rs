@@ -44,7 +44,7 @@ fn of_devices(functions: &[Function]) -> Vec<Finding> {
         return vec![Finding::bad(
             "I/OAT channel",
             "no I/OAT function on the PCI bus",
-            "it takes an Intel Xeon with I/OAT (up to Ice Lake), switched on in the BIOS. `sim:profile=ioat` simulates one",
+            "use an Intel Xeon with I/OAT (up to Ice Lake), and enable I/OAT in the BIOS. `sim:profile=ioat` simulates one",
         )];
     }
     functions.iter().map(of_device).collect()

@@ -1,5 +1,5 @@
 //! SPDK's log lines as `tracing` events.
-#![expect(unsafe_code, reason = "SPDK calls it, with C's strings and arguments")]
+#![expect(unsafe_code, reason = "SPDK calls the function with C's strings and arguments")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};

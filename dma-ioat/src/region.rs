@@ -136,7 +136,7 @@ unsafe impl RawRegion for IoatRegion {
 
     unsafe fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
         Err(error(ErrorKind::Unsupported, "I/OAT has no memory of other machines or processes")
-            .with_hint("export memory of the CPU engine, or of a BlueField's"))
+            .with_hint("export memory of the CPU engine or of a BlueField engine"))
     }
 }
 

@@ -222,7 +222,7 @@ fn default_functions() -> Vec<FunctionConfig> {
 
 fn one_side<'de, D: Deserializer<'de>>(from: D) -> Result<Side, D::Error> {
     match Side::deserialize(from)? {
-        Side::Both => Err(D::Error::custom("a function is on one side: `host` or `dpu`")),
+        Side::Both => Err(D::Error::custom("a function must be on one side: `host` or `dpu`")),
         side => Ok(side),
     }
 }

@@ -234,7 +234,7 @@ fn mistakes_in_the_configuration_are_named() {
         ("[[card]]\n[[card]]\nserial = \"B\"", "two functions have pci = `0000:03:00.0`"),
         ("[[card]]\n[[card.function]]\nside = \"dpu\"", "missing field `pci`"),
         ("[[card]]\n[[card.function]]\npci = \"3:0\"\nside = \"dpu\"", "`3:0` is not a PCI address"),
-        ("[[card]]\n[[card.function]]\npci = \"03:00.0\"\nside = \"both\"", "a function is on one side"),
+        ("[[card]]\n[[card.function]]\npci = \"03:00.0\"\nside = \"both\"", "a function must be on one side"),
         (
             "[[card]]\n[[card.function]]\npci = \"03:00.0\"\nside = \"dpu\"\nmac = \"0:1\"",
             "not a MAC address",

@@ -1,5 +1,5 @@
 //! Tables of the stand-in SDK's functions, which are linked into the test.
-#![allow(dead_code, reason = "each test uses some of it")]
+#![allow(dead_code, reason = "each test uses only a part of this module")]
 #![allow(unreachable_pub, reason = "shared by several tests")]
 #![expect(unsafe_code, reason = "takes the addresses of C functions")]
 

@@ -5,7 +5,7 @@
 //! channel executes descriptors when the doorbell rings, and reports them when it is polled. It splits them
 //! at pages of 4 KiB, and begins a fill's pattern again at each piece.
 #![expect(unsafe_code, reason = "implements SPDK's calls")]
-#![allow(dead_code, reason = "each test uses some")]
+#![allow(dead_code, reason = "each test uses only a part of this module")]
 
 use std::alloc::Layout;
 use std::collections::{BTreeMap, VecDeque};

@@ -1,6 +1,6 @@
 //! The stand-in SPDK, linked into the test: tables of its functions, and a separate process for each
 //! machine.
-#![allow(dead_code, reason = "each test uses some")]
+#![allow(dead_code, reason = "each test uses only a part of this module")]
 #![expect(unsafe_code, reason = "takes the addresses of C functions")]
 
 use std::ffi::{CStr, c_void};

@@ -47,6 +47,6 @@ unsafe impl RawRegion for DsaRegion {
 
     unsafe fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
         Err(error(ErrorKind::Unsupported, "DSA copies within one process, so it cannot export memory")
-            .with_hint("export memory of the CPU engine, or of a BlueField's"))
+            .with_hint("export memory of the CPU engine or of a BlueField engine"))
     }
 }

@@ -1,7 +1,7 @@
 //! The C interface for tests: macros that make calls without `unsafe` blocks in the tests, and a set of
 //! common objects.
 
-#![allow(dead_code, unused_macros, reason = "each test uses some of it")]
+#![allow(dead_code, unused_macros, reason = "each test uses only a part of this module")]
 #![allow(unreachable_pub, reason = "shared by several tests")]
 
 use std::alloc::Layout;
