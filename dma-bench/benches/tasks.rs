@@ -60,7 +60,7 @@ fn run(
     let tasks: Vec<_> = pairs.into_iter().map(|pair| runtime.spawn(copies(queue.clone(), pair, n))).collect();
     runtime.block_on(async {
         for task in tasks {
-            task.await.expect("a task does not panic");
+            task.await.expect("no task panics");
         }
     });
     begin.elapsed().as_secs_f64()

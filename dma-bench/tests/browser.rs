@@ -129,7 +129,7 @@ fn pages_look_right_in_a_browser() {
             assert!(number("wide") <= 0.0, "{what} scrolls sideways: {found}");
             assert_eq!(number("small"), 0.0, "{what}: plots scale: {found}");
             assert!(found["up"] == true && found["down"] == true, "{what}: columns are sorted: {found}");
-            assert_eq!(found["first"], true, "{what}: the answer is on the first screen");
+            assert_eq!(found["first"], true, "{what}: the summary is on the first screen");
             assert!(if dark { number("paper") < 0.1 } else { number("paper") > 0.9 }, "{what}: {found}");
         }
     }

@@ -118,9 +118,13 @@ fn an_engine_without_memory_on_a_device_says_so() {
     let shown = out(&output).split_whitespace().collect::<Vec<_>>().join(" ");
     let cells = "- cpu copy 64 B q32 b16 to-device cold, cpu copy 64 B q32 b16 on-device cold: not possible: cpu has no";
     assert!(shown.contains(cells), "{shown}");
-    assert_eq!(shown.matches("not possible").count(), 1, "a reason is given once: {shown}");
-    assert_eq!(said.matches("cold: not possible").count(), 1, "and said once: {said}");
-    assert!(!out(&output).contains("memcpy"), "nothing is measured beside it: {}", out(&output));
+    assert_eq!(shown.matches("not possible").count(), 1, "the output has each reason once: {shown}");
+    assert_eq!(said.matches("cold: not possible").count(), 1, "the messages have each reason once: {said}");
+    assert!(
+        !out(&output).contains("memcpy"),
+        "memcpy is not measured beside device memory: {}",
+        out(&output)
+    );
 }
 
 #[test]
@@ -153,9 +157,9 @@ fn a_run_writes_everything_it_is_asked_for() {
     ]);
     assert_eq!(code(&output), 0, "{}", err(&output));
     let table = out(&output);
-    let (measured, models) = table.split_once("Models:").expect("a table of its own for models");
+    let (measured, models) = table.split_once("Models:").expect("models have a separate table");
     assert!(measured.contains("memcpy") && !measured.contains("sim:"), "{measured}");
-    assert!(models.contains("LightDSA"), "with their source: {models}");
+    assert!(models.contains("LightDSA"), "models are shown with their source: {models}");
 
     let value = json(Path::new(&results));
     assert_eq!((value["schema"].as_str(), value["version"].as_u64()), (Some("dma-bench/results"), Some(3)));
@@ -163,19 +167,22 @@ fn a_run_writes_everything_it_is_asked_for() {
     assert_eq!(
         cells.len(),
         3 * (2 * 2 * 2) + 3 + 3 * 2,
-        "engines by footprint and depth, and their baselines"
+        "the cells are engines by footprint and depth, and their baselines"
     );
     for cell in cells {
         assert_eq!(cell["status"], "ok", "{cell}");
-        assert!(cell["verified"].as_u64().unwrap() > 0, "always some are verified: {cell}");
+        assert!(cell["verified"].as_u64().unwrap() > 0, "some operations are always verified: {cell}");
         assert!(cell["ops_per_second"]["median"].as_f64().unwrap() > 0.0);
         let paired = cell["ratio"]["samples"].as_array().unwrap().len();
-        assert!(paired == 2 || (paired > 2 && cell["engine"] == "memcpy"), "a pair in every sample: {cell}");
+        assert!(
+            paired == 2 || (paired > 2 && cell["engine"] == "memcpy"),
+            "every sample has a ratio: {cell}"
+        );
         assert!(cell["left_out"].is_u64() && cell["run_delay"].is_f64(), "{cell}");
         assert!(cell["latency"]["p999"].as_u64() >= cell["latency"]["p50"].as_u64());
         let virtual_clock = cell["engine"] == "sim:profile=dsa";
         assert_eq!(cell["model"].as_bool(), Some(virtual_clock));
-        assert_eq!(cell["cpu_ns_per_op"].is_null(), virtual_clock, "a simulation's CPU time says nothing");
+        assert_eq!(cell["cpu_ns_per_op"].is_null(), virtual_clock, "a simulated device has no CPU time");
         if cell["engine"] != "memcpy" {
             let bells = cell["doorbells_per_op"].as_f64().unwrap();
             let batch = cell["batch"].as_f64().unwrap();
@@ -218,7 +225,11 @@ fn a_run_writes_everything_it_is_asked_for() {
     assert_eq!(code(&lost), 4, "{}", out(&lost));
     assert!(out(&lost).contains("was ok and is wrong, without figures"), "{}", out(&lost));
     assert!(err(&lost).contains("12 cells ended worse"), "{}", err(&lost));
-    assert_eq!(code(&bench(&["compare", &results, &path("wrong.json")])), 0, "unless asked, it only says so");
+    assert_eq!(
+        code(&bench(&["compare", &results, &path("wrong.json")])),
+        0,
+        "without --fail-if-slower, the exit code is 0"
+    );
     // Two samples are too few to decide, and an undecided comparison does not pass.
     let mut half = value.clone();
     for cell in half["cells"].as_array_mut().unwrap().iter_mut().filter(|c| c["engine"] == "cpu") {
@@ -386,7 +397,7 @@ fn an_engine_that_fails_costs_only_its_own_cells() {
             cells.iter().find(|c| c["status"] == "failed").unwrap_or_else(|| panic!("{engine}: {cells:?}"));
         let message = failed["message"].as_str().unwrap();
         assert!(message.contains(says), "{engine}: {message}");
-        assert!(out(&output).contains(says), "{engine}: the table says so");
+        assert!(out(&output).contains(says), "{engine}: the table shows the failure");
     }
 }
 
@@ -451,7 +462,7 @@ fn a_full_disk_costs_the_file_alone() {
         "{}",
         err(&output)
     );
-    assert!(out(&output).contains("copy cold"), "the figures were printed all the same");
+    assert!(out(&output).contains("copy cold"), "the figures are still printed");
 }
 
 #[test]
@@ -465,7 +476,7 @@ fn ctrl_c_keeps_what_was_measured() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(2), "that many samples make no sense");
+    assert_eq!(child.wait().unwrap().code(), Some(2), "the number of samples is refused");
     let child = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
         .args([
             "run",
@@ -492,7 +503,7 @@ fn ctrl_c_keeps_what_was_measured() {
     let asked = Instant::now();
     let output = child.wait_with_output().unwrap();
     assert_eq!(code(&output), 130, "{}", err(&output));
-    assert!(asked.elapsed() < Duration::from_secs(30), "it measured to the end");
+    assert!(asked.elapsed() < Duration::from_secs(30), "the run was not interrupted");
     assert!(err(&output).contains("interrupted"), "{}", err(&output));
     assert!(out(&output).contains("INTERRUPTED"));
     let value = json(&results);
@@ -550,7 +561,9 @@ fn lists_scripts_and_pages_are_printed() {
     let ask = "COMP_WORDS=(dma-bench run --preset ''); COMP_CWORD=3\n_dma__bench dma-bench '' --preset\necho \"${COMPREPLY[*]}\"";
     match Command::new("bash").args(["--norc", "-c", &format!("{script}\n{ask}")]).output() {
         Ok(answer) => assert_eq!(out(&answer).trim(), "quick full latency knee crossover", "{answer:?}"),
-        Err(e) => assert_eq!(e.kind(), std::io::ErrorKind::NotFound, "bash is not here, or runs"),
+        Err(e) => {
+            assert_eq!(e.kind(), std::io::ErrorKind::NotFound, "bash is missing, or the completion runs")
+        }
     }
     let page = out(&bench(&["man"]));
     assert!(
@@ -597,7 +610,7 @@ fn notes_are_shown_on_a_terminal() {
             );
         }
         Err(e) => {
-            assert_eq!(e.kind(), std::io::ErrorKind::NotFound, "the command `script` is missing, or it runs")
+            assert_eq!(e.kind(), std::io::ErrorKind::NotFound, "the command `script` is missing, or runs")
         }
     }
 }

@@ -88,7 +88,7 @@ fn a_search_path_is_printed_once_for_each_backend() {
         let lists = about.iter().filter(|line| line.contains("/usr/local/lib64")).count();
         assert!(lists <= 1, "{backend}: {after}");
         let unclear = |line: &&&str| line.starts_with("BAD  library ") && line.contains("above");
-        assert_eq!(about.iter().find(unclear), None, "short texts are repeated");
+        assert_eq!(about.iter().find(unclear), None, "short texts are printed again");
         for (at, line) in about.iter().enumerate().filter(|(_, line)| line.starts_with("fix: ")) {
             assert!(!about[..at].contains(line), "twice: {line}");
         }

@@ -161,7 +161,7 @@ fn outputs_that_are_one_file_are_refused() {
     let mut command = run(["-o", "64", "--json", "x"]);
     let status = command.current_dir(at).stdout(File::create(at.join("x")).unwrap()).stderr(Stdio::null());
     assert_eq!(status.status().unwrap().code(), Some(2));
-    assert_eq!(names(at), ["link", "mine.toml", "x"], "nothing else is left");
+    assert_eq!(names(at), ["link", "mine.toml", "x"], "no other file is left");
 
     // A page must not overwrite its input.
     assert_eq!(done(run(["-o", "64", "--json", "a.json"]).current_dir(at)).0, 0);
@@ -198,7 +198,7 @@ fn paths_that_cannot_be_written_are_found_before_measuring() {
         assert_eq!(code, 2, "{option} {path}: {said}");
         assert!(said.contains(&format!("{option} {path}: ")) && said.contains(says), "{option}: {said}");
         assert!(!said.contains("GB/s") && out.is_empty(), "{option} {path}: before measuring: {said}");
-        assert!(!said.contains(".tmp"), "no name that the user did not give: {said}");
+        assert!(!said.contains(".tmp"), "the message names only the user's paths: {said}");
     }
     assert_eq!(names(at), ["dir", "file", "kept"], "nothing is left");
     assert_eq!(fs::read(at.join("kept")).unwrap(), b"mine");

@@ -68,7 +68,7 @@ fn a_rate_is_one_schedule() {
     let cell = engine(&all);
     assert_eq!(cell["latency"]["count"], 700, "{cell}");
     let p50 = cell["latency"]["p50"].as_u64().unwrap();
-    assert!(p50 > 100_000_000, "those behind it waited as well: {p50}");
+    assert!(p50 > 100_000_000, "the operations behind it were delayed: {p50}");
 }
 
 #[test]
@@ -91,7 +91,10 @@ fn no_time_gives_no_speed() {
     let (all, _) = cells("-e sim -o 4K --samples 2 --warm-up 0.001");
     let cell = engine(&all);
     assert!(cell["status"] == "unsupported" && cell["ops_per_second"].is_null(), "{cell}");
-    assert!(cell["message"].as_str().unwrap().contains("sim:latency=1us"), "it says what to write: {cell}");
+    assert!(
+        cell["message"].as_str().unwrap().contains("sim:latency=1us"),
+        "the message has a remedy: {cell}"
+    );
 }
 
 #[test]
@@ -111,9 +114,13 @@ fn the_first_operations_are_compared_before_their_buffers_are_used_again() {
 fn a_number_of_operations_is_kept_to_and_samples_were_run() {
     let (all, _) = cells("-e sim:profile=dsa -o 64K -q 32 -n 100 --samples 10 --warm-up 0.001");
     let cell = engine(&all);
-    assert_eq!(samples(cell).len(), 3, "it is run three times: {cell}");
+    assert_eq!(samples(cell).len(), 3, "the model runs three samples: {cell}");
     let ratios = cell["ratio"]["samples"].as_array().unwrap().len() as u64;
-    assert_eq!(ratios + cell["left_out"].as_u64().unwrap(), 10, "beside memcpy, ten times: {cell}");
+    assert_eq!(
+        ratios + cell["left_out"].as_u64().unwrap(),
+        10,
+        "all ten samples have a ratio, or are left out: {cell}"
+    );
     assert_eq!(cell["latency"]["count"], 300, "{cell}");
 }
 
@@ -127,7 +134,7 @@ fn an_engine_that_says_try_again_is_asked_again() {
     }
     let (all, _) =
         cells("-e sim:latency=1us,faults=refuse@50-1000000 -o 4K -q 4 --samples 2 --warm-up 0.001");
-    assert_eq!(engine(&all)["status"], "failed", "but not without end: {all:?}");
+    assert_eq!(engine(&all)["status"], "failed", "refusals without end are a failure: {all:?}");
 }
 
 #[test]
@@ -202,7 +209,10 @@ fn a_long_sample_ends_when_asked_and_counts() {
         assert!(cell["ops"].as_u64() < Some(1_000_000_000), "{words}: {cell}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let name = cell["engine"].as_str().unwrap();
-        assert!(said.contains(&format!("{name} copy")), "{words}: a line for what there is: {said}");
+        assert!(
+            said.contains(&format!("{name} copy")),
+            "{words}: the output has a line for each measured cell: {said}"
+        );
     }
 }
 
@@ -293,7 +303,7 @@ fn a_soak_compares_every_operation_and_keeps_a_time_series() {
         assert!(output.status.success(), "{words}: {output:?}");
         for cell in &all {
             assert_eq!(cell["status"], "ok", "{words}: {cell}");
-            assert!(cell["ratio"].is_null(), "without memcpy beside it there is none: {cell}");
+            assert!(cell["ratio"].is_null(), "without memcpy beside it, a cell has no ratio: {cell}");
             let (ops, verified) = (cell["ops"].as_u64().unwrap(), cell["verified"].as_u64().unwrap());
             assert!(verified >= ops && ops > 0, "{words}: {verified} of {ops}");
             let series = cell["series"].as_array().unwrap();

@@ -88,7 +88,7 @@ fn wrong_bytes_and_failures_have_their_exit_codes() {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{engine}: {said}");
         assert!(said.contains(says), "{engine}: {said}");
-        assert!(text(&output.stdout).contains("recorded: cpu"), "the others are shown");
+        assert!(text(&output.stdout).contains("recorded: cpu"), "the other engines are shown");
     }
 }
 

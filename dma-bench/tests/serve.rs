@@ -140,7 +140,7 @@ fn memory_of_a_peer_is_measured_and_every_byte_compared() {
             assert_eq!(results["campaign"]["peer"], "host");
             assert!(
                 !results["campaign"].to_string().contains("key"),
-                "the results do not tell where the secret is"
+                "the results do not contain the path of the secret"
             );
         }
         served.signal(Signal::INT);
@@ -194,7 +194,7 @@ fn serve_is_bounded_in_memory_peers_and_time() {
     let served = place.serve("-e cpu --memory 1M");
     let (output, results) = place.run(&served.at, &["-e", "cpu", "-d", "local,pull"]);
     ended(&output, 1, &["cells that failed"]);
-    let results = results.expect("what could be measured is kept");
+    let results = results.expect("the measured figures are kept");
     for cell in results["cells"].as_array().expect("cells") {
         let pulls = cell["direction"] == "pull" && cell["engine"] == "cpu";
         assert_eq!(cell["status"], if pulls { "failed" } else { "ok" }, "{cell}");

@@ -521,11 +521,11 @@ private:
       }
     }
     if (!ptrace.empty() && ptrace != "any") {
-      log("option ptrace=" + ptrace + "; its only value is any");
+      log("option ptrace=" + ptrace + "; the only allowed value is any");
       return false;
     }
     if (!peers.empty() && peers != "remote") {
-      log("option peers=" + peers + "; its only value is remote");
+      log("option peers=" + peers + "; the only allowed value is remote");
       return false;
     }
     if (remote_engine.empty() != listen.empty() || (remote_engine.empty() && !peers.empty())) {

@@ -65,7 +65,7 @@ pub(crate) struct Pin<'a, T> {
     slot: &'a Slot<T>,
 }
 
-/// An object in exclusive use that cannot be accessed through this value. The use ends when this value is
+/// The exclusive use of an object, without access to it. The use ends when this value is
 /// dropped. After [`keep`](Self::keep), it continues until [`Table::resume`].
 pub(crate) struct Held<T: 'static>(&'static Slot<T>);
 

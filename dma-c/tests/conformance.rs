@@ -62,7 +62,7 @@ fn check(status: dma_status) -> Result<()> {
         let mut error: dma_error = zeroed();
         error.size = size_of_val(&error);
         assert_eq!(dma_c::dma_last_error(&raw mut error), DMA_OK as dma_status);
-        assert_eq!(error.status, status, "the last error is the one of this call");
+        assert_eq!(error.status, status, "the last error is that of this call");
         (text(error.text), text(error.remedy))
     };
     Err(Error::new(kind_of(status), message).with_hint(remedy))

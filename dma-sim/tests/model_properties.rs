@@ -259,7 +259,7 @@ impl Model {
                     _ => !protection || profile.protection == Found::InEngine,
                 };
                 assert!(in_engine, "accepted: {op:?}");
-                assert!(number < 20, "accepted over the depth");
+                assert!(number < 20, "a task was accepted beyond the depth");
                 let mut bytes = bytes;
                 if bad {
                     bytes = None;
@@ -363,14 +363,17 @@ impl Model {
             }
             if corrupted.contains(&(token as u64)) {
                 let corrupted_result = wanted.is_empty() && task.ended == Some(Status::Done);
-                assert!(!corrupted_result || task.reported != task.result, "a right result: task {token}");
+                assert!(
+                    !corrupted_result || task.reported != task.result,
+                    "a corrupted task has the right result: task {token}"
+                );
                 continue;
             }
             if !task.chained {
                 // The destination may be half written, but has no other bytes.
                 let moved = &bytes[range.clone()];
                 let odd = || moved.iter().zip(wanted).find(|(b, w)| b != w && **b != CANARY);
-                assert!(moved == wanted || odd().is_none(), "stray bytes: task {token}: {:?}", odd());
+                assert!(moved == wanted || odd().is_none(), "unexpected bytes: task {token}: {:?}", odd());
             }
             if task.ended == Some(Status::Done) && self.sources_are_good(token, corrupted) {
                 assert_eq!(&bytes[range], wanted, "wrong bytes: task {token}");
@@ -494,7 +497,7 @@ fn check(profile: Profile, seed: u64, plan: &str, script: &[Op]) {
         assert_eq!(model.device.in_flight(model.channels[channel]), 0);
     }
     for (token, task) in model.tasks.iter().enumerate() {
-        assert!(task.ended.is_some(), "lost track of task {token}: {task:?}");
+        assert!(task.ended.is_some(), "task {token} was never reported: {task:?}");
     }
     let corrupted = check_trace(model.device.trace().events(), in_order);
     model.check_memory(&corrupted);

@@ -187,9 +187,9 @@ fn an_end_in_mid_copy_is_a_failure_that_names_its_reason() {
             let completion = rig.run(&Descriptor::copy(9, src, dst)).unwrap();
             assert_eq!((completion.status, completion.touched), (Status::Failed(wanted), true));
             let after = (rig.own_bytes(), rig.far_bytes());
-            assert_ne!(before, after, "some of it should have moved");
+            assert_ne!(before, after, "some bytes must have moved");
             let (source, moved) = if push { (before.0, after.1) } else { (before.1, after.0) };
-            assert_ne!(source, moved, "all of it moved");
+            assert_ne!(source, moved, "all bytes have moved");
         }
     }
 }

@@ -40,7 +40,7 @@ fn run(engine: &SimEngine, queue: &Queue, n: usize) -> Vec<Result<(), Error>> {
                 assert_eq!(operands.is_some(), error.kind() != ErrorKind::TimedOut, "{error}");
                 error
             })?;
-            assert!(src[..] == dst[..], "done, so it is there");
+            assert!(src[..] == dst[..], "a completed copy is in place");
             Ok(())
         })
         .collect()
@@ -234,7 +234,7 @@ fn operations_with_results_are_the_devices_where_it_has_them() {
             | Capabilities::COPY_CRC32C
             | Capabilities::COPY_TO_BOTH;
         let has = capabilities.contains(native);
-        assert_eq!(has, capabilities.intersects(native), "{profile}: all or none");
+        assert_eq!(has, capabilities.intersects(native), "{profile}: all of these capabilities, or none");
         assert_eq!(has, ["ideal", "dsa"].contains(&profile), "{profile}");
         let (compare, crc, copy, both) = answers(&engine, &queue);
         let expected = crc32c::crc32c(&[7; LEN]);
@@ -284,18 +284,21 @@ fn corrupt_makes_bytes_wrong_or_results() {
         let engine = SimEngine::open(&options).unwrap();
         let queue = engine.open_queue(&QueueOptions::new()).unwrap();
         let (compare, crc, copy, both) = answers(&engine, &queue);
-        assert!(compare.unwrap().is_some_and(|at| at < LEN), "equal bytes are said to differ");
+        assert!(
+            compare.unwrap().is_some_and(|at| at < LEN),
+            "the comparison of equal bytes reports a difference"
+        );
         assert_ne!(crc.unwrap(), expected);
-        assert_eq!(copy.unwrap(), (expected, false), "the CRC is the source's, which the bytes are not");
+        assert_eq!(copy.unwrap(), (expected, false), "the CRC is that of the source, and the bytes differ");
         let both = both.unwrap();
-        assert!(both[0] != both[1], "one of both destinations is wrong");
+        assert!(both[0] != both[1], "exactly one destination is wrong");
         either = [either[0] | !both[0], either[1] | !both[1]];
         let [mut a, mut b] = [(); 2].map(|()| engine.allocate(LEN).unwrap());
         (a[3], b[3]) = (1, 2);
         let (_, found) = queue.compare(a, b).unwrap().wait().unwrap();
-        assert_eq!(found, None, "different bytes are said to be equal");
+        assert_eq!(found, None, "the comparison of different bytes reports no difference");
     }
-    assert_eq!(either, [true; 2], "either destination is hit");
+    assert_eq!(either, [true; 2], "each destination is corrupted in some run");
 }
 
 #[test]
@@ -428,7 +431,7 @@ fn virtual_time_passes_by_polling_only() {
     for _ in 0..10 {
         queue.poll();
     }
-    assert_eq!(engine.now(), then, "idle time does not pass");
+    assert_eq!(engine.now(), then, "time does not advance while the queue is idle");
 }
 
 #[test]
@@ -485,7 +488,7 @@ fn real_time_takes_as_long_as_the_device() {
     assert!(begun.elapsed() >= Duration::from_millis(30));
     assert!(
         engine.advance(Duration::from_secs(3_600)) < Time::from_us(3_600_000_000),
-        "only the clock passes it"
+        "only the real clock advances time"
     );
 }
 

@@ -282,7 +282,7 @@ fn submit(engine: &SimEngine, queue: &Queue, op: &Op, tally: &mut Tally) -> Opti
             let transfer = transfer.inspect_err(|e| accepted(&e.kind())).ok()?;
             InFlight::CopyCrc { transfer, around, byte: *byte, crc: expected(lens, *byte, *seed) }
         }
-        _ => unreachable!("{op:?} is no operation"),
+        _ => unreachable!("{op:?} is not an operation"),
     };
     tally.accepted += 1;
     Some(in_flight)
@@ -323,11 +323,7 @@ fn check(profile: &str, seed: u64, plan: &str, small: bool, script: &[Op]) {
     let counters = queue.close(timeout);
     in_flight.into_iter().for_each(|in_flight| tally.take(in_flight));
     assert_eq!(counters.submitted, tally.accepted);
-    assert_eq!(
-        (counters.in_flight, counters.abandoned),
-        (0, 0),
-        "a simulated device accounts for everything"
-    );
+    assert_eq!((counters.in_flight, counters.abandoned), (0, 0), "every operation is counted");
     assert_eq!(counters.completed + counters.failed + counters.aborted, tally.accepted);
     assert_eq!(tally.done + tally.failed + tally.aborted + tally.unknown, tally.accepted);
     let within = |known, counted| known <= counted && counted <= known + tally.unknown;
@@ -335,7 +331,7 @@ fn check(profile: &str, seed: u64, plan: &str, small: bool, script: &[Op]) {
     assert!(within(tally.failed, counters.failed), "{counters:?}");
     assert!(within(tally.aborted, counters.aborted), "{counters:?}");
     if plan.is_empty() {
-        assert_eq!(counters.completed, tally.accepted, "a healthy device does everything");
+        assert_eq!(counters.completed, tally.accepted, "a device without faults completes every operation");
     }
 }
 

@@ -21,7 +21,7 @@ fn engine(seed: u64) -> SimEngine {
 /// The host exports memory and saves the descriptor at a given path. On request, it revokes the export
 /// or returns the sum of the bytes.
 #[test]
-#[ignore = "the second process of the other tests, which start it"]
+#[ignore = "the other tests start this as their second process"]
 fn host() {
     let Some(path) = std::env::var_os(ROLE) else { return };
     let engine = engine(1);
@@ -118,7 +118,7 @@ fn copies_go_both_ways_until_revoked() {
     assert_eq!(host.ask("revoke"), "revoked");
     let error = queue.copy(local, remote).unwrap().wait().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Revoked, "{error}");
-    assert_eq!(host.ask("sum"), (9 * LEN).to_string(), "not a byte after that");
+    assert_eq!(host.ask("sum"), (9 * LEN).to_string(), "no byte arrives after the revocation");
 }
 
 #[test]

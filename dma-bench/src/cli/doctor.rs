@@ -136,7 +136,7 @@ mod tests {
             if !backend.is_usable {
                 assert!(
                     backend.findings.iter().any(|f| f.verdict == Verdict::Bad),
-                    "it says why: {backend:?}"
+                    "the finding has a reason: {backend:?}"
                 );
             }
         }

@@ -170,11 +170,11 @@ mod tests {
         let after = |seconds| Duration::from_secs_f64(seconds);
         assert_eq!(over(10, 40, after(5.0), 100.0), 0.25);
         assert_eq!(over(10, 1000, after(14.0), 28.0), 0.5, "by time");
-        assert_eq!(over(0, 1, after(30.0), 28.0), 0.99, "it is not over before its end");
+        assert_eq!(over(0, 1, after(30.0), 28.0), 0.99, "the fraction is below 1 before the end");
         assert_eq!((over(7, 7, after(1.0), 28.0), over(0, 0, after(0.0), 28.0)), (1.0, 0.0));
-        assert_eq!(left(0, 100, after(0.0), 28.0), after(28.0), "before anything is done");
+        assert_eq!(left(0, 100, after(0.0), 28.0), after(28.0), "before the first sample");
         assert_eq!(left(50, 100, after(5.0), 28.0), after(5.0), "faster than expected");
-        assert_eq!(left(50, 100, after(27.5), 28.0), after(1.0), "it ends when its time is over");
+        assert_eq!(left(50, 100, after(27.5), 28.0), after(1.0), "a run by time ends when the time is over");
     }
 
     #[test]

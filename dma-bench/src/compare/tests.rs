@@ -116,7 +116,7 @@ fn a_slowdown_that_cannot_be_told_does_not_pass() {
     let text = comparison.text(false, Style::Terminal(200));
     assert!(text.contains("4 of 8 cells cannot be told from noise with so few samples"), "{text}");
     assert!(text.contains("(have 5 before and 5 after): measure both with --samples 6 or more"), "{text}");
-    assert!(text.contains("-90.0 %"), "they could not be further apart: {text}");
+    assert!(text.contains("-90.0 %"), "the samples do not overlap: {text}");
     let failures = comparison.failures(0.05);
     assert!(
         matches!(&failures[..], [why] if why.contains("4 cells look slower") && why.contains("--samples 6")),
@@ -150,7 +150,7 @@ fn drift_within_a_run_is_noise() {
     let (before, after) = (drifting(1.0), drifting(1.45));
     let (a, b) = (&before.cells[5].ratio, &after.cells[5].ratio);
     let (a, b) = (&a.as_ref().unwrap().samples, &b.as_ref().unwrap().samples);
-    assert!(mann_whitney(a, b) < 1e-4, "sample by sample it would seem sure");
+    assert!(mann_whitney(a, b) < 1e-4, "a test over single samples would report a change");
     let comparison = compare(&before, &after, Metric::Ratio, 0.01);
     assert_eq!(changed(&comparison), 0, "{}", comparison.text(true, Style::Plain));
     let comparison = compare(&before, &drifting(4.0), Metric::Ratio, 0.01);
@@ -288,7 +288,7 @@ fn only_a_clock_of_its_own_on_both_sides_makes_figures_exact() {
     };
     let significant = |after: &Results| changed(&compare(&sample(), after, Metric::Ratio, 0.01));
     assert_eq!(significant(&slower("virtual")), 4);
-    assert_eq!(significant(&slower("real")), 0, "a hundredth is within its spread");
+    assert_eq!(significant(&slower("real")), 0, "a change of 1 % is within the spread");
     // Equal figures, each measured once: not testable, but equal.
     let mut once = sample();
     for m in &mut once.cells {

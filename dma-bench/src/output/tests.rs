@@ -11,11 +11,14 @@ fn models_are_labelled_wherever_they_appear() {
     let results = sample();
     let plain = tables(&results, Style::Plain, Shown::default());
     let (measured, models) = plain.split_once("Models:").unwrap();
-    assert!(!measured.contains("sim:"), "never among the measured: {measured}");
+    assert!(!measured.contains("sim:"), "a model is not among the measured engines: {measured}");
     assert!(models.contains("a model: dsa (a public <source>)"));
-    assert!(models.contains("sim:profile=dsa, one at a time, cold [model]:"), "in the verdicts: {models}");
+    assert!(
+        models.contains("sim:profile=dsa, one at a time, cold [model]:"),
+        "the verdicts contain the model: {models}"
+    );
     let ranked = tables(&results, Style::Plain, Shown { rank_models: true, ..Shown::default() });
-    assert!(ranked.contains("sim:profile=dsa [model]"), "when asked for one ranking");
+    assert!(ranked.contains("sim:profile=dsa [model]"), "one ranking contains models");
     let csv = csv(&results);
     let of = |name: &'static str| csv.lines().filter(move |l| l.starts_with(name));
     assert!(of("sim:").all(|l| l.starts_with("sim:profile=dsa,model,dsa (a public <source>),")));
@@ -58,7 +61,7 @@ fn the_summary_answers_what_is_asked_first() {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     for style in [Style::Plain, Style::Markdown] {
         let text = tables(&results, style, Shown::default());
-        assert!(words(&text).ends_with(&words(&lines.join(" "))), "the same text at the end: {text}");
+        assert!(words(&text).ends_with(&words(&lines.join(" "))), "the tables end with the summary: {text}");
     }
     let page = crate::report::page(&results).unwrap();
     let (before, _) = page.split_once("<h2").unwrap();
@@ -124,7 +127,11 @@ fn failures_are_named() {
     assert!(markdown.contains("- doca: no SDK"));
     let all = "- doca copy 64 B q1 cold, doca copy 4 KiB q1 cold, doca copy 64 KiB q1 cold, doca copy 1 MiB q1 cold: device lost";
     assert!(markdown.contains(all), "{markdown}");
-    assert_eq!(markdown.matches("device lost").count(), 1, "once for all cells: {markdown}");
+    assert_eq!(
+        markdown.matches("device lost").count(),
+        1,
+        "a reason is shown once for all cells: {markdown}"
+    );
     let mut more = sample();
     let mut fifth = more.cells[15].clone();
     (fifth.cell.engine, fifth.status) = ("doca".to_owned(), Status::Failed);

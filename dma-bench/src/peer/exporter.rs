@@ -179,7 +179,7 @@ mod tests {
             assert_eq!(kind(ask(Request::Write { at, bytes: &[7; 10] })), ErrorKind::OutOfRange);
         }
         assert_eq!(kind(ask(Request::Read { at: 0, len: u32::MAX })), ErrorKind::OutOfRange);
-        assert_eq!(ask(open(0)).unwrap(), b"", "a check that it can be reached");
+        assert_eq!(ask(open(0)).unwrap(), b"", "a request of 0 bytes succeeds");
         drop(memory);
         assert_eq!(limit.0.load(Ordering::Relaxed), 10_000, "all memory is freed");
     }

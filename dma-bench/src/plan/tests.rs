@@ -21,10 +21,10 @@ fn a_campaign_file_is_read() {
     .unwrap();
     assert_eq!(campaign.sweeps[0].depths.0, [1, 8, 32]);
     let groups = campaign.groups(&campaign.engines);
-    assert_eq!(groups.len(), 2 * 3 * 3, "a baseline for each operation, size, and number of hot buffers");
+    assert_eq!(groups.len(), 2 * 3 * 3, "one baseline for each operation, size, and number of hot buffers");
     assert!(groups.iter().all(|g| g.cells.len() == 2));
     let text = toml::to_string(&campaign).unwrap();
-    assert_eq!(Campaign::from_toml(&text).unwrap(), campaign, "it is kept in the results");
+    assert_eq!(Campaign::from_toml(&text).unwrap(), campaign, "the results contain the value");
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn the_page_is_whole_small_and_loads_nothing() {
     for outside in ["src=", "href=\"http", "@import", "url("] {
         assert!(!page.contains(outside), "{outside}");
     }
-    assert_eq!(page.matches("<script").count(), 1, "the one that sorts");
+    assert_eq!(page.matches("<script").count(), 1, "the only script sorts tables");
     let plots: usize = [false, true]
         .into_iter()
         .flat_map(|models| questions(&sample(), models))
@@ -48,14 +48,14 @@ fn the_page_of_several_machines_has_each_of_them_once() {
     assert!(table.contains(">host2</th>") && table.contains(">77.7<"), "{table}");
     let cells = |of: fn(&Measured) -> bool| sample().cells.iter().filter(|m| of(m)).count();
     let both = cells(|m| m.ops_per_second.is_some() && (m.cell.size != 64 || m.cell.is_baseline()));
-    assert_eq!(table.matches("<tr").count(), 1 + both, "cells that both have: {table}");
+    assert_eq!(table.matches("<tr").count(), 1 + both, "the table has the cells of both results: {table}");
     let one = super::page(&sample()).unwrap();
-    assert_eq!(svgs(&page), 2 * svgs(&one), "the plots of both");
+    assert_eq!(svgs(&page), 2 * svgs(&one), "the page has the plots of both results");
     let mut ids: Vec<_> = page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     let count = ids.len();
     ids.sort_unstable();
     ids.dedup();
-    assert!(count > 10 && ids.len() == count, "every name of a section is its own");
+    assert!(count > 10 && ids.len() == count, "the names of sections differ");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_plot_has_at_most_six_curves_and_each_curve_is_in_one() {
         assert!(ids.windows(2).all(|w| w[0] != w[1]), "{ids:?}");
     }
     let page = page(&results).unwrap();
-    assert!(page.contains("More of: How fast is it, by size?"), "the others are behind a fold");
+    assert!(page.contains("More of: How fast is it, by size?"), "the other plots are in a collapsed section");
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn only_the_published_device_is_held_against_the_published_cpu() {
     assert_eq!(verdicts(&hot).len(), 1, "it was measured in main memory");
     let [one, two, mut three] = of("sim:profile=dsa");
     three.cell.size = 1000;
-    assert_eq!(verdicts(&[one, two, three]).len(), 1, "two sizes say nothing");
+    assert_eq!(verdicts(&[one, two, three]).len(), 1, "two sizes are too few for a verdict");
     // These are the published sizes.
     assert!(DSA_CPU.points.windows(2).all(|p| p[1].0 >= 2 * p[0].0 && p[1].0 <= 4 * p[0].0));
     assert_eq!(DSA_CPU.points[10], (1_048_576, 9_749.0));
@@ -135,7 +135,7 @@ fn the_knee_is_the_smallest_depth_that_suffices() {
     ];
     let found: Vec<_> = knees(&cells).iter().map(|k| (k.queues, k.depth, k.best)).collect();
     assert_eq!(found, [(1, 4, 10.0), (2, 1, 20.0)]);
-    assert!(knees(&cells[..2]).is_empty(), "two depths say nothing");
+    assert!(knees(&cells[..2]).is_empty(), "two depths are too few for a knee");
 }
 
 #[test]

@@ -69,7 +69,7 @@ mod tests {
             .map(str::to_owned)
             .collect::<Vec<_>>();
         let rows = compare(&engines);
-        assert_eq!(rows.len(), 33, "dsa once, ideal not at all");
+        assert_eq!(rows.len(), 33, "dsa is compared once, and ideal is not compared");
         for row in rows {
             assert!(row.holds, "{row:?}");
         }

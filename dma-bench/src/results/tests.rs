@@ -131,13 +131,13 @@ fn a_limit_that_ended_it_is_named() {
     assert_eq!(results.limited(), None);
     (results.campaign.limit, results.campaign.passes, results.campaign.samples) = (Some(28.0), 160, 480);
     results.seconds = 27.0;
-    assert_eq!(results.limited(), None, "it was over before");
+    assert_eq!(results.limited(), None, "the run ended before the limit");
     results.seconds = 28.3;
     assert!(results.limited().unwrap().contains("The limit of 28.0 s ended the run after 24 of 160 passes"));
     results.campaign.passes = 24;
-    assert_eq!(results.limited(), None, "all of them");
+    assert_eq!(results.limited(), None, "all passes ended");
     (results.campaign.passes, results.interrupted) = (160, true);
-    assert_eq!(results.limited(), None, "that is said elsewhere");
+    assert_eq!(results.limited(), None, "another note reports an interrupt");
     results.interrupted = false;
     assert!(results.limited().is_some());
     results.cells.iter_mut().for_each(|m| m.passes = 1);
@@ -159,7 +159,7 @@ fn cells_that_are_not_cold_are_named() {
     assert!(results.cached().unwrap().contains("4 KiB of source"));
     assert!(results.cached().unwrap().ends_with("32 MiB. --footprint 64M exceeds it."));
     results.cells.iter_mut().for_each(|m| m.cell.footprint = Footprint::Hot);
-    assert_eq!(results.cached(), None, "hot it is to be");
+    assert_eq!(results.cached(), None, "hot memory may fit the cache");
 }
 
 #[test]

@@ -101,7 +101,7 @@ mod tests {
     fn simulated_engines_have_their_own_clock() {
         let sim = Contender::open("sim:profile=dsa").unwrap();
         assert!(sim.clock.is_virtual() && sim.is_model());
-        assert_eq!(sim.clock.now(), 0, "no time has passed");
+        assert_eq!(sim.clock.now(), 0, "the clock has not advanced");
         assert!(!Contender::open("sim:profile=dsa,clock=real").unwrap().clock.is_virtual());
         assert!(!Contender::open("cpu").unwrap().is_model());
         for (name, timeless) in [

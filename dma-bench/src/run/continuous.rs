@@ -165,6 +165,9 @@ mod tests {
         assert!(!is_steady(&series(flat(15).chain([120.0; 5])), 0.02), "a jump");
         let slow_once = flat(20).enumerate().map(|(i, rate)| if i == 7 { 1.0 } else { rate });
         assert!(is_steady(&series(slow_once), 0.02), "a single slow interval");
-        assert!(is_steady(&series([1.0; 30].into_iter().chain(flat(20))), 0.02), "the past does not count");
+        assert!(
+            is_steady(&series([1.0; 30].into_iter().chain(flat(20))), 0.02),
+            "earlier intervals do not count"
+        );
     }
 }

@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(
             rows.len(),
             1 + 2 * REGISTERED_SIZES.len(),
-            "a clock of its own measures nothing here: {rows:?}"
+            "a device on a virtual clock has no costs: {rows:?}"
         );
         assert_eq!(rows[0], ("cpu", "open-queue", 0));
         assert!(found.iter().all(|c| c.time.count > 0 && c.time.p50 > 0 && c.engine == "cpu"));

@@ -132,7 +132,7 @@ mod tests {
         let counted = fs::read_to_string("/proc/thread-self/schedstat").is_ok();
         assert_eq!(all > 0, counted, "{all} ns");
         // The process's sum can decrease: the time of another test's thread is lost when that thread ends.
-        assert!(run_delay() >= thread, "it never goes down");
+        assert!(run_delay() >= thread, "the run delay never decreases");
         assert!(!counted || !threads().0.is_empty());
     }
 }

@@ -304,13 +304,17 @@ mod tests {
                     for place in 0..depth as usize {
                         let mut index = place;
                         loop {
-                            assert_eq!(index % depth as usize, place, "no place takes another's buffer");
+                            assert_eq!(
+                                index % depth as usize,
+                                place,
+                                "no place uses a buffer of another place"
+                            );
                             let parts: Vec<_> = layout.parts(index).collect();
                             assert_eq!(parts.iter().map(|p| p.1).sum::<usize>(), size as usize);
                             let most = bytes * (queue + 1) + free;
                             assert!(
                                 parts.iter().all(|p| p.0.src.max(p.0.dst) + p.1 <= most),
-                                "within its queue's part"
+                                "the buffer is within its queue's part"
                             );
                             used.extend(parts.iter().map(|p| (p.0.src, p.1)));
                             written.extend(parts.iter().map(|p| (p.0.dst, p.1)));

@@ -402,7 +402,7 @@ mod tests {
         assert_eq!(
             memory.verify(same(3), 1, false).unwrap().map(|d| d.offset),
             Some(0),
-            "it starts out wrong"
+            "the destination is wrong at first"
         );
         make_right(&memory);
         assert_eq!(memory.verify(same(3), 150_000, false).unwrap(), None);

@@ -324,7 +324,7 @@ fn the_smallest_chance_is_that_of_samples_that_do_not_overlap() {
 #[test]
 fn samples_of_one_pass_are_one() {
     assert_eq!(blocks(&[1.0, 2.0, 3.0, 10.0, 20.0, 30.0], 2), [2.0, 20.0]);
-    assert_eq!(blocks(&[1.0, 2.0, 3.0, 4.0, 5.0], 2), [1.5, 4.0], "as the parts share them out");
+    assert_eq!(blocks(&[1.0, 2.0, 3.0, 4.0, 5.0], 2), [1.5, 4.0], "the samples are divided among the parts");
     assert_eq!(blocks(&[1.0, 2.0], 12), [1.0, 2.0], "parts without a sample do not count");
     assert_eq!(blocks(&[], 12), Vec::<f64>::new());
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 pub(crate) fn has_used(child: &Child, hundredths: u64) {
     let start = Instant::now();
     loop {
-        assert!(start.elapsed() < Duration::from_secs(120), "it does not measure");
+        assert!(start.elapsed() < Duration::from_secs(120), "the process uses no CPU time");
         let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it runs");
         // The fields after the name begin with field 3, the state. User and system time, in hundredths of a
         // second, are fields 14 and 15.

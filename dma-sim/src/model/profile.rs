@@ -8,9 +8,9 @@ use super::time::Time;
 /// Direction of a task's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
-    /// From this device's memory to a peer's: any destination is remote.
+    /// From this device's memory to a peer's: at least one destination is remote.
     Push,
-    /// From a peer's memory to this device's: any source is remote, and no destination is.
+    /// From a peer's memory to this device's: at least one source is remote, and no destination is.
     Pull,
     /// Within this device's memory.
     #[default]

@@ -226,7 +226,7 @@ mod tests {
         let addr = a.addr();
         assert_eq!(memory.find(addr, 2 * page()), Some(a.bytes()));
         assert!(memory.find(addr + 1, 2 * page()).is_none() && memory.find(addr - 1, 1).is_none());
-        assert!(memory.find(a.bytes().addr().get() as u64, 1).is_none(), "an address of the CPU's");
+        assert!(memory.find(a.bytes().addr().get() as u64, 1).is_none(), "an address of the CPU");
         assert!(memory.find(addr, usize::MAX).is_none() && memory.find(u64::MAX, 1).is_none());
         drop(a);
         assert!(memory.find(addr, 1).is_none(), "freed");

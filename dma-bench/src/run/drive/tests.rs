@@ -250,7 +250,7 @@ proptest! {
             }
             if plain && op == Op::Copy {
                 let buffers = worker.places.buffers.layout.buffers().min(usize::try_from(seen.submitted).unwrap());
-                prop_assert_eq!(seen.written.len(), buffers, "all buffers are gone through");
+                prop_assert_eq!(seen.written.len(), buffers, "every buffer is used");
                 let at = |index| worker.places.buffers.memory.dst(worker.places.buffers.layout.at(index).dst, 1).addr;
                 let all: HashSet<DeviceAddr> = (0..worker.places.buffers.layout.buffers()).map(at).collect();
                 prop_assert!(seen.written.is_subset(&all), "and nothing else");

@@ -43,7 +43,7 @@ fn the_warm_up_is_shared_out_among_the_passes() {
     let quick = crate::plan::Preset::Quick.campaign().unwrap();
     assert!(
         (warm_up_of_pass(&quick) - 0.006).abs() < 1e-9,
-        "as long as the CPU engine takes to choose a kernel, with some to spare"
+        "this is longer than the CPU engine needs to choose a kernel"
     );
 }
 
@@ -97,7 +97,7 @@ fn queues_of_what_learns_stay_open() {
                     for worker in &cell.workers {
                         let (done, engine) = (worker.all_completed(), Some(worker.engine_id()));
                         assert_eq!(engine == before.1, pass > 0 && !fails, "{} in pass {pass}", cell.cell);
-                        assert!(fails || done > before.0, "{} in pass {pass}: the same queue", cell.cell);
+                        assert!(fails || done > before.0, "{} uses the same queue in pass {pass}", cell.cell);
                         *before = (done, engine);
                     }
                 }

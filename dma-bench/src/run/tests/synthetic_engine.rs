@@ -28,8 +28,8 @@ struct SyntheticEngine {
     fast: Vec<u64>,
 }
 
-// SAFETY: all calls are forwarded to the inner engine, which fulfils the contract. The queues have their own
-// reasons.
+// SAFETY: all calls are forwarded to the inner engine, which fulfils the contract. The implementation of its
+// queues states a separate reason.
 unsafe impl DmaEngine for SyntheticEngine {
     fn info(&self) -> &EngineInfo {
         self.engine.info()
@@ -197,7 +197,7 @@ fn no_run_over_a_known_curve_is_wrong() {
 /// No run may be wrong, and at most 5 of 100 runs may leave a size undecided. This needs a machine that is
 /// not too busy: `cargo test -p dma-bench --lib hundreds -- --ignored --nocapture`.
 #[test]
-#[ignore = "takes minutes, and a machine with time to spare"]
+#[ignore = "takes minutes, and needs an idle machine"]
 fn hundreds_of_runs_over_known_curves() {
     let (runs, open) = known_curves(60);
     println!("{open} of {runs} runs left something open");
