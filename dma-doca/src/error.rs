@@ -149,12 +149,12 @@ pub(crate) fn check(library: &Library, call: &'static str, code: doca_error_t) -
     if code == DOCA_SUCCESS { Ok(()) } else { Err(failed(library, call, code)) }
 }
 
-/// The error if the SDK cannot be loaded.
+/// Makes the error for an SDK that cannot be loaded.
 pub(crate) fn load(error: LoadError) -> Error {
     error.into_error(&doca_sys::DOCA, BACKEND)
 }
 
-/// An error of this backend without a native code.
+/// Makes an error of this backend without a native code.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Error {
     Error::new(kind, message).with_backend(BACKEND)
 }

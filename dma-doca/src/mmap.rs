@@ -43,8 +43,8 @@ pub(crate) enum MapMemory<'a> {
     Borrowed(NonNull<u8>, usize),
     /// Memory of the caller, which is a mapping of this file from this offset on.
     File(NonNull<u8>, usize, BorrowedFd<'a>, u64),
-    /// Memory of another device, which is not mapped: an address that only names it, its length, a dma-buf
-    /// and the offset in the dma-buf.
+    /// Memory of another device, which is not mapped. The fields are an address that only identifies the
+    /// memory, its length, a dma-buf, and the offset in the dma-buf.
     DmaBuf(NonNull<u8>, usize, BorrowedFd<'a>, u64),
 }
 

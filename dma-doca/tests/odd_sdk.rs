@@ -44,7 +44,7 @@ unsafe extern "C" fn submit_ex(task: *mut doca_task, flags: u32) -> doca_error_t
         Some((n, code)) => REFUSE.set(Some((n - 1, code))),
         None => {}
     }
-    // SAFETY: passes the caller's arguments on unchanged.
+    // SAFETY: the caller's arguments are passed on unchanged.
     unsafe { doca_task_submit_ex(task, flags) }
 }
 
@@ -65,7 +65,7 @@ unsafe extern "C" fn get_by_args(
     if fails(&BUFFERS) {
         return DOCA_ERROR_UNEXPECTED;
     }
-    // SAFETY: passes the caller's arguments on unchanged.
+    // SAFETY: the caller's arguments are passed on unchanged.
     unsafe { doca_buf_inventory_buf_get_by_args(inventory, map, addr, len, data, data_len, buf) }
 }
 
@@ -79,7 +79,7 @@ unsafe extern "C" fn alloc_init(
     if fails(&TASKS) {
         return DOCA_ERROR_NO_MEMORY;
     }
-    // SAFETY: passes the caller's arguments on unchanged.
+    // SAFETY: the caller's arguments are passed on unchanged.
     unsafe { doca_dma_task_memcpy_alloc_init(dma, src, dst, user_data, task) }
 }
 
@@ -97,12 +97,12 @@ unsafe extern "C" fn mmap_destroy(map: *mut doca_mmap) -> doca_error_t {
     if KEEP_MAPS.get() {
         return DOCA_ERROR_IN_USE;
     }
-    // SAFETY: passes the caller's arguments on unchanged.
+    // SAFETY: the caller's arguments are passed on unchanged.
     unsafe { doca_mmap_destroy(map) }
 }
 
 unsafe extern "C" fn start_in_progress(ctx: *mut doca_ctx) -> doca_error_t {
-    // SAFETY: passes the caller's arguments on unchanged.
+    // SAFETY: the caller's arguments are passed on unchanged.
     match unsafe { doca_ctx_start(ctx) } {
         DOCA_SUCCESS => DOCA_ERROR_IN_PROGRESS,
         code => code,
@@ -110,7 +110,7 @@ unsafe extern "C" fn start_in_progress(ctx: *mut doca_ctx) -> doca_error_t {
 }
 
 unsafe extern "C" fn get_state(ctx: *const doca_ctx, state: *mut doca_ctx_states) -> doca_error_t {
-    // SAFETY: passes the caller's arguments on unchanged.
+    // SAFETY: the caller's arguments are passed on unchanged.
     let code = unsafe { doca_ctx_get_state(ctx, state) };
     // SAFETY: the caller passed this pointer, and the stand-in has just written to it.
     if RESTLESS.get() && unsafe { *state } == DOCA_CTX_STATE_IDLE {

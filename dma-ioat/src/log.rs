@@ -36,7 +36,7 @@ pub(crate) fn forward(spdk: &Library) {
 ///
 /// # Safety
 ///
-/// The strings are C's, or null, and `args` matches `format`.
+/// The pointers are to C strings, or null, and `args` matches `format`.
 unsafe extern "C" fn line(
     level: c_int,
     file: *const c_char,

@@ -11,7 +11,7 @@ use serde::de::{Deserializer, Error as _};
 
 pub(crate) use dma_standin::config::{Bytes, Clock};
 
-/// The version without `version` in the configuration: the version of the headers.
+/// The default of the key `version`: the version of the headers.
 pub const VERSION: &str = if cfg!(feature = "generation-1-5") {
     "1.5.0055"
 } else if cfg!(feature = "generation-2-2") {

@@ -123,7 +123,8 @@ fn release(task: &Receive) {
     task.buf.get().unpin();
 }
 
-/// Adds a message to a task's buffer. Limits the length, which the other side states, to the room.
+/// Adds a message to a task's buffer. The other side states the length, so the length is limited to
+/// the buffer's room.
 fn take_in(task: &Receive, arrival: &Arrival) {
     if let Ok(buf) = task.buf.get().get() {
         let room = buf.iter().fold(0, |sum: u64, buf| sum.saturating_add(buf.room_len()));
