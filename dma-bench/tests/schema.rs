@@ -30,7 +30,8 @@ fn the_schema_in_the_repository_is_the_programs() {
     );
 }
 
-/// Validates a value against the subset of JSON Schema that is used here. Panics at other keywords.
+/// Validates a value against the subset of JSON Schema that is used here. Panics if the schema has
+/// other keywords.
 fn validate(root: &Value, schema: &Value, value: &Value, at: &str, errors: &mut Vec<String>) {
     let Some(keywords) = schema.as_object() else {
         return assert_eq!(schema, &Value::Bool(true), "a schema at {at}");

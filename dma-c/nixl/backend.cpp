@@ -34,7 +34,8 @@ constexpr size_t INLINE_BYTES = 256 << 10;
 constexpr size_t SLICE_BYTES = 1 << 20;
 // If a peer's mailbox stays full for this time, sending to it fails.
 constexpr milliseconds MAILBOX_TIMEOUT{5000};
-// Maximum number of notifications that the user has not taken. Further notifications wait in the mailbox and at the senders.
+// Maximum number of notifications that the user has not taken. Further notifications wait in the mailbox, and then at the
+// senders.
 constexpr size_t MAX_NOTIFICATIONS = 1 << 16;
 // A gap between two polls counts as at most this time. Otherwise a process that was stopped would consider its device
 // stalled.

@@ -368,7 +368,7 @@ mod tests {
     fn a_registration_that_fails_does_not_release_the_memory() {
         static BYTES: [u8; 64] = [0; 64];
         extern "C" fn fail(_context: *mut c_void) {
-            panic!("the memory is still the program's");
+            panic!("a failed registration must not release the memory");
         }
         let mut engine = dma_engine { id: 0 };
         // SAFETY: the pointers lead to a string and to a handle.

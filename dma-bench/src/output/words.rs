@@ -66,7 +66,7 @@ pub(crate) fn in_flight(c: &Curve) -> String {
     text
 }
 
-/// Describes the kind of operation of a cell: operation, memory, direction, segments.
+/// Describes the workload of a cell: operation, memory, direction and segments.
 pub(crate) fn what(c: &Cell) -> String {
     kind(c.op, c.footprint, c.direction, c.segments)
 }

@@ -160,7 +160,7 @@ mod tests {
         let flat = |n: usize| (0..n).map(|i| 100.0 + (i % 3) as f64);
         assert!(!is_steady(&series(flat(19)), 0.02), "too few intervals");
         assert!(is_steady(&series(flat(20)), 0.02));
-        // A drift of 0.5 % in each interval is a drift of 7.5 % between the first and the last group.
+        // With a drift of 0.5 % in each interval, the first and the last group differ by 7.5 %.
         assert!(!is_steady(&series((0..40).map(|i| 100.0 * 1.005_f64.powi(i))), 0.02));
         assert!(!is_steady(&series(flat(15).chain([120.0; 5])), 0.02), "a jump");
         let slow_once = flat(20).enumerate().map(|(i, rate)| if i == 7 { 1.0 } else { rate });

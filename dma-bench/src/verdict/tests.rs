@@ -95,7 +95,7 @@ fn truths() -> Vec<(String, Vec<f64>)> {
     all
 }
 
-/// Returns the copies a second of a model, one at a time, on its own clock.
+/// Returns a model's copies per second, one copy at a time, on its virtual clock.
 fn model_rate(profile: &str, size: u64) -> f64 {
     let cell = Cell {
         engine: format!("sim:profile={profile}"),

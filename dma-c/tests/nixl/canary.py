@@ -1,6 +1,6 @@
-"""What NIXL reads and calls in the plugin, by its Python interface: canary.py ENGINE
+"""Tests the members that NIXL reads and the functions that it calls, by its Python interface: canary.py ENGINE
 
-The engine is an asynchronous one, so that a transfer is in flight for a while.
+The engine must be asynchronous, so that a transfer is in flight for some time.
 """
 
 import sys

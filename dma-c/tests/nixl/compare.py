@@ -1,6 +1,6 @@
-"""Writes to another process by this plugin and by UCX, in turns: compare.py ROUNDS [BYTES]
+"""Compares writes to another process by this plugin and by UCX, in turns: compare.py ROUNDS [BYTES]
 
-NIXL's plugin directory has to contain both. Prints the median time of one transfer, from posting to DONE.
+NIXL's plugin directory must contain both plugins. Prints the median time of one transfer, from posting to DONE.
 """
 
 import statistics

@@ -1,6 +1,6 @@
-"""Peers that are killed during a transfer: kills.py COUNT SEED [OPTION=VALUE...]
+"""Kills peers during transfers: kills.py COUNT SEED [OPTION=VALUE...]
 
-A transfer ends within 5 s. DONE is an answer only if all bytes are in place. The next transfer to the peer fails.
+Each transfer must end within 5 s, and be DONE only if all bytes are in place. The next transfer to the peer must fail.
 """
 
 import os

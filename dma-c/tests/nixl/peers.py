@@ -1,4 +1,4 @@
-"""Two processes with NIXL's wheel: this one, and targets that it starts. For transfers.py and kills.py."""
+"""Starts target processes with NIXL's wheel, as peers of this process. transfers.py and kills.py use it."""
 
 import mmap
 import multiprocessing
@@ -46,7 +46,7 @@ def serve(pipe, path, length, backend, options):
 
 
 class Target:
-    """A target process, with its memory mapped here too."""
+    """A target process, whose memory is also mapped in this process."""
 
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["nixl_cu12._api"])

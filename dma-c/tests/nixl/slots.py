@@ -1,6 +1,6 @@
 """Compares the slots of host.cpp with the table of NIXL's own plugin: slots.py libplugin_POSIX.so
 
-The table's entries are relocations to functions with names, so no headers are needed.
+The table's entries are relocations to named functions, so no headers are needed.
 """
 
 import pathlib

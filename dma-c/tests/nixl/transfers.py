@@ -1,7 +1,7 @@
-"""Random transfers within a process and between two, each verified: transfers.py ENGINE COUNT SEED [OPTION=VALUE...]
+"""Runs and verifies random transfers within a process and between two: transfers.py ENGINE COUNT SEED [OPTION=VALUE...]
 
-READ and WRITE, 1 to 64 pieces, up to 8 transfers at once, with and without notifications. A model of all memory says
-which bytes are right.
+READ and WRITE, 1 to 64 pieces, up to 8 transfers at once, with and without notifications. A model of all memory has
+the expected bytes.
 """
 
 import random

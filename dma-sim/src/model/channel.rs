@@ -12,7 +12,7 @@ use super::rng::{Purpose, Stream};
 use super::task::{HaltCause, Status, TaskError, TaskKind, TaskReport};
 use super::time::Time;
 
-/// Name of a channel of a [`Device`](super::Device). Names are not reused.
+/// Identifies a channel of a [`Device`](super::Device). Identifiers are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub(super) u32);
 

@@ -70,7 +70,7 @@ pub struct Row {
     pub quantity: Quantity,
     /// The figure that was measured on the device.
     pub published: f64,
-    /// The model's figure.
+    /// The figure of the model.
     pub simulated: f64,
     /// Allowed deviation, as a fraction of the published figure. With 0, the figures must be equal.
     pub tolerance: f64,

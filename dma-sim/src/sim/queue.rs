@@ -76,7 +76,7 @@ fn recover(state: &mut DeviceState, channel: ChannelId, stopped: bool, resets: &
     }
 }
 
-// SAFETY: the model reports every task at most once; only a fault plan makes it lose reports. It accesses
+// SAFETY: the model reports every task once, or, if a fault plan loses the report, never. It accesses
 // only the task's segments, which it has checked to lie in their regions, and stops when the task ends. The
 // model and `poll` hold the lock of the device, so the polling thread sees all written bytes. Tasks start
 // only after a doorbell. Dropping the queue stops the channel, which ends all tasks.
