@@ -4,8 +4,8 @@
 # and two processes. The machine is emulated by ci/vm, because Debian 12's user-mode qemu does not start threads. Its memory
 # order is the host's, which is strong, so that loom stays the judge of weak ones.
 #
-# The standard library for it is rustup's if that is installed (rustup target add aarch64-unknown-linux-gnu), or else
-# that of Debian's rustc-web (ci/install.sh). Exits with 77 ("skipped") if neither is there.
+# Uses rustup's standard library for aarch64 if it is installed (rustup target add aarch64-unknown-linux-gnu), otherwise
+# that of Debian's rustc-web (ci/install.sh). Exits with 77 ("skipped") if neither is installed.
 #
 #   --rustup-target      only checks for rustup's, and reports it by the exit status
 #   full [ARGUMENT...]   by hand, because it takes long: runs the tests of all packages there instead, or those that these
@@ -17,7 +17,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 target=aarch64-unknown-linux-gnu
 
-# True if the compiler $1 has the target's standard library.
+# Returns true if the compiler $1 has the target's standard library.
 has_std() {
     local libdir
     libdir=$("$1" --print target-libdir --target "$target" 2>/dev/null) || return 1
@@ -40,7 +40,7 @@ else
 fi
 if [[ "$(uname -m)" != aarch64 ]]; then
     if ! command -v aarch64-linux-gnu-gcc >/dev/null; then
-        echo "skipped: no aarch64-linux-gnu-gcc to link with (ci/install.sh as root installs it)"
+        echo "skipped: aarch64-linux-gnu-gcc, which links the programs, is not installed (ci/install.sh as root installs it)"
         exit 77
     fi
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
@@ -56,7 +56,7 @@ fi
 echo "compiler: $compiler, $("$compiler" --version)"
 CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target}")/aarch64
 export CARGO_TARGET_DIR
-# No debug information, because nobody debugs these.
+# Builds no debug information, because it is not used.
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 # The `install` scripts need the first; build scripts run again when these change.
 [[ -z "$full" ]] || export CC=aarch64-linux-gnu-gcc HOST_CC=cc
@@ -66,16 +66,16 @@ if [[ -z "$full" ]]; then
     cargo build --locked --profile test -p dma-bench -p dma-copy -p dma-c --target "$target"
 fi
 
-# On such a processor the step `tests` has run all tests.
+# On an aarch64 processor, the step `tests` has already run all tests.
 [[ "$(uname -m)" == x86_64 ]] || exit 0
 if ! command -v aarch64-linux-gnu-strip >/dev/null; then
-    echo "skipped: the tests on an aarch64 kernel, without aarch64-linux-gnu-strip (ci/install.sh as root)"
+    echo "skipped: the tests on an aarch64 kernel, because aarch64-linux-gnu-strip is not installed (ci/install.sh as root)"
     exit 0
 fi
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 
-# One line for each program that cargo builds: its package's folder, whether it has tests, its path.
+# Writes a line for each program that cargo builds: its package's folder, whether it has tests, its path.
 built() {
     cargo test --locked --no-run --target "$target" --message-format json-render-diagnostics "$@" </dev/null |
         sed -nE 's/.*"manifest_path":"([^"]*)\/Cargo.toml".*"test":(true|false)\},.*"executable":"([^"]+)".*/\1 \2 \3/p' >"$tree/built"
@@ -99,7 +99,8 @@ while read -r folder tests path; do
     aarch64-linux-gnu-strip -o "$tree$path" "$path"
     files+=(-f "$tree$path:$path")
 done <"$tree/built"
-# The repository's files, and the stand-ins that tests install: they are installed here, and the script there only looks.
+# Adds the repository's files, and the stand-ins that tests install. They are installed here; the `install` script in the machine
+# only checks that they exist.
 git ls-files -z | tar --null -T - -cf "$tree/files.tar" --transform "s,^,${PWD#/}/,"
 started_by_tests() { # FOLDER OPTIONS...: as tests/stand_ins/mod.rs does
     local prefix script=$tree/scripts$PWD/$1/install
@@ -107,7 +108,7 @@ started_by_tests() { # FOLDER OPTIONS...: as tests/stand_ins/mod.rs does
     CARGO_BUILD_TARGET=$target "$1/install" "$prefix" --profile test "${@:2}"
     tar -rf "$tree/files.tar" -C / "${prefix#/}"
     mkdir -p "$(dirname "$script")"
-    # shellcheck disable=SC2016 # for the script
+    # shellcheck disable=SC2016 # expanded by the script
     printf '#!/bin/sh\n[ -d "$1" ]\n' >"$script"
     chmod +x "$script"
 }
@@ -122,7 +123,7 @@ if [[ -n "$full" ]]; then
     done
 fi
 [[ ! -e "$tree/scripts" ]] || tar -rf "$tree/files.tar" -C "$tree/scripts" .
-# The first kernel is not the default of Debian, and may be missing.
+# The first kernel is not Debian's default, so its package may be missing.
 status=77
 for kernel in ${KERNEL:-linux-image-6.12-arm64-16k linux-image-arm64}; do
     if ((status == 77)); then
@@ -131,6 +132,6 @@ for kernel in ${KERNEL:-linux-image-6.12-arm64-16k linux-image-arm64}; do
             "${files[@]}" ci/guest/aarch64.sh || status=$?
     fi
 done
-# ci/vm has said why it skipped them; all else has passed.
+# ci/vm has printed the reason why it skipped the tests. All other checks have passed.
 ((status != 77)) || exit 0
 exit $status
