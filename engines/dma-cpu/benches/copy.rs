@@ -146,7 +146,7 @@ fn cold_table(src: Memory, dst: Memory) {
     let kernels = Kernel::all();
     let mut tuned = Tuned::start();
     let names: Vec<_> = kernels.iter().map(Kernel::name).chain(["tuner", "memcpy tuned"]).collect();
-    header("cold, one core: GB/s, and times memcpy", &names);
+    header("cold, one core: GB/s, and speed relative to memcpy", &names);
     for (order, sizes) in [("", &COLD_SIZES[..]), (" scattered", &COLD_SIZES[..7])] {
         for &len in sizes {
             let scattered = !order.is_empty();
@@ -183,7 +183,7 @@ fn cold_table(src: Memory, dst: Memory) {
 fn hot_table(src: Memory, dst: Memory) {
     let kernels: Vec<_> = Kernel::all().iter().take(3).copied().collect();
     let names: Vec<_> = kernels.iter().map(Kernel::name).chain(["tuner"]).collect();
-    header("hot, one core: GB/s, and times memcpy", &names);
+    header("hot, one core: GB/s, and speed relative to memcpy", &names);
     for (slots, sizes) in [(1, &HOT_SIZES[..]), (32, &HOT_SIZES[..9])] {
         for &len in sizes {
             let mut pairs = Pairs::new(src, dst, len, slots);
@@ -232,7 +232,7 @@ fn behind_table(src: Memory, dst: Memory) {
     const SIZES: [usize; 9] =
         [1 << 10, 2 << 10, 3 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
     header(
-        "hot, one core, by the distance of the destination from the source within a page: GB/s, and times memcpy",
+        "hot, one core, by the distance from source to destination within a page: GB/s, and speed relative to memcpy",
         &["memcpy", "kernel memcpy", "tuner"],
     );
     for (len, shift) in SIZES.map(|len| (len, 16)).into_iter().chain([(16 << 10, 48), (64 << 10, 48)]) {

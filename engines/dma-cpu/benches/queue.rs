@@ -175,7 +175,7 @@ fn small_table(src: Memory, dst: Memory) {
 /// The same 32 pairs are used, so that only the queue's own memory grows.
 fn in_flight_table(src: Memory, dst: Memory) {
     const COUNTS: [usize; 7] = [32, 128, 512, 2048, 8192, 32_768, 65_536];
-    println!("\n64 B, hot, one core, by copies in flight: ns each, times 32 in flight");
+    println!("\n64 B, hot, one core, by copies in flight: ns each, relative to 32 in flight");
     let mut queues: Vec<_> = COUNTS.iter().map(|_| Driven::open(&options(0), 65_536)).collect();
     let mut pairs = Pairs::new(src, dst, 64, BATCH);
     let mut samples = vec![Vec::new(); COUNTS.len()];
@@ -207,7 +207,7 @@ fn in_flight_table(src: Memory, dst: Memory) {
 }
 
 fn large_table(title: &str, src: Memory, dst: Memory, slots: usize, in_flight: usize) {
-    println!("\n{title}: GB/s, times plain memcpy on one core");
+    println!("\n{title}: GB/s, and speed relative to plain memcpy on one core");
     println!("{:>12}{:>16}{:>16}{:>16}{:>16}", "", "memcpy", "caller alone", "1 thread more", "by default");
     for len in [32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20] {
         let mut pairs = Pairs::new(src, dst, len, slots);

@@ -48,7 +48,7 @@ impl CpuOptions {
             "inline",
             "BYTES",
             "32K",
-            "maximum length of operations that are executed during submission; twice as long for those with a result",
+            "maximum length of operations that are executed during submission; twice that for operations with a result",
         ),
         OptionInfo::new("hint", "auto|hot|cold", "auto", "the cache hint of queues that have none"),
     ];

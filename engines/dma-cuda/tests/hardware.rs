@@ -76,12 +76,12 @@ fn both_places_keep_their_bytes() {
         source.copy_from_slice(&bytes);
         let (source, copy) =
             queue.copy(source, engine.allocate(len).expect("memory")).unwrap().wait().unwrap();
-        assert_eq!(copy[..], bytes[..], "{len} bytes within the host");
+        assert_eq!(copy[..], bytes[..], "a copy of {len} bytes within the host");
         let [a, b] = [(); 2].map(|()| engine.allocate_device(len).expect("device memory"));
         assert_eq!(read(&engine, &queue, &a), vec![0; len], "new device memory");
         let (_, a) = queue.copy(source, a).unwrap().wait().unwrap();
         let (_, b) = queue.copy(a, b).unwrap().wait().unwrap();
-        assert!(read(&engine, &queue, &b) == bytes, "{len} bytes within the device");
+        assert!(read(&engine, &queue, &b) == bytes, "a copy of {len} bytes within the device");
     }
     // Fills of every unit, at every offset.
     for place in [Place::Host, Place::Device] {

@@ -226,7 +226,10 @@ fn run_beside(
         }
         let seen = seen.lock().unwrap();
         assert!(!seen.twice, "an operation was with both engines at once");
-        assert!(seen.on_device.is_empty(), "reported to the caller while the device has it");
+        assert!(
+            seen.on_device.is_empty(),
+            "a descriptor was reported to the caller while it was in flight on the device"
+        );
         for (i, (to, (_, fill))) in places.iter().zip(batch).enumerate() {
             let at = (to[0].addr.0, to[0].len);
             let count = |of: &BTreeMap<Bytes, u32>| of.get(&at).copied().unwrap_or(0);

@@ -100,8 +100,8 @@ impl QueuePairs {
         self.own.is_connected()
     }
 
-    /// Switches to the queue pair of an import. Makes it, for `depth` requests, if it does not exist. Returns
-    /// true if it is connected. No request may be in flight.
+    /// Switches to the queue pair of an import. Makes the queue pair, for `depth` requests, if it does not
+    /// exist. Returns true if it is connected. No request may be in flight.
     pub(crate) fn use_link(&mut self, import: &Arc<Import>, depth: usize) -> Result<bool> {
         let found = self.links.iter().position(|link| link.import.id == import.id);
         let at = match found {
