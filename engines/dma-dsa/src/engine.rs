@@ -54,10 +54,7 @@ impl DsaEngine {
     }
 
     fn open_unnamed(options: &DsaOptions) -> Result<Self> {
-        if cfg!(not(target_arch = "x86_64")) {
-            return Err(error(ErrorKind::Unsupported, "DSA is a device of Intel's processors")
-                .with_hint("name another engine, such as cpu"));
-        }
+        check_processor()?;
         if let Some(name) = &options.queue {
             return Self::open_queue_named(options, name);
         }
@@ -180,12 +177,21 @@ unsafe impl DmaEngine for DsaEngine {
     }
 }
 
+/// Refuses processors that have no DSA, whatever their drivers.
+fn check_processor() -> Result<()> {
+    if cfg!(not(target_arch = "x86_64")) {
+        return Err(error(ErrorKind::Unsupported, "DSA is a device of Intel's processors")
+            .with_hint("name another engine, such as cpu"));
+    }
+    Ok(())
+}
+
 /// Lists the work queues of this machine. A work queue that cannot be used, and a missing driver, are
 /// listed with the error and its remedy. Opens each usable work queue briefly.
 #[must_use]
 pub fn discover(options: &DsaOptions) -> Vec<Discovered> {
     let plain = EngineName::of(&crate::BACKEND);
-    let names = match device::names(options) {
+    let names = match check_processor().and_then(|()| device::names(options)) {
         Ok(names) => names,
         Err(error) => return vec![Discovered::new(plain, Err(error.with_operation("open engine")))],
     };
