@@ -10,10 +10,12 @@ use dma_core::{DeviceAddr, InlineCopy};
 use super::{Kernel, cached};
 
 const PAGE: usize = 4096;
-const SIZE: usize = 40 * PAGE;
+/// The length of a fence: a whole number of pages on any processor, as is `SIZE`.
+const FENCE: usize = 64 << 10;
+const SIZE: usize = 3 * FENCE;
 const CANARY: u8 = 0xc5;
 
-/// Memory with an inaccessible page on either side, so that an access one byte too far faults.
+/// Memory with inaccessible pages on either side, so that an access one byte too far faults.
 struct Fenced(*mut u8);
 
 impl Fenced {
@@ -21,13 +23,13 @@ impl Fenced {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses unused addresses for the new mapping.
         let base =
-            unsafe { mmap_anonymous(std::ptr::null_mut(), SIZE + 2 * PAGE, access, MapFlags::PRIVATE) };
+            unsafe { mmap_anonymous(std::ptr::null_mut(), SIZE + 2 * FENCE, access, MapFlags::PRIVATE) };
         let base = base.expect("map test memory");
-        for fence in [base, base.wrapping_byte_add(SIZE + PAGE)] {
-            // SAFETY: these are the first and the last page of that mapping.
-            unsafe { mprotect(fence, PAGE, MprotectFlags::empty()) }.expect("protect the fence");
+        for fence in [base, base.wrapping_byte_add(SIZE + FENCE)] {
+            // SAFETY: these are the first and the last pages of that mapping.
+            unsafe { mprotect(fence, FENCE, MprotectFlags::empty()) }.expect("protect the fence");
         }
-        Self(base.wrapping_byte_add(PAGE).cast::<u8>())
+        Self(base.wrapping_byte_add(FENCE).cast::<u8>())
     }
 
     fn at(&self, offset: usize) -> *mut u8 {
@@ -50,7 +52,7 @@ impl Fenced {
 impl Drop for Fenced {
     fn drop(&mut self) {
         // SAFETY: `new` made the mapping, and no pointer into it is used any more.
-        unsafe { munmap(self.0.wrapping_sub(PAGE).cast(), SIZE + 2 * PAGE) }.expect("unmap test memory");
+        unsafe { munmap(self.0.wrapping_sub(FENCE).cast(), SIZE + 2 * FENCE) }.expect("unmap test memory");
     }
 }
 
