@@ -104,24 +104,31 @@ impl<P> Ticket<P> {
     /// Returns whether the task that awaits this transfer should yield first. The transfer is done. Without
     /// yields, a task whose transfers are all done when they are submitted would never let other tasks run.
     pub(crate) fn must_yield(&mut self) -> bool {
-        /// Number of transfers that were done when they were submitted, of which at least one makes its task
-        /// yield.
-        const YIELD_EVERY: u8 = 64;
-        thread_local! {
-            /// Number of such transfers that tasks have awaited on this thread since the last yield.
-            static AWAITED: Cell<u8> = const { Cell::new(0) };
-        }
-        if !self.flags.is_inline() || self.flags.has_yielded() {
+        if !self.flags.is_inline() || self.flags.has_yielded() || may_go_on() {
             return false;
         }
-        let awaited = AWAITED.get() + 1;
-        let is_due = awaited == YIELD_EVERY;
-        AWAITED.set(if is_due { 0 } else { awaited });
-        if is_due {
-            self.set_yielded();
-        }
-        is_due
+        AWAITED.set(0);
+        self.set_yielded();
+        true
     }
+}
+
+thread_local! {
+    /// Number of transfers that were done when they were submitted, and that tasks awaited on this thread
+    /// since one of them yielded.
+    static AWAITED: Cell<u8> = const { Cell::new(0) };
+}
+
+/// Counts a transfer that was done when it was submitted, unless the task that awaits it should yield.
+#[inline]
+pub(crate) fn may_go_on() -> bool {
+    /// A task yields at least once in this many such transfers.
+    const YIELD_EVERY: u8 = 64;
+    let awaited = AWAITED.get() + 1;
+    if awaited < YIELD_EVERY {
+        AWAITED.set(awaited);
+    }
+    awaited < YIELD_EVERY
 }
 
 impl<P> Drop for Ticket<P> {

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use crate::conformance::{ReferenceEngine, ReferenceOptions};
@@ -768,14 +768,14 @@ fn a_task_yields_once_in_64_transfers_that_are_done() {
     let mut pending = Vec::new();
     for n in 1..=640 {
         let (src, dst) = engine.pair(10);
-        let mut poll: Box<dyn FnMut() -> bool> = if n % 2 == 0 {
-            let mut transfer = queue.copy(src, dst).expect("room");
-            let waker = waker.clone();
-            Box::new(move || Pin::new(&mut transfer).poll(&mut Context::from_waker(&waker)).is_ready())
-        } else {
-            let mut transfer = shared.copy(src, dst).expect("room");
-            let waker = waker.clone();
-            Box::new(move || Pin::new(&mut transfer).poll(&mut Context::from_waker(&waker)).is_ready())
+        let mut copy: Pin<Box<dyn Future<Output = Result<_, _>> + '_>> = match n % 3 {
+            0 => Box::pin(queue.copy(src, dst).expect("room")),
+            1 => Box::pin(shared.copy(src, dst).expect("room")),
+            _ => Box::pin(shared.copy_when_ready(src, dst)),
+        };
+        let mut poll = || match copy.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(copied) => copied.is_ok_and(|(src, dst)| src[..] == dst[..]),
+            Poll::Pending => false,
         };
         if !poll() {
             pending.push(n);

@@ -21,6 +21,7 @@ use crossbeam_utils::CachePadded;
 use deferred_callbacks::DeferredCallback;
 use lane::Lane;
 pub use ready::SharedReady;
+use ready::WhenReady;
 pub use transfer::SharedTransfer;
 use wait_queue::WaitQueue;
 
@@ -414,12 +415,16 @@ impl SharedQueue {
     ///
     /// The errors of [`copy`](Self::copy) except `QueueFull`, of [`ready`](Self::ready), and of
     /// [`SharedTransfer::wait`], with the operands.
-    pub async fn copy_when_ready<S, D>(&self, src: S, dst: D) -> Result<(S, D), OpError<(S, D)>>
+    pub fn copy_when_ready<S, D>(
+        &self,
+        src: S,
+        dst: D,
+    ) -> impl Future<Output = Result<(S, D), OpError<(S, D)>>> + use<'_, S, D>
     where
         S: Source + Send,
         D: Destination + Send,
     {
-        self.when_ready((src, dst), |(src, dst)| self.copy(src, dst)).await
+        self.when_ready((src, dst), |(src, dst)| self.copy(src, dst))
     }
 
     /// Waits for room and submits any operation, as [`copy_when_ready`](Self::copy_when_ready) does for a
@@ -441,23 +446,12 @@ impl SharedQueue {
     /// # Panics
     ///
     /// If `submit` fails with `QueueFull` without the operands.
-    pub async fn when_ready<T: Send + 'static, R: Answer>(
+    pub fn when_ready<T: Send + 'static, R: Answer>(
         &self,
-        mut operands: T,
+        operands: T,
         submit: impl Fn(T) -> SharedResult<T, R>,
-    ) -> Result<R::With<T>, OpError<T>> {
-        loop {
-            match submit(operands) {
-                Ok(transfer) => return transfer.await,
-                Err(e) if e.kind() == ErrorKind::QueueFull => {
-                    operands = e.into_operands().expect("`QueueFull` returns the operands");
-                }
-                Err(e) => return Err(e),
-            }
-            if let Err(e) = self.ready().await {
-                return Err(OpError::new(e, Some(operands)));
-            }
-        }
+    ) -> impl Future<Output = Result<R::With<T>, OpError<T>>> {
+        WhenReady::new(&self.handle, operands, submit)
     }
 
     /// Submits to the lane that this clone uses first, or to the next lane with room.

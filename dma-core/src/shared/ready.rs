@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use super::QueueHandle;
 use super::lane::{Caller, Lane};
 use super::slot::let_go;
-use crate::planner::error;
+use super::{QueueHandle, SharedResult, SharedTransfer};
 use crate::planner::wait::Backoff;
-use crate::{Error, ErrorKind, Result};
+use crate::planner::{Answer, error};
+use crate::{Error, ErrorKind, OpError, Result};
 
 /// A future that waits for room on a [`SharedQueue`](crate::SharedQueue), made by
 /// [`SharedQueue::ready`](crate::SharedQueue::ready).
@@ -126,6 +126,66 @@ impl Future for SharedReady {
 impl Drop for SharedReady {
     fn drop(&mut self) {
         self.leave(false);
+    }
+}
+
+/// The future of [`SharedQueue::when_ready`](crate::SharedQueue::when_ready).
+///
+/// An `async fn` would move the operands through its own state and that of the transfer's future, which takes
+/// longer than a copy of a short range.
+pub(super) struct WhenReady<'a, T: Send + 'static, R: Answer, F> {
+    handle: &'a Arc<QueueHandle>,
+    submit: F,
+    /// The operands before they are submitted.
+    operands: Option<T>,
+    ready: Option<SharedReady>,
+    transfer: Option<SharedTransfer<T, R>>,
+}
+
+impl<'a, T: Send + 'static, R: Answer, F> WhenReady<'a, T, R, F> {
+    #[inline]
+    pub(super) const fn new(handle: &'a Arc<QueueHandle>, operands: T, submit: F) -> Self {
+        Self { handle, submit, operands: Some(operands), ready: None, transfer: None }
+    }
+}
+
+/// No field is ever pinned.
+impl<T: Send + 'static, R: Answer, F> Unpin for WhenReady<'_, T, R, F> {}
+
+impl<T, R, F> Future for WhenReady<'_, T, R, F>
+where
+    T: Send + 'static,
+    R: Answer,
+    F: Fn(T) -> SharedResult<T, R>,
+{
+    type Output = Result<R::With<T>, OpError<T>>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            if let Some(transfer) = &mut self.transfer {
+                return Pin::new(transfer).poll(context);
+            }
+            let ready = match &mut self.ready {
+                Some(ready) => std::task::ready!(Pin::new(ready).poll(context)),
+                None => Ok(()),
+            };
+            let operands = self.operands.take().expect("a future is not polled again once it was ready");
+            if let Err(e) = ready {
+                return Poll::Ready(Err(OpError::new(e, Some(operands))));
+            }
+            match (self.submit)(operands) {
+                Ok(transfer) => match transfer.take_at_once() {
+                    Ok(done) => return Poll::Ready(Ok(done)),
+                    Err(transfer) => self.transfer = Some(transfer),
+                },
+                Err(e) if e.kind() == ErrorKind::QueueFull => {
+                    self.operands = Some(e.into_operands().expect("`QueueFull` returns the operands"));
+                    self.ready = Some(SharedReady::new(Arc::clone(self.handle)));
+                }
+                Err(e) => return Poll::Ready(Err(e)),
+            }
+        }
     }
 }
 

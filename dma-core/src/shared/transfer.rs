@@ -15,7 +15,7 @@ use super::QueueHandle;
 use super::lane::{Caller, Lane};
 use super::slot::{Report, Seen};
 use crate::planner::error::Operation;
-use crate::planner::handle::{DropOnUnwind, Ticket, transfer};
+use crate::planner::handle::{DropOnUnwind, Ticket, may_go_on, transfer};
 use crate::planner::slow_path::slow_path;
 use crate::planner::wait::{Backoff, deadline};
 use crate::planner::{Answer, error};
@@ -58,6 +58,19 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
                 lane.help(submitter_id);
             }
             self.look() != Seen::InFlight
+        }
+    }
+
+    /// Returns the operands as the first poll does, if the operation was done when it was submitted and the
+    /// task need not yield. The operands stay in registers.
+    #[inline(always)]
+    pub(super) fn take_at_once(self) -> Result<R::With<T>, Self> {
+        let this = ManuallyDrop::new(self);
+        match this.ticket.result() {
+            // SAFETY: `this` is not used afterwards, and its destructor does not run. The ticket has a result,
+            // so it is not spent, and the operands have not been taken. Its destructor would do nothing.
+            Some(result) if may_go_on() => Ok(R::with(unsafe { ptr::read(&*this.operands) }, result)),
+            _ => Err(ManuallyDrop::into_inner(this)),
         }
     }
 

@@ -32,19 +32,15 @@ fn waiter(rig: &Rig) -> (SharedReady, Waker, Receiver<()>) {
     (ready, waker, receiver)
 }
 
-/// Copies `pair` as an asynchronous service does, and counts refusals.
-async fn copy(queue: &SharedQueue, mut pair: Pair, refusals: &AtomicU64) -> Result<Pair> {
-    loop {
-        match queue.copy(pair.0, pair.1) {
-            Ok(transfer) => return Ok(transfer.await?),
-            Err(e) if e.kind() == ErrorKind::QueueFull => {
-                refusals.fetch_add(1, SeqCst);
-                pair = e.into_operands().expect("a refusal returns the operands");
-                queue.ready().await?;
-            }
-            Err(e) => return Err(e.into()),
-        }
-    }
+/// Copies `pair` when there is room. Counts refusals.
+async fn copy(queue: &SharedQueue, pair: Pair, refusals: &AtomicU64) -> Result<Pair> {
+    let submit = |(src, dst)| {
+        let submitted = queue.copy(src, dst);
+        let is_full = submitted.as_ref().is_err_and(|e| e.kind() == ErrorKind::QueueFull);
+        refusals.fetch_add(is_full.into(), SeqCst);
+        submitted
+    };
+    Ok(queue.when_ready(pair, submit).await?)
 }
 
 /// Runs all `tasks` on this thread. A task runs only when it is woken. Panics if no task is woken for a long
