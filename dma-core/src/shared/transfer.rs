@@ -67,8 +67,9 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     pub(super) fn take_at_once(self) -> Result<R::With<T>, Self> {
         let this = ManuallyDrop::new(self);
         match this.ticket.result() {
-            // SAFETY: `this` is not used afterwards, and its destructor does not run. The ticket has a result,
-            // so it is not spent, and the operands have not been taken. Its destructor would do nothing.
+            // SAFETY: `this` is not used afterwards, and its destructor does not run. The ticket has a
+            // result, so it is not spent, and the operands have not been taken. The ticket's destructor would
+            // do nothing.
             Some(result) if may_go_on() => Ok(R::with(unsafe { ptr::read(&*this.operands) }, result)),
             _ => Err(ManuallyDrop::into_inner(this)),
         }

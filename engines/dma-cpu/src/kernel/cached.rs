@@ -14,21 +14,49 @@ pub(crate) const SHORT: usize = 2 << 10;
 /// Above this length, glibc uses vector instructions again: on AMD CPUs, its `rep_movsb_stop_threshold` is
 /// the size of the second level cache, 512 KiB or 1 MiB.
 const LONG: usize = 1 << 20;
+/// Copies of this length and more are those of the C library, because vectors are faster only where the
+/// level-1 cache holds both ranges.
+#[cfg(target_arch = "x86_64")]
+const VECTORS_BELOW: usize = 16 << 10;
 const PAGE: usize = 4096;
 
-/// Copies with the C library's `memcpy`, in pieces if its `rep movsb` is slow.
+/// Copies by vectors, or with the C library's `memcpy`, in pieces if its `rep movsb` is slow.
 ///
 /// # Safety
 ///
 /// See [`super::Kernel::copy`].
 #[inline]
 pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
-    if len > SHORT && is_behind(dst.addr(), src.addr()) {
+    if len > SHORT {
         // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
-        return unsafe { copy_behind(dst, src, len) };
+        unsafe { copy_long(dst, src, len) };
+    } else {
+        // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
+        unsafe { racy_copy::copy(dst, src, len) };
     }
-    // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
-    unsafe { racy_copy::copy(dst, src, len) }
+}
+
+/// Copies more than [`SHORT`] bytes.
+///
+/// # Safety
+///
+/// See [`super::Kernel::copy`].
+#[inline(never)]
+unsafe fn copy_long(dst: *mut u8, src: *const u8, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if len < VECTORS_BELOW
+        && let Some(copy) = super::x86_64::by_vectors()
+    {
+        // SAFETY: the caller ensures access to both ranges, which are longer than `SHORT` and do not overlap.
+        return unsafe { copy(dst, src, len) };
+    }
+    if is_behind(dst.addr(), src.addr()) {
+        // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
+        unsafe { copy_behind(dst, src, len) };
+    } else {
+        // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
+        unsafe { racy_copy::copy(dst, src, len) };
+    }
 }
 
 /// Copies all ranges, one after the other.
@@ -54,7 +82,6 @@ fn is_behind(dst: usize, src: usize) -> bool {
 /// # Safety
 ///
 /// See [`super::Kernel::copy`].
-#[inline(never)]
 unsafe fn copy_behind(dst: *mut u8, src: *const u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
     let slow = super::cpuid::has_slow_rep_movsb();
