@@ -666,7 +666,7 @@ impl StateMachineTest for Test {
 
     fn teardown(mut system: System, model: Model) {
         let queue = system.queue.take().expect("the queue is open until the teardown");
-        let counters = queue.close(if system.sound { Duration::from_secs(20) } else { STALL });
+        let counters = queue.close(if system.sound { Duration::from_secs(60) } else { STALL });
         assert_eq!(counters.in_flight, 0);
         let ended = counters.completed + counters.failed + counters.aborted + counters.abandoned;
         assert_eq!(ended, counters.submitted, "a close counts every operation");

@@ -9,7 +9,7 @@ use dma_core::{ErrorKind, PciAddress};
 use dma_doca::DocaOptions;
 use dma_doca::comch::{Channel, Client, Server};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 fn options(address: &str) -> DocaOptions {
     DocaOptions::new().with_address(address.parse().unwrap()).with_library(calls::library())

@@ -219,7 +219,7 @@ fn nobody_is_told_to_sleep_while_a_flush_is_due() {
     let mut out = [Completion::done(0); 4];
     let begin = Instant::now();
     while queue.poll(&mut out) == 0 {
-        assert!(begin.elapsed() < Duration::from_secs(20));
+        assert!(begin.elapsed() < Duration::from_secs(60));
     }
     assert_eq!(out[0], Completion::done(5));
 }
@@ -296,7 +296,7 @@ fn an_export_that_cannot_be_taken_back_says_so_in_time() {
     let (export, e) = export.revoke(Duration::from_millis(20)).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::TimedOut, "{e}");
     assert_eq!(e.native().unwrap().name, "DOCA_ERROR_IN_USE");
-    assert!(begin.elapsed() < Duration::from_secs(20));
+    assert!(begin.elapsed() < Duration::from_secs(60));
     KEEP_MAPS.set(false);
     export.revoke(Duration::ZERO).unwrap();
 }

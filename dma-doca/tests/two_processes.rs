@@ -41,7 +41,7 @@ fn host() {
                 println!("checked");
             }
             "revoke" => {
-                export.take().unwrap().revoke(Duration::from_secs(5)).unwrap();
+                export.take().unwrap().revoke(Duration::from_secs(60)).unwrap();
                 println!("revoked");
             }
             _ => break,

@@ -127,7 +127,7 @@ fn a_channel_that_never_answers_is_leaked_and_says_so() {
     let transfer = queue.copy(engine.allocate(64).unwrap(), engine.allocate(64).unwrap()).expect("room");
     let started = Instant::now();
     let counters = queue.close(Duration::from_millis(50));
-    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < Duration::from_secs(60));
     assert_eq!((counters.abandoned, counters.in_flight), (1, 0));
     drop(transfer);
     assert_eq!(machine::<5>().detached, 0, "the device may still use its ring");

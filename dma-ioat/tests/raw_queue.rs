@@ -153,14 +153,16 @@ fn a_stop_lets_what_was_taken_finish_and_takes_no_more() {
 fn dropping_a_queue_finishes_what_was_taken_and_gives_the_channel_back() {
     let engine = open::<4>(1);
     let region = region(&engine);
-    let begin = Instant::now();
-    for _ in 0..3 {
+    let times = [(); 3].map(|()| {
+        let begin = Instant::now();
         let mut queue = queue(&engine);
         assert_eq!(submit(&mut *queue, &copies(&*region, 0..3)).unwrap(), 3);
         drop(queue);
         assert_eq!(byte(&*region, 3 * LEN), 7);
-    }
-    assert!(begin.elapsed() < Duration::from_secs(3), "no drop waited for its time limit");
+        begin.elapsed()
+    });
+    // A drop that waits for its time limit takes a second.
+    assert!(times.iter().any(|time| time.as_secs() < 1), "{times:?}");
     // A channel that does not answer is abandoned.
     let mut queue = queue(&engine);
     machine::<4>().stuck = true;

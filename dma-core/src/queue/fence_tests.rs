@@ -178,7 +178,7 @@ impl Program {
                 info.capabilities.set(capability, device.lacks >> bit & 1 == 0);
             }
         }
-        let queue_options = QueueOptions::new().with_stall_timeout(Duration::from_secs(5));
+        let queue_options = QueueOptions::new().with_stall_timeout(Duration::from_secs(60));
         let raw = Moody {
             inner: engine.open_queue_raw(&queue_options).expect("it opens"),
             seed: device.seed,
@@ -405,7 +405,7 @@ proptest! {
                 byte = is_done.then_some(number);
             }
         }
-        let counters = program.queue.close(Duration::from_secs(5));
+        let counters = program.queue.close(Duration::from_secs(60));
         prop_assert_eq!((counters.in_flight, counters.aborted, counters.abandoned), (0, 0, 0));
         prop_assert_eq!(counters.submitted, counters.completed + counters.failed);
     }

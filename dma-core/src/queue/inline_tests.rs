@@ -18,7 +18,7 @@ use crate::{
 
 /// Length of the longest operation of the executor, in bytes.
 pub(super) const LIMIT: usize = 100;
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(60);
 
 /// Counts of the calls that the engine gets, and faults to inject.
 #[derive(Debug, Default)]

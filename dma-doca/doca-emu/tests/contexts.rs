@@ -357,7 +357,7 @@ fn readable(fd: i32, within: Duration) -> bool {
 
 #[test]
 fn a_sleeper_is_woken_and_no_completion_is_lost() {
-    const LONG: Duration = Duration::from_secs(20);
+    const LONG: Duration = Duration::from_secs(60);
     for config in ["", "profile = \"bluefield3\"", "profile = \"bluefield3\"\nclock = \"virtual\""] {
         let rig = Rig::new(config, 1);
         let handle = get!(doca_pe_get_notification_handle(rig.pe));
@@ -401,7 +401,7 @@ fn freeing_the_last_task_wakes_who_waits_for_idle() {
     ok!(doca_pe_request_notification(rig.pe));
     assert!(!readable(handle, Duration::ZERO));
     rig.free(task);
-    assert!(readable(handle, Duration::from_secs(20)));
+    assert!(readable(handle, Duration::from_secs(60)));
     ok!(doca_pe_clear_notification(rig.pe, handle));
     assert_eq!(code!(doca_pe_progress(rig.pe)), 1);
     assert_eq!(rig.state(), IDLE);
@@ -421,7 +421,7 @@ fn the_end_of_the_device_wakes_all() {
     let last = other.copy(0, 8, 0);
     ok!(doca_task_submit(last));
     other.until(1);
-    assert!(readable(handle, Duration::from_secs(20)));
+    assert!(readable(handle, Duration::from_secs(60)));
     rig.until(1);
     assert_eq!(rig.seen.take(), [(0, "DOCA_ERROR_IO_FAILED")]);
     rig.free(slow);

@@ -108,7 +108,7 @@ fn programs_on_a_card() {
     TestRunner::new(config)
         .run(&steps, |steps| {
             let engine = engine();
-            let options = QueueOptions::new().with_depth(16).with_stall_timeout(Duration::from_secs(10));
+            let options = QueueOptions::new().with_depth(16).with_stall_timeout(Duration::from_secs(60));
             let mut queue = engine.open_queue(&options).unwrap();
             let mut expected: Vec<Vec<u8>> = (1..5).map(|n| vec![n; LEN]).collect();
             let mut buffers: Vec<Option<BufferMut>> = (1..5)
@@ -181,7 +181,7 @@ fn programs_on_a_card() {
                     queue = engine.open_queue(&options).unwrap();
                 }
             }
-            prop_assert_eq!(queue.close(Duration::from_secs(10)).abandoned, 0);
+            prop_assert_eq!(queue.close(Duration::from_secs(60)).abandoned, 0);
             Ok(())
         })
         .unwrap();
@@ -242,7 +242,7 @@ fn host() {
     let mut bytes = vec![0; LEN];
     window.read_at(0, &mut bytes).unwrap();
     assert!(bytes[..50].iter().all(|b| *b == 9) && bytes[50..].iter().all(|b| *b == 7));
-    export.revoke(Duration::from_secs(5)).unwrap();
+    export.revoke(Duration::from_secs(60)).unwrap();
     println!("revoked");
     told();
 }

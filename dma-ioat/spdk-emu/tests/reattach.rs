@@ -51,10 +51,9 @@ fn a_function_comes_back_when_it_was_unplugged_and_has_settled() {
     // SAFETY: the channel is attached.
     unsafe { c::spdk_ioat_detach(found.channels[0]) };
     assert!(probe(true).devices.is_empty(), "SPDK treats it as attached");
+    let detached = Instant::now();
     // SAFETY: the library returned this device.
     unsafe { c::spdk_pci_device_detach(found.devices[0]) };
-    let seen = Instant::now();
-    assert!(probe(true).devices.is_empty(), "the function has just been plugged in");
     let again = loop {
         let again = probe(false);
         if !again.devices.is_empty() {
@@ -62,7 +61,7 @@ fn a_function_comes_back_when_it_was_unplugged_and_has_settled() {
         }
         std::thread::sleep(Duration::from_millis(50));
     };
-    assert!(seen.elapsed() >= Duration::from_secs(2));
+    assert!(detached.elapsed() >= Duration::from_secs(2), "it had just been plugged in");
     assert!(ptr::eq(again.devices[0], found.devices[0]) && again.channels.is_empty());
     assert!(probe(true).devices.is_empty(), "SPDK treats a declined function as attached");
 }

@@ -183,7 +183,7 @@ pub(crate) fn run(
     for flight in flights {
         flight.land(sound);
     }
-    let counters = queue.close(Duration::from_secs(20));
+    let counters = queue.close(Duration::from_secs(60));
     assert_eq!((counters.in_flight, counters.abandoned), (0, 0));
     assert_eq!(counters.completed + counters.failed + counters.aborted, submitted);
     if sound {

@@ -248,8 +248,10 @@ mod tests {
     /// Threads also end while they are about to sleep, or after they were woken for a removed queue.
     #[test]
     fn threads_end_at_any_moment() {
-        let test = std::thread::spawn(|| {
-            for turn in 0..500_u64 {
+        const TURNS: u64 = 500;
+        let (ended, ends) = std::sync::mpsc::channel();
+        let test = std::thread::spawn(move || {
+            for turn in 0..TURNS {
                 let pool = Pool::new(3);
                 pool.start(spawn_thread).unwrap();
                 let (begun, pause) = (Instant::now(), Duration::from_nanos(20_000 + turn * 7919 % 120_000));
@@ -257,9 +259,11 @@ mod tests {
                     std::thread::yield_now();
                 }
                 pool.shared.queues_changed();
+                drop(pool);
+                ended.send(()).unwrap();
             }
         });
-        wait_until("they end", || test.is_finished());
+        (0..TURNS).for_each(|_| ends.recv_timeout(Duration::from_secs(60)).expect("they end"));
         test.join().unwrap();
     }
 }

@@ -10,12 +10,13 @@ use dma_core::{DmaEngineExt, QueueOptions, SharedQueueOptions};
 use dma_cpu::{CpuEngine, CpuOptions};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-/// Returns the number of engine threads whose `stat` contains the text: ` S ` means asleep, without a lock.
-fn threads(state: &str) -> usize {
+/// Returns the number of threads of this name whose `stat` contains the text: ` S ` means asleep, without a
+/// lock.
+fn threads(name: &str, state: &str) -> usize {
     std::fs::read_dir("/proc/self/task")
         .expect("procfs")
         .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok())
-        .filter(|stat| stat.split_once("(dma-cpu-").is_some_and(|(_, rest)| rest.contains(state)))
+        .filter(|stat| stat.split_once(name).is_some_and(|(_, rest)| rest.contains(state)))
         .count()
 }
 
@@ -24,7 +25,7 @@ fn wait_for<T>(what: &str, mut over: impl FnMut() -> Option<T>) -> Option<T> {
     let begun = Instant::now();
     loop {
         let said = over();
-        if said.is_some() || begun.elapsed() > Duration::from_secs(20) {
+        if said.is_some() || begun.elapsed() > Duration::from_secs(60) {
             if said.is_none() {
                 eprintln!("this did not happen in time: {what}");
             }
@@ -67,7 +68,8 @@ fn a_forked_child_leaves_the_threads_to_its_parent() {
     let (engine, fresh) = (open(), open());
     let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
     copy(&engine, &queue);
-    wait_for("the threads sleep", || (threads(" S ") == 2).then_some(())).expect("idle threads go to sleep");
+    wait_for("the threads sleep", || (threads("(dma-cpu-", " S ") == 2).then_some(()))
+        .expect("idle threads go to sleep");
 
     let (mut engine, mut queue, mut fresh) = (Some(engine), Some(queue), Some(fresh));
     assert!(child(|| drop((queue.take(), engine.take()))), "the child does not wait for a thread");
@@ -78,7 +80,7 @@ fn a_forked_child_leaves_the_threads_to_its_parent() {
             copy(&fresh, &queue);
             drop((queue, fresh));
             // The kernel still lists a thread briefly after it was joined.
-            wait_for("its threads end", || (threads("") == 0).then_some(()))
+            wait_for("its threads end", || (threads("(dma-cpu-", "") == 0).then_some(()))
                 .expect("the threads were told to end");
         }),
         "the child's own threads end"
@@ -100,8 +102,8 @@ fn shared_queues_are_their_parents() {
     while !transfer.is_done() {
         std::thread::yield_now();
     }
-    // Waits until the lane's thread sleeps without holding a lock.
-    std::thread::sleep(Duration::from_millis(50));
+    wait_for("the lane's thread sleeps", || (threads("(dma-lane-", " S ") == 1).then_some(()))
+        .expect("it has nothing to do");
 
     let (mut queue, mut transfer) = (Some(queue), Some(transfer));
     assert!(child(|| drop((queue.take(), transfer.take()))), "the last transfer closes the queue");

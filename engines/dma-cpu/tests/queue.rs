@@ -57,7 +57,7 @@ fn sleep_until_told(queue: &mut dyn RawQueue) {
     let events = queue.events().expect("there are events");
     if events.arm().expect("it can be armed") {
         let fd = events.fd().unwrap();
-        let soon = Timespec { tv_sec: 10, tv_nsec: 0 };
+        let soon = Timespec { tv_sec: 60, tv_nsec: 0 };
         let ready = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&soon));
         assert_eq!(ready.expect("poll works"), 1, "asleep for ever");
         events.disarm();
@@ -467,13 +467,15 @@ fn short_copies_do_not_hold_up_long_ones() {
         }
         let short = Descriptor::copy(1, segment(&*src, LEN, 64), segment(&*dst, LEN, 64));
         let mut completion = [Completion::done(1)];
-        let mut polls = 0;
+        let (started, mut polls) = (Instant::now(), 0);
         while completion[0].token != 0 {
             while submit(&mut *queue, short) {}
             queue.flush();
             assert_eq!(queue.poll(&mut completion), 1);
             polls += 1;
-            assert!(polls <= 200, "{threads} threads: not done after {polls} polls");
+            // A thread may hold the last chunk, however often the owner polls.
+            assert!(threads > 0 || polls <= 200, "not done after {polls} polls");
+            assert!(started.elapsed() < Duration::from_secs(60), "not done after {polls} polls");
         }
         assert!(bytes(&*dst)[..LEN].iter().all(|byte| *byte == 3));
         // The long copy does not delay the short ones.
@@ -606,7 +608,7 @@ fn revoking_during_copies_is_an_error_and_final() {
             // Another thread revokes the export, as the peer would. This thread holds no lease while it
             // waits.
             std::thread::scope(|scope| {
-                let revoked = scope.spawn(move || export.revoke(Duration::from_secs(20)));
+                let revoked = scope.spawn(move || export.revoke(Duration::from_secs(60)));
                 revoked.join().expect("no panic").expect("copies end");
             });
             window.write_at(0, &vec![round as u8; LEN]).expect("local memory");

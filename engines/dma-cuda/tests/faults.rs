@@ -126,7 +126,7 @@ fn loses(ordinal: u32, code: i32) {
     drop(lost);
     let counters = queue.close(Duration::from_millis(10));
     assert_eq!((counters.completed, counters.abandoned), (1, 1), "{counters:?}");
-    assert!(began.elapsed() < Duration::from_secs(20), "nothing hangs");
+    assert!(began.elapsed() < Duration::from_secs(60), "nothing hangs");
     // The context stays lost.
     let error = engine.allocate(4096).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DeviceLost, "{error}");

@@ -167,7 +167,7 @@ fn run(ordinal: u32, seed: u64, operations: usize) -> u64 {
     run.check(&engine);
     let refused = run.refused;
     drop(run);
-    let counters = queue.close(std::time::Duration::from_secs(5));
+    let counters = queue.close(std::time::Duration::from_secs(60));
     assert_eq!((counters.in_flight, counters.abandoned), (0, 0), "{counters:?}");
     refused
 }

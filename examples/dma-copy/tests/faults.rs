@@ -109,8 +109,9 @@ fn a_side_that_hangs_is_given_up_on() {
     for from in Side::BOTH {
         for hangs in Side::BOTH {
             let place = Place::new();
-            place.file("src", 400_000);
-            let args = format!("-e {SLOW} {SMALL} --timeout 1");
+            // Takes more than ten seconds.
+            place.file("src", 4_000_000);
+            let args = format!("-e sim:clock=real,latency=60ms {SMALL} --timeout 1");
             let mut sides = Side::BOTH.map(|side| {
                 place.start(side, &format!("-f {} {args}", if side == from { "src" } else { "dst" }))
             });

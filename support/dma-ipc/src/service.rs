@@ -559,7 +559,8 @@ mod tests {
     /// Receives an answer, and blocks until it arrives. Returns `None` if the connection was closed.
     fn hear(socket: &OwnedFd) -> Option<Reply> {
         let mut reply = [0; REPLY_LEN];
-        match recv(socket, &mut reply, RecvFlags::empty()) {
+        // A socket with a timeout is interrupted when the process is stopped and continued.
+        match rustix::io::retry_on_intr(|| recv(socket, &mut reply, RecvFlags::empty())) {
             Ok((0, _)) | Err(Errno::CONNRESET) => None,
             other => Some(Reply::parse(&reply[..other.unwrap().0]).expect("an answer")),
         }

@@ -119,7 +119,7 @@ fn buffers_and_places_that_others_have_are_waited_for() {
     let queue = engine.open_queue(&QueueOptions::new().with_depth(1)).expect("a queue");
     let other = || engine.allocate(10).expect("memory");
     let mut ended = queue.copy(other(), other()).expect("accepted");
-    ended.wait_for(Duration::from_secs(10)).expect("done");
+    ended.wait_for(Duration::from_secs(60)).expect("done");
     let e = queue.copy_bytes(pool, &[1; 10], &mut [0; 10]).expect_err("no place");
     assert_eq!(e.kind(), ErrorKind::QueueFull, "{e}");
     // The slot of a dropped transfer becomes free.

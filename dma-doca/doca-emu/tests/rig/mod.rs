@@ -279,7 +279,7 @@ impl Rig {
         let begun = Instant::now();
         while self.seen.ended.borrow().len() < ended {
             code!(doca_pe_progress(self.pe));
-            assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", self.seen.ended);
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", self.seen.ended);
         }
     }
 

@@ -215,8 +215,9 @@ pub(crate) fn run(mut command: Command) -> Running {
     Running { child: Some(command.spawn().expect("it runs")), start: Instant::now() }
 }
 
-/// An engine that is slow enough for a test to interrupt a copy.
-pub(crate) const SLOW: &str = "sim:clock=real,latency=60ms";
+/// An engine whose fifth copy takes two seconds, so that a test sees the first bytes of a file long before the
+/// last ones, also on a busy machine.
+pub(crate) const SLOW: &str = "sim:clock=real,latency=60ms,faults=slow@5:for=2s";
 
 /// The name of the partial copy of `dst`.
 pub(crate) const PARTIAL: &str = ".dst.dma-copy.partial";
