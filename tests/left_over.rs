@@ -45,7 +45,7 @@ fn child() {
         rounds += 1;
     }
     // Threads that were joined are listed until the kernel has removed them, so wait for a short time.
-    for _ in 0..100 {
+    for _ in 0..3_000 {
         if left() == second {
             break;
         }

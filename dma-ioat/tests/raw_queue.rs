@@ -3,7 +3,7 @@
 
 mod fake;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use dma_core::{
     Access, Completion, Descriptor, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, Outcome, QueueOptions,

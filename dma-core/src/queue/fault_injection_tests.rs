@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::conformance::{ReferenceEngine, ReferenceOptions};
 use crate::{
@@ -525,13 +525,21 @@ fn deadlines_hold_while_the_device_makes_progress() {
 /// On a busy machine, a software device may not run for some time.
 #[test]
 fn a_device_that_takes_its_time_to_stop_is_not_dead() {
-    let rig = Rig::new();
-    // The wait reads the clock only after some of the polls.
-    lock(&rig.script).stops_late = [vec![Duration::ZERO; 100], vec![Duration::from_millis(30)]].concat();
-    let long = rig.copy(1 << 20);
-    let counters = rig.queue.close(Duration::ZERO);
+    let closed = || {
+        let rig = Rig::new();
+        // The wait reads the clock only after some of the polls.
+        lock(&rig.script).stops_late = [vec![Duration::ZERO; 100], vec![Duration::from_millis(30)]].concat();
+        let long = rig.copy(1 << 20);
+        let begun = Instant::now();
+        let counters = rig.queue.close(Duration::ZERO);
+        // A busy machine may suspend this thread until the time for stopping is over.
+        (begun.elapsed() < super::STOP).then_some((rig.script, counters, long))
+    };
+    let Some((script, counters, long)) = std::iter::repeat_with(closed).take(50).flatten().next() else {
+        return;
+    };
     assert_eq!((counters.aborted, counters.abandoned, counters.in_flight), (1, 0, 0));
-    assert_eq!(lock(&rig.script).stops_late, [], "the device was polled until it reported the copy");
+    assert_eq!(lock(&script).stops_late, [], "the device was polled until it reported the copy");
     let e = long.wait().expect_err("the close stopped the device");
     assert_eq!(
         (e.kind(), e.error().retry(), e.error().hint()),
@@ -757,6 +765,28 @@ fn a_panicking_destructor_or_waker_costs_nobody_else_the_wake() {
         assert!(panics(|| if close { drop(queue) } else { _ = queue.poll() }));
         assert!(woken.0.load(Ordering::Relaxed), "the task is woken, otherwise it would sleep forever");
     }
+}
+
+/// A waker that panics unwinds through the wait for another transfer, which is dropped.
+#[test]
+fn a_wait_that_a_panic_unwinds_frees_its_operands() {
+    struct Bad;
+    impl Wake for Bad {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker's own");
+        }
+    }
+    let rig = Rig::new();
+    rig.queue.shared.borrow_mut().cooperative = false;
+    lock(&rig.script).mute = true;
+    let mut unlucky = rig.copy(11);
+    assert!(poll(&mut unlucky, &Arc::new(Bad).into()).is_pending());
+    let (waited, given_back) = rig.copy_to_owned(44);
+    lock(&rig.script).mute = false;
+    assert!(panics(|| _ = waited.wait()));
+    assert_eq!(count(&given_back), 1, "the copy was done before the waker ran");
+    drop(unlucky);
+    assert_eq!(rig.queue.available(), rig.queue.depth());
 }
 
 #[test]

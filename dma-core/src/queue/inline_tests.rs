@@ -588,6 +588,52 @@ fn rows_are_executed_if_each_and_all_are_short_and_the_lengths_agree() {
 }
 
 #[test]
+fn invalid_rows_reach_no_executor() {
+    let (engine, other) = (spy(), spy());
+    let (queue, shared) = (engine.queue(), engine.shared());
+    let apart = [(3, 9), (50, 9)];
+    let (table, flat) = (engine.window(LIMIT), engine.window(18));
+    let (foreign, hidden) = (other.window(LIMIT), engine.hidden(LIMIT));
+    let [to_read, to_write] = [Access::READ, Access::WRITE].map(|access| engine.window_with(access));
+    let first = |window: &Window| window.slice(..18);
+    let (wrong_engine, denied) = (Err(ErrorKind::WrongEngine), Err(ErrorKind::AccessDenied));
+    for (gathers, table, rows, flat, expected) in [
+        (true, &foreign, apart, flat.clone(), wrong_engine),
+        (true, &table, apart, first(&foreign), wrong_engine),
+        (true, &to_write, apart, flat.clone(), denied),
+        (true, &table, apart, first(&to_read), denied),
+        (true, &table, apart, table.slice(11..29), Err(ErrorKind::Overlap)),
+        (true, &hidden, apart, flat.clone(), Ok(())),
+        (true, &table, apart, first(&hidden), Ok(())),
+        (false, &foreign, apart, flat.clone(), wrong_engine),
+        (false, &table, apart, first(&foreign), wrong_engine),
+        (false, &to_read, apart, flat.clone(), denied),
+        (false, &table, apart, first(&to_write), denied),
+        (false, &table, apart, table.slice(11..29), Err(ErrorKind::Overlap)),
+        (false, &table, [(3, 9), (11, 9)], flat.clone(), Err(ErrorKind::Overlap)),
+        (false, &hidden, apart, flat.clone(), Ok(())),
+        (false, &table, apart, first(&hidden), Ok(())),
+    ] {
+        for is_shared in [false, true] {
+            let list = Rows::new(table.clone(), rows.to_vec()).expect("within the table");
+            macro_rules! end {
+                ($submitted:expr) => {
+                    $submitted.map_err(|e| e.kind()).map(|transfer| drop(transfer.wait().expect("done")))
+                };
+            }
+            let result = match (gathers, is_shared) {
+                (true, false) => end!(queue.copy(list, flat.clone())),
+                (true, true) => end!(shared.copy(list, flat.clone())),
+                (false, false) => end!(queue.copy(flat.clone(), list)),
+                (false, true) => end!(shared.copy(flat.clone(), list)),
+            };
+            assert_eq!(result, expected, "{gathers} {is_shared} {rows:?} of {table:?}, {flat:?}");
+            assert_eq!(engine.script.executed(), 0, "{gathers} {is_shared} {rows:?} of {table:?}, {flat:?}");
+        }
+    }
+}
+
+#[test]
 fn nothing_is_executed_while_operations_of_the_queue_are_in_flight() {
     let engine = spy();
     let queue = engine.queue();
@@ -712,12 +758,26 @@ fn a_panic_of_the_queue_ends_the_executor() {
     }
     std::mem::forget(long);
     // The queue also panics while nothing is in flight.
-    let idle = engine.queue();
-    catch_unwind(AssertUnwindSafe(|| idle.poll())).expect_err("the injected panic");
+    // The second poll abandons the engine, and leaves no operation open.
+    for polls_again in [false, true] {
+        let idle = engine.queue();
+        catch_unwind(AssertUnwindSafe(|| idle.poll())).expect_err("the queue panics");
+        if polls_again {
+            idle.poll();
+        }
+        for op in [OPS, OPS].concat() {
+            let refused = idle.run(op, [&window, &engine.window(LIMIT), &engine.window(LIMIT)]);
+            assert!(refused.is_err(), "{op:?}: {refused:?}");
+        }
+    }
+    engine.script.queue_panics.store(false, Ordering::Relaxed);
+    let stopped = engine.queue();
+    stopped.shared.borrow_mut().planner.stop(&mut Vec::new());
     for op in [OPS, OPS].concat() {
-        let refused = idle.run(op, [&window, &engine.window(LIMIT), &engine.window(LIMIT)]);
+        let refused = stopped.run(op, [&window, &engine.window(LIMIT), &engine.window(LIMIT)]);
         assert!(refused.is_err(), "{op:?}: {refused:?}");
     }
+    engine.script.queue_panics.store(true, Ordering::Relaxed);
 
     let shared = engine.shared();
     let (src, dst) = engine.pair(LIMIT + 1);

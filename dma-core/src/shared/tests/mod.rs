@@ -387,6 +387,17 @@ fn a_closer_drains_for_a_dead_thread() {
     assert!(held.wait().is_ok());
 }
 
+#[test]
+fn a_wait_that_a_panic_unwinds_does_not_keep_the_queue() {
+    let rig = Rig::still();
+    let waited = rig.copy(|| ());
+    rig.script.panics.store(true, SeqCst);
+    catch_unwind(AssertUnwindSafe(|| drop(waited.wait()))).expect_err("the engine panics");
+    let hub = rig.queue.downgrade();
+    drop(rig.queue);
+    assert!(hub.upgrade().is_none());
+}
+
 /// The engine panics on the lane's thread, or on a waiting thread.
 #[test]
 fn memory_that_a_silent_device_has_is_never_given_back_after_a_panic() {

@@ -92,7 +92,7 @@ fn an_importer_that_is_turned_away_to_the_end_is_told_that_the_exporter_is_busy(
             let _ = stream.write_all(&[&challenge[..], &Reply::Busy.encode_refusal()].concat());
         }
     });
-    let error = ask(busy, &exporter.secret, None, Duration::from_millis(200)).unwrap_err();
+    let error = ask(busy, &exporter.secret, None, Duration::from_secs(1)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfResources, "{error}");
     assert!(error.message().contains("busy"), "{error}");
 }
