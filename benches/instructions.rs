@@ -223,8 +223,10 @@ fn main() -> ExitCode {
         println!("{name:<46}{engine:<10}{count:>8.1}{figure:>8.1}");
         let change = count / figure - 1.0;
         if change.abs() > TOLERANCE {
-            changes
-                .push((change, format!("{name} on {engine}: {count:.1} instructions, figure {figure:.1}")));
+            changes.push((
+                change,
+                format!("{name} on {engine}: {count:.1} instructions, recorded figure {figure:.1}"),
+            ));
         }
     }
     if let Some(reason) = unjudged {

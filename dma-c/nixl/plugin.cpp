@@ -10,7 +10,7 @@
 namespace dma_nixl {
 namespace {
 
-// Checks that the parameters have plausible values: another layout would have others.
+// Checks that the values are plausible. If the layout of NIXL's structure were different, they would not be.
 bool is_sane(const InitParameters *init) {
   unsigned char flag;
   std::memcpy(&flag, &init->progress_thread, 1);

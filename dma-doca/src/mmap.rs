@@ -41,10 +41,10 @@ pub(crate) enum MapMemory<'a> {
     Own(Mapping, usize),
     /// Memory of the caller, which outlives the map.
     Borrowed(NonNull<u8>, usize),
-    /// Memory of the caller, which is a mapping of this file from this offset on.
+    /// Memory of the caller, which outlives the map. It is a mapping of this file from this offset on.
     File(NonNull<u8>, usize, BorrowedFd<'a>, u64),
-    /// Memory of another device, which is not mapped. The fields are an address that only identifies the
-    /// memory, its length, a dma-buf, and the offset in the dma-buf.
+    /// Memory of another device, which outlives the map and is not mapped in the process. The fields are
+    /// an address that only identifies the memory, its length, a dma-buf, and the offset in the dma-buf.
     DmaBuf(NonNull<u8>, usize, BorrowedFd<'a>, u64),
 }
 
@@ -125,7 +125,8 @@ impl Mmap {
         };
         let offset = usize::try_from(offset).map_err(|_| ErrorKind::OutOfRange)?;
         let map = Self::create(device)?;
-        // SAFETY: the map is not started, and the range and the file outlive it.
+        // SAFETY: the map is not started. The file is open during the call, and the caller of `register`
+        // keeps the memory until it has dropped the map.
         let code = unsafe { set(map.raw(), fd.as_raw_fd(), base.as_ptr().cast(), offset, len) };
         check(sdk, "doca_mmap_set_dmabuf_memrange", code)?;
         map.start(permissions, len)?;

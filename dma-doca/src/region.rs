@@ -136,7 +136,7 @@ pub fn join_native(address: u64, blob: &[u8]) -> Vec<u8> {
 pub fn split_native(native: &[u8]) -> Result<(u64, &[u8])> {
     let (address, blob) = native.split_first_chunk().ok_or_else(|| {
         error(ErrorKind::Malformed, format!("{} bytes, but the address alone needs 8", native.len()))
-            .with_hint("pass on the bytes of an export of this backend unchanged")
+            .with_hint("give the importer the bytes of the export descriptor without changes")
     })?;
     Ok((u64::from_le_bytes(*address), blob))
 }

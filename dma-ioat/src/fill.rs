@@ -38,7 +38,7 @@ impl Fill {
         }
     }
 
-    /// Writes the first bytes.
+    /// Writes the bytes of the fill that come before the first one that the device fills.
     ///
     /// # Safety
     ///

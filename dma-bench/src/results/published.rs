@@ -10,8 +10,8 @@ use crate::results::Published;
 /// The profiles of devices with published figures.
 pub(crate) const PUBLISHED: [&str; 4] = ["bluefield2", "bluefield3", "ioat", "dsa"];
 
-/// Returns the profile of a simulated engine with unchanged options of the profile and a virtual clock;
-/// `None` for every other engine.
+/// Returns the profile if `engine` is a simulated engine that changes no option of its profile and has a
+/// virtual clock.
 pub(crate) fn profile_of(engine: &str) -> Option<&'static str> {
     let name: EngineName = engine.parse().ok()?;
     if name.backend() != "sim" {

@@ -14,8 +14,8 @@ pub(crate) struct Range {
     pub except: Vec<(Class, u64)>,
 }
 
-/// Returns the ranges of points that are sorted by size. A single size between two ranges of one class
-/// becomes an exception of the joined range.
+/// Joins neighbouring points of one class to ranges. `points` must be sorted by size. A single size between
+/// two ranges of one class becomes an exception of the joined range.
 pub(crate) fn ranges(points: &[Point]) -> Vec<Range> {
     let mut runs: Vec<Range> = Vec::new();
     for p in points.iter().filter(|p| p.class != Class::NotDecided) {

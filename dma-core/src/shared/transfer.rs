@@ -224,7 +224,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         }
     }
 
-    /// Drops the operands of an operation that has ended.
+    /// Drops the operands of an operation that has ended. Leaks them if the operation was abandoned.
     fn end<O>(lane: &Lane, slot: u32, operands: O) {
         match lane.slots[slot as usize].look() {
             // Leak the operands, because the device may still write to them.

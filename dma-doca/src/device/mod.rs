@@ -223,7 +223,8 @@ impl Device {
             // SAFETY: the representor is an entry of a list that exists.
             let vuid = unsafe { text_of::<{ DOCA_DEVINFO_REP_VUID_SIZE as usize }, _>(call, info) };
             let function = common.doca_devinfo_rep_get_pci_func_type.and_then(|call| {
-                // SAFETY: the representor is an entry of a list that exists.
+                // SAFETY: the representor is an entry of a list that exists, and `out` passes a pointer
+                // to a value of the result's type.
                 out(&self.sdk, "", 0, |p| unsafe { call(info, p) }).ok()
             });
             let function = function.and_then(FunctionKind::of);

@@ -363,7 +363,8 @@ extern "C" fn capabilities<const N: usize>(_: *mut spdk_ioat_chan) -> u32 {
 }
 
 fn channel_of<'a>(channel: *mut spdk_ioat_chan) -> &'a mut Channel {
-    // SAFETY: `probe` boxed the channel, and one thread at a time uses it.
+    // SAFETY: `probe` boxed the channel, and one thread at a time uses it. Callbacks of copies do not use
+    // it.
     unsafe { &mut *channel.cast() }
 }
 

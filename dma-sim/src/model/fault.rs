@@ -392,8 +392,8 @@ pub struct FaultInjector {
 }
 
 impl FaultInjector {
-    /// Creates an injector for a [valid](FaultPlan::validate) plan. The clock of [`strike`](Self::strike)
-    /// starts now.
+    /// Creates an injector for a [valid](FaultPlan::validate) plan. Rules with a time count it from this
+    /// call on.
     #[must_use]
     pub fn new(plan: FaultPlan, seed: u64) -> Self {
         let rules = plan.rules.into_iter().map(|rule| (rule, AtomicBool::new(false))).collect();

@@ -98,7 +98,7 @@ impl DeviceMemory {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the bytes for `len` bytes at the device's address `addr`, if they are within one
+    /// Returns the host's pointer to the `len` bytes at the device's address `addr`, if they are within one
     /// allocation.
     pub(super) fn find(&self, addr: u64, len: usize) -> Option<NonNull<u8>> {
         let offset = addr.checked_sub(self.addresses.start.addr().get() as u64)?;

@@ -209,7 +209,7 @@ impl SimOptions {
             let _ = write!(text, ", changed: {}", changed.join(", "));
         }
         if self.clock == Clock::Real {
-            text.push_str(", on this computer's clock: no faster than it simulates");
+            text.push_str(", in real time, not faster than this computer can simulate");
         }
         text
     }
@@ -327,7 +327,10 @@ mod tests {
         }
         let both = model(&[("profile", "dsa"), ("latency", "1us"), ("jitter", "0")]);
         assert!(both.ends_with(", changed: latency=1us, jitter=0"), "{both}");
-        assert!(model(&[("profile", "dsa"), ("clock", "real")]).contains("no faster than it simulates"));
+        assert!(
+            model(&[("profile", "dsa"), ("clock", "real")])
+                .contains("not faster than this computer can simulate")
+        );
     }
 
     fn set(pairs: &[(&str, &str)]) -> dma_core::Result<SimOptions> {

@@ -79,9 +79,9 @@ fn batch(
     batch
 }
 
-/// If both parts are the same range, each copy is invalid by itself. If they are two halves, each copy is
-/// valid by itself.
+/// The source and the destination of each copy: the same range, so that each copy is invalid by itself.
 const SAME: [std::ops::Range<usize>; 2] = [0..HUGE, 0..HUGE];
+/// The source and the destination of each copy: two halves, so that each copy is valid by itself.
 const HALVES: [std::ops::Range<usize>; 2] = [0..HUGE / 2, HUGE / 2..HUGE];
 
 /// A refused batch returns its memory, which is not written afterwards.

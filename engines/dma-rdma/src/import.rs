@@ -215,7 +215,7 @@ fn unproven(what: String) -> Error {
 fn not_ours(foreign: ForeignBlob, len: usize) -> Error {
     let malformed = |what: String| {
         error(ErrorKind::Malformed, what)
-            .with_hint("pass on the bytes of an export of this backend unchanged")
+            .with_hint("give the importer the bytes of the export descriptor without changes")
     };
     match foreign {
         ForeignBlob::Length => malformed(format!("{len} bytes, where an RDMA export has {BLOB}")),
@@ -259,7 +259,7 @@ impl Imported {
                 grant.len, grant.rights
             );
             return Err(error(ErrorKind::Malformed, message)
-                .with_hint("pass on the bytes of an export of this backend unchanged"));
+                .with_hint("give the importer the bytes of the export descriptor without changes"));
         }
         let import = inner.add(len, |id, addr| Import {
             id,

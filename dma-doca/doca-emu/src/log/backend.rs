@@ -59,9 +59,9 @@ impl Stream {
     }
 
     fn write(&self, line: &[u8]) {
-        // SAFETY: the caller of `new` has promised that the stream is open.
+        // SAFETY: the stream is open: the caller of `new` has promised it, or it is standard error.
         unsafe { libc::fwrite(line.as_ptr().cast(), 1, line.len(), self.0) };
-        // SAFETY: the program keeps the stream open as long as the backend exists.
+        // SAFETY: the stream is open: the caller of `new` has promised it, or it is standard error.
         unsafe { libc::fflush(self.0) };
     }
 }

@@ -61,7 +61,7 @@ enum Settling {
 
 // SAFETY: the pointers in the device are never dereferenced. All mutable fields are atomic or behind a lock.
 unsafe impl Send for Function {}
-// SAFETY: all fields are immutable, atomic or behind a lock.
+// SAFETY: all fields are immutable, atomic or behind a lock, or may be shared by themselves (`Channel`).
 unsafe impl Sync for Function {}
 
 static FUNCTIONS: OnceLock<Vec<Function>> = OnceLock::new();

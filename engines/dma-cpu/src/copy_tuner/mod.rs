@@ -774,7 +774,8 @@ impl LengthClass {
     /// Returns the number of copies until the next probe.
     fn rest(&self, index: usize) -> u32 {
         let (burst, backoff) = if self.is_trial_next(index) {
-            // The other probes of the cycle have already delayed the trial.
+            // The back-off of a trial is shorter by the other probes of the cycle, because those have
+            // already delayed it.
             (self.trial_burst(index), self.backoff.saturating_sub(PROBES_PER_TRIAL))
         } else if self.streaming {
             (self.memcpy_burst(index), self.backoff)

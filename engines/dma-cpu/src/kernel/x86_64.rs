@@ -401,7 +401,7 @@ unsafe fn fill<L: Line>(dst: *mut u8, pattern: [u8; 8], len: usize) {
     let head = dst.align_offset(LINE).min(len);
     let tail = (len - head) % LINE;
     let end = len - tail;
-    // SAFETY: these are the first `head` bytes of the range.
+    // SAFETY: these are the first `head` bytes of the range, and `head` is less than the length of a line.
     unsafe { cached::copy(dst, pattern_line(pattern, 0).as_ptr(), head) };
     let block = pattern_line(pattern, head);
     let mut at = head;

@@ -141,7 +141,7 @@ pub enum TraceEvent {
         /// Time that the engine spent in the call.
         call: Duration,
     },
-    /// Polls reported nothing, before a call other than a poll.
+    /// One or more polls in a row that reported nothing. The next event is another call.
     Poll {
         /// Time from the end of the previous event to the first of these polls.
         time: Duration,

@@ -179,7 +179,7 @@ impl Control {
         ExportDescriptor::from_bytes(&bytes).expect("a descriptor")
     }
 
-    /// Waits until the exporter has at most `most` queue pairs, and returns their number.
+    /// Waits until the exporter has at most `most` queue pairs. Returns the time that this took.
     fn wait_for_pairs(&mut self, most: u8) -> Duration {
         let begun = Instant::now();
         while self.tell("pairs")[0] > most {
