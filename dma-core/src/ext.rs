@@ -115,7 +115,8 @@ pub trait DmaEngineExt: DmaEngine {
     /// // SAFETY: the caller's array of `len` bytes stays mapped until `deregister` has succeeded.
     /// let memory = unsafe { HostMemory::from_shared(array, len, ()) };
     /// let window = engine.register_window(memory, &MemoryRequest::new(0))?;
-    /// // Copy from and to the window, or slices of the window. window.deregister().map_err(|(_, e)| e)?;
+    /// // Copy from and to the window, or slices of the window.
+    /// window.deregister().map_err(|(_, e)| e)?;
     /// # Ok(()) }
     /// ```
     ///

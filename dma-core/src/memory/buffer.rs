@@ -17,9 +17,10 @@ use crate::memory::region::{Range, Region, view_methods};
 /// ```
 /// # fn demo(buffer: dma_core::BufferMut) {
 /// let mut head = buffer;
-/// let tail = head.split_off(16);     // two views of one region, without a copy head.fill(1);
-/// // a buffer is a slice let shared = tail.freeze();        // now read-only and cheap to clone let bytes:
-/// bytes::Bytes = shared.into();
+/// let tail = head.split_off(16);     // two views of one region, without a copy
+/// head.fill(1);                      // a buffer is a slice
+/// let shared = tail.freeze();        // now read-only and cheap to clone
+/// let bytes: bytes::Bytes = shared.into();
 /// # }
 /// ```
 pub struct BufferMut(pub(crate) Range);

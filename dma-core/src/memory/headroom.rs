@@ -26,8 +26,8 @@ pub fn check_headroom(bytes: usize) -> Result<()> {
             "free some memory, raise the limit of the address space, or open fewer or shallower queues",
         )
     };
-    // The probe maps memory directly, because large requests change the behaviour of allocators. SAFETY: the
-    // kernel chooses unused addresses for the new mapping.
+    // The probe maps memory directly, because large requests change the behaviour of allocators.
+    // SAFETY: the kernel chooses unused addresses for the new mapping.
     let probe = unsafe { mmap_anonymous(std::ptr::null_mut(), len, access, flags) }.map_err(out_of_memory)?;
     // SAFETY: this function has just made the mapping, and no pointer to it exists elsewhere.
     unsafe { munmap(probe, len) }.map_err(out_of_memory)

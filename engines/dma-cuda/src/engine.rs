@@ -100,10 +100,15 @@ impl CudaEngine {
     /// # fn demo(engine: &Engine, written: *mut c_void, reader: *mut c_void) -> dma_core::Result<()> {
     /// let (queue, stream) = engine.open_queue_with_stream(&QueueOptions::new())?;
     /// let weights = engine.allocate_device(1 << 20)?;
-    /// // `written` is an event that is recorded after a kernel that writes `weights`. // SAFETY: the event
-    /// and the stream exist. unsafe { stream.wait_for_event(written)? }; let transfer = queue.copy(weights,
-    /// engine.allocate(1 << 20)?)?; queue.flush(); // Kernels that are launched on `reader` from now on see
-    /// the bytes. // SAFETY: the stream exists. unsafe { stream.hold_stream(reader)? }; transfer.wait()?;
+    /// // `written` is an event that is recorded after a kernel that writes `weights`.
+    /// // SAFETY: the event and the stream exist.
+    /// unsafe { stream.wait_for_event(written)? };
+    /// let transfer = queue.copy(weights, engine.allocate(1 << 20)?)?;
+    /// queue.flush();
+    /// // Kernels that are launched on `reader` from now on see the bytes.
+    /// // SAFETY: the stream exists.
+    /// unsafe { stream.hold_stream(reader)? };
+    /// transfer.wait()?;
     /// # Ok(()) }
     /// ```
     ///

@@ -18,9 +18,12 @@
 //! memory.write_at(100, b"hello")?;
 //! let export = Export::new(&memory, 100..200, Access::READ)?;
 //!
-//! // In the other process, which has received the bytes of `export.blob()`: let import =
-//! Import::open(export.blob())?; let mut hello = [0; 5]; import.read_at(0, &mut hello)?; assert_eq!(&hello,
-//! b"hello"); assert!(matches!(import.write_at(0, b"jello"), Err(RemoteError::Permission { .. })));
+//! // In the other process, which has received the bytes of `export.blob()`:
+//! let import = Import::open(export.blob())?;
+//! let mut hello = [0; 5];
+//! import.read_at(0, &mut hello)?;
+//! assert_eq!(&hello, b"hello");
+//! assert!(matches!(import.write_at(0, b"jello"), Err(RemoteError::Permission { .. })));
 //!
 //! export.revoke(Duration::from_secs(1))?;
 //! assert!(matches!(import.read_at(0, &mut hello), Err(RemoteError::Revoked { .. })));

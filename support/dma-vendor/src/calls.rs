@@ -43,10 +43,13 @@ use std::ptr::NonNull;
 /// }
 ///
 /// let address = std::ptr::NonNull::new(bindings::labs as *mut std::ffi::c_void);
-/// // SAFETY: `get` returns the addresses of these functions. let libc = unsafe { Libc::load(|name|
-/// address.filter(|_| name == c"labs")) }.unwrap(); // SAFETY: `labs` accepts every number except the
-/// smallest one. assert_eq!(unsafe { (libc.labs)(-3) }, 3); assert_eq!(libc.absent(), ["getpid"]); //
-/// SAFETY: `get` returns no addresses. assert_eq!(unsafe { Libc::load(|_| None) }.unwrap_err(), [c"labs"]);
+/// // SAFETY: the closure returns the address of the function that it is called for, or no address.
+/// let libc = unsafe { Libc::load(|name| address.filter(|_| name == c"labs")) }.unwrap();
+/// // SAFETY: `labs` accepts every number except the smallest one.
+/// assert_eq!(unsafe { (libc.labs)(-3) }, 3);
+/// assert_eq!(libc.absent(), ["getpid"]);
+/// // SAFETY: the closure returns no addresses.
+/// assert_eq!(unsafe { Libc::load(|_| None) }.unwrap_err(), [c"labs"]);
 /// ```
 #[macro_export]
 macro_rules! calls {

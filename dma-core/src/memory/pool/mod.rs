@@ -148,8 +148,8 @@ impl PoolOptions {
 /// let (_, dst) = queue.copy(src, pool.try_get(1000)?)?.wait()?;
 /// let bytes: bytes::Bytes = dst.freeze().into();
 /// assert_eq!(bytes[..], [7; 1000]);
-/// drop(bytes); // the last buffer returns to the pool assert_eq!(pool.classes().map(|class|
-/// class.in_use).sum::<usize>(), 0);
+/// drop(bytes); // the last buffer returns to the pool
+/// assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 0);
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]

@@ -22,7 +22,8 @@ use crate::{DmaEngine, Place, Result, Window};
 /// let pool = WindowPool::new(engine, &PoolOptions::new().with_class(1 << 20, 4))?;
 /// let queue = engine.open_queue(&QueueOptions::new())?;
 /// let (_, vram) = queue.copy(engine.allocate(1000)?, pool.try_get(1000)?)?.wait()?;
-/// drop(vram); // returns to the pool assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 0);
+/// drop(vram); // returns to the pool
+/// assert_eq!(pool.classes().map(|class| class.in_use).sum::<usize>(), 0);
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]

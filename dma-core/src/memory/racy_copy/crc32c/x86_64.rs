@@ -87,8 +87,8 @@ unsafe fn by<const TO: u8>(instructions: u8, crc: u32, dst: *mut u8, src: *const
     // a line.
     let raw = unsafe { rest(raw, dst.wrapping_add(head), src.wrapping_add(head), len - head) };
     if past_cache {
-        // Stores past the cache are not ordered with other accesses, so a store fence is needed. SAFETY:
-        // every x86-64 CPU has SSE.
+        // Stores past the cache are not ordered with other accesses, so a store fence is needed.
+        // SAFETY: every x86-64 CPU has SSE.
         unsafe { _mm_sfence() };
     }
     !raw
