@@ -77,11 +77,11 @@ fn main() {
 ///
 /// See [`Kernel::copy`].
 unsafe fn memcpy(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller meets the requirements of the kernel.
+    // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
     unsafe { std::ptr::copy_nonoverlapping(src, dst, len) }
 }
 
-/// Makes the maximum number of pairs, in an order that prefetchers cannot follow.
+/// Makes as many pairs as the memory has room for, in an order that prefetchers cannot follow.
 fn scattered_pairs(src: Memory, dst: Memory, len: usize) -> Pairs {
     let mut pairs = Pairs::new(src, dst, len, usize::MAX);
     pairs.step = (0x9e37_79b9 % pairs.slots()).max(1);
@@ -122,7 +122,8 @@ fn criterion(src: Memory, dst: Memory) {
                 group.bench_function(BenchmarkId::new(kernel.name(), size_name(len)), |bencher| {
                     bencher.iter(|| {
                         let (dst, src) = pairs.next();
-                        // SAFETY: the pair of ranges has `len` bytes in each of two mappings.
+                        // SAFETY: the ranges of `len` bytes lie in two mappings that are never freed, and no
+                        // other thread accesses them.
                         unsafe { kernel.copy(dst, src, black_box(len)) }
                     });
                 });
@@ -157,7 +158,8 @@ fn cold_table(src: Memory, dst: Memory) {
             let mut tuner = CopyTuner::new();
             let count = ((96 << 20) / len).max(2);
             let mut choose = |pairs: &mut Pairs| {
-                // SAFETY: the pairs of ranges have `len` bytes in each of two mappings.
+                // SAFETY: the ranges of `len` bytes lie in two mappings that are never freed, and no other
+                // thread accesses them.
                 time(pairs, count, |dst, src, len| unsafe { tuner.copy(dst, src, len, CacheHint::Auto) })
             };
             for _ in 0..1.max(16 / count) {
@@ -191,7 +193,8 @@ fn hot_table(src: Memory, dst: Memory) {
             let count = ((48 << 20) / len).clamp(4, 1 << 18).next_multiple_of(pairs.slots());
             let warm = pairs.slots().max(if len < 1 << 20 { 64 } else { 4 });
             let mut choose = |pairs: &mut Pairs, count| {
-                // SAFETY: the pairs of ranges have `len` bytes in each of two mappings.
+                // SAFETY: the ranges of `len` bytes lie in two mappings that are never freed, and no other
+                // thread accesses them.
                 time(pairs, count, |dst, src, len| unsafe { tuner.copy(dst, src, len, CacheHint::Auto) })
             };
             for _ in 0..4 {
@@ -227,7 +230,8 @@ fn hot_table(src: Memory, dst: Memory) {
     }
 }
 
-/// The ranges are placed like consecutive allocations, between which the C library has 16 bytes of its own.
+/// Prints the speeds for destinations that begin 16 or 48 bytes later in a page than their sources.
+/// Consecutive allocations differ by 16 bytes, because the C library keeps 16 bytes of its own between them.
 fn behind_table(src: Memory, dst: Memory) {
     const SIZES: [usize; 9] =
         [1 << 10, 2 << 10, 3 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
@@ -242,7 +246,8 @@ fn behind_table(src: Memory, dst: Memory) {
         let count = ((16 << 20) / len).clamp(4, 1 << 12);
         let results = compare(ROUNDS, 3, count * len, |contender| {
             let mut run = |count| match contender {
-                // SAFETY: the ranges of `len` bytes lie within two longer mappings.
+                // SAFETY: the ranges of `len` bytes lie in two mappings that are never freed, and no other
+                // thread accesses them.
                 0 => time(&mut pairs, count, |dst, src, len| unsafe { memcpy(dst, src, len) }),
                 1 => {
                     let kernel = Kernel::memcpy();
@@ -280,7 +285,7 @@ fn row(name: &str, results: &[(f64, f64)]) {
     println!();
 }
 
-/// Runs a second process, whose glibc bypasses the cache from 64 KiB on.
+/// A second process, whose glibc bypasses the cache from 64 KiB on.
 struct Tuned {
     child: Child,
     to: ChildStdin,
@@ -334,7 +339,8 @@ fn tuned_child() {
             current = Some((pairs, scattered));
         }
         let (pairs, _) = current.as_mut().expect("just set");
-        // SAFETY: the pairs of ranges have `len` bytes in each of two mappings.
+        // SAFETY: the ranges of `len` bytes lie in two mappings that are never freed, and no other thread
+        // accesses them.
         println!("{}", time(pairs, count, |dst, src, len| unsafe { memcpy(dst, src, len) }));
     }
 }

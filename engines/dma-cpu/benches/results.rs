@@ -56,7 +56,7 @@ fn main() {
     let mut pairs = Pairs::new(src, dst, len, 1);
     let count = 5000;
     let (b, a) = pairs.next();
-    // SAFETY: the range lies in a mapping that is never freed, and no other code writes it.
+    // SAFETY: the range lies in an initialized mapping that is never freed, and no other code writes to it.
     let left = unsafe { std::slice::from_raw_parts(a, len) };
     // SAFETY: the ranges lie in mappings that are never freed, and no other thread accesses them.
     let right = unsafe { std::slice::from_raw_parts(b.cast_const(), len) };

@@ -33,7 +33,7 @@ impl Event {
     }
 
     /// Returns the descriptor.
-    /// Errors: the system refused it.
+    /// Fails if the system refused the descriptor.
     pub(super) fn fd(&self) -> Result<BorrowedFd<'_>> {
         match &self.0 {
             Ok(fd) => Ok(fd.as_fd()),

@@ -123,7 +123,7 @@ pub(super) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Executes `len` bytes, from offset `skip` on. Returns the result of this chunk, for
+    /// Executes the work on `len` bytes, from offset `skip` on. Returns the result of this chunk, for
     /// [`WorkKind::merge`]. Ranges that are too short for `kernel` use `memcpy`.
     ///
     /// # Safety

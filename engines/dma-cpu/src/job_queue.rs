@@ -69,9 +69,9 @@ impl Job {
         *self.ticks.get_mut()
     }
 
-    /// Returns the time that this job added to the queue's busy time, which ended at `before` until now, and
-    /// the new end. If no other job follows, the end is `seen`, the time at which the owner noticed the job's
-    /// end, but at most [`NOTICE`] after the real end.
+    /// Returns the time that this job added to the queue's busy time, and the new end of the busy time.
+    /// `before` is the end so far. If no other job follows, the new end is `seen`, the time at which the
+    /// owner noticed the job's end, but at most [`NOTICE`] after the real end.
     pub(super) fn busy(&mut self, before: u64, seen: Option<u64>) -> (u64, u64) {
         let ended = *self.ended.get_mut();
         let over = seen.map_or(ended, |seen| seen.clamp(ended, ended + ticks_in(NOTICE)));
@@ -125,7 +125,7 @@ pub(super) struct BusyPeriod {
     chunks: u32,
 }
 
-/// One chunk of this number is timed. While helpers sleep, all chunks are timed.
+/// One in `TIMED` chunks is timed. While helpers sleep, all chunks are timed.
 const TIMED: u32 = 8;
 
 impl BusyPeriod {

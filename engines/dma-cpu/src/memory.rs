@@ -42,7 +42,7 @@ mod tests {
                 assert_eq!(memory.as_ptr().addr().get() % align, 0, "{len} bytes aligned to {align}");
                 assert_eq!(memory.len(), len, "aligned to {align}");
                 let byte = |at: usize| memory.as_ptr().as_ptr().wrapping_add(at);
-                // SAFETY: the byte lies within the memory.
+                // SAFETY: the byte lies within the memory, which is initialized.
                 assert!((0..len).all(|at| unsafe { byte(at).read() } == 0));
                 for at in [0, len / 2, len - 1] {
                     // SAFETY: the byte lies within the memory.

@@ -27,7 +27,8 @@ struct Threads {
 }
 
 impl Threads {
-    /// Returns false in a forked child, where these threads do not run.
+    /// Returns true in the process that started these threads, and false in a forked child, where they do not
+    /// run.
     fn are_ours(&self) -> bool {
         self.process == process::id()
     }

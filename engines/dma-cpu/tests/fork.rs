@@ -35,7 +35,7 @@ fn wait_for<T>(what: &str, mut over: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// Returns true if a child that runs `work` exits successfully.
+/// Returns true if a child that runs `act` exits successfully.
 fn child(act: impl FnOnce()) -> bool {
     // SAFETY: the parent's other threads sleep without holding a lock, and the child exits without returning
     // from this function.

@@ -33,7 +33,7 @@ fn segment(region: &dyn RawRegion, offset: usize, len: usize) -> Segment {
     region.info().segment(offset, len)
 }
 
-/// No operation may be in flight.
+/// Returns the region's bytes. No operation may be in flight.
 fn bytes(region: &dyn RawRegion) -> Vec<u8> {
     assert!(region.info().cpu.is_some());
     // SAFETY: the region is mapped and initialized, and no operation is in flight.
@@ -259,7 +259,7 @@ proptest! {
     // Few shrink steps, because a failing case takes long: it waits in vain.
     #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 4, ..ProptestConfig::default() })]
 
-    /// An owner that sleeps on the file descriptor after arming is woken, whichever thread copies.
+    /// Tests that an owner that sleeps on the file descriptor after arming is woken, whichever thread copies.
     #[test]
     fn sleepers_are_woken(options in options(), lens in prop::collection::vec((len(), any::<bool>()), 1..40)) {
         let engine = open(&options);

@@ -35,23 +35,23 @@ pub(crate) struct Device {
     setup: Handle,
 }
 
-/// Returns the driver's name of a result and its text.
+/// Returns the code, the name and the text of a driver's result.
 pub(crate) fn explain(driver: &Driver, code: c_int) -> NativeError {
     let read = |get: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int| {
         let mut text = ptr::null();
-        // SAFETY: the call at most writes a pointer to a local variable.
+        // SAFETY: the call at most writes a pointer to a string to the local variable.
         unsafe { get(code, &raw mut text) };
         if text.is_null() {
             return String::new();
         }
-        // SAFETY: the pointer is to a string of the driver, which is never freed.
+        // SAFETY: the pointer is to a string of the driver, which ends in NUL and is never freed.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     };
     let (name, description) = (read(driver.cuGetErrorName), read(driver.cuGetErrorString));
     NativeError { code, name: name.into(), description: description.into() }
 }
 
-/// The error of a call that answered `code`.
+/// Returns the error of a call that returned `code`.
 pub(crate) fn failed(driver: &Driver, what: impl Into<String>, code: c_int) -> Error {
     error(error::kind(code), what.into()).with_native(explain(driver, code)).with_hint(error::hint(code))
 }
@@ -108,14 +108,14 @@ fn text(call: impl FnOnce(*mut c_char, c_int) -> c_int) -> Result<String, c_int>
     }
 }
 
-/// The PCI address of a device.
+/// Returns the PCI address of a device.
 pub(crate) fn pci_address(driver: &Driver, device: c_int) -> Option<PciAddress> {
-    // SAFETY: writes a string of at most `room` bytes.
+    // SAFETY: the call writes at most `room` bytes to `to`, which has more bytes.
     let read = text(|to, room| unsafe { (driver.cuDeviceGetPCIBusId)(to, room, device) }).ok()?;
     read.parse().ok()
 }
 
-/// The device that the options name, by the driver's number.
+/// Returns the driver's number of the device that the options name.
 fn choose(driver: &Driver, number: c_int, wanted: Option<&CudaDevice>) -> Result<c_int> {
     let missing = |device: &CudaDevice| {
         let there: Vec<_> = (0..number)
@@ -151,7 +151,7 @@ impl Device {
         if code != 0 {
             return Err(fail("no handle", code));
         }
-        // SAFETY: writes a string of at most `room` bytes.
+        // SAFETY: the call writes at most `room` bytes to `to`, which has more bytes.
         let name = text(|to, room| unsafe { (driver.cuDeviceGetName)(to, room, device) })
             .map_err(|code| fail("no name", code))?;
         let is = |attribute| {
@@ -165,7 +165,7 @@ impl Device {
                 .with_hint("use a device and a system with 64-bit addresses"));
         }
         let model = driver.cuda_emu_model.and_then(|model| {
-            // SAFETY: writes a string of at most `room` bytes.
+            // SAFETY: the call writes at most `room` bytes to `to`, which has more bytes.
             text(|to, room| unsafe { model(to, room) }).ok()
         });
         let (registers, registers_read_only) =
@@ -211,19 +211,19 @@ impl Device {
         }
         let code = call(&self.driver);
         let mut popped = 0;
-        // SAFETY: this removes the context that was pushed above.
+        // SAFETY: this removes the context that was pushed above, and writes it to a local variable.
         unsafe { (self.driver.cuCtxPopCurrent_v2)(&raw mut popped) };
         if code == 0 { Ok(()) } else { Err(code) }
     }
 
-    /// The error of a call that answered `code`.
+    /// Returns the error of a call that returned `code`.
     pub(crate) fn failed(&self, what: impl Into<String>, code: c_int) -> Error {
         failed(&self.driver, what, code)
     }
 
-    /// Writes zeros to new device memory, and waits for the end.
+    /// Writes zeros to new device memory, and waits until they are written.
     pub(crate) fn clear(&self, addr: Address, len: usize) -> Result<(), c_int> {
-        // SAFETY: the memory was just allocated with this length.
+        // SAFETY: the memory was just allocated with this length, and the stream belongs to this value.
         self.call(|driver| match unsafe { (driver.cuMemsetD8Async)(addr, 0, len, self.setup) } {
             // SAFETY: the stream exists as long as this value.
             0 => unsafe { (driver.cuStreamSynchronize)(self.setup) },
@@ -235,21 +235,23 @@ impl Device {
     pub(crate) fn allocation_of(&self, addr: Address) -> Result<Option<(Address, usize)>, c_int> {
         let (mut kind, mut start, mut len) = (0_u32, 0_u64, 0_usize);
         self.call(|driver| {
-            // SAFETY: the attribute's value is an `unsigned int`.
+            // SAFETY: the attribute's value is an `unsigned int`, like the local variable that it is written
+            // to.
             match unsafe {
                 (driver.cuPointerGetAttribute)((&raw mut kind).cast(), pointer::MEMORY_TYPE, addr)
             } {
                 0 => {}
                 code => return code,
             }
-            // SAFETY: the attribute's value is a `CUdeviceptr`.
+            // SAFETY: the attribute's value is a `CUdeviceptr`, like the local variable that it is written
+            // to.
             match unsafe {
                 (driver.cuPointerGetAttribute)((&raw mut start).cast(), pointer::RANGE_START, addr)
             } {
                 0 => {}
                 code => return code,
             }
-            // SAFETY: the attribute's value is a `size_t`.
+            // SAFETY: the attribute's value is a `size_t`, like the local variable that it is written to.
             unsafe { (driver.cuPointerGetAttribute)((&raw mut len).cast(), pointer::RANGE_SIZE, addr) }
         })?;
         Ok((kind == pointer::DEVICE).then_some((start, len)))

@@ -1,6 +1,6 @@
-//! Declarations of the calls of CUDA's driver API that the backend uses, by C's names, and their table:
-//! signatures and values of NVIDIA's public reference of the driver API and of the declarations in its Python
-//! package `cuda-bindings` 13.5.
+//! Declarations of the calls of CUDA's driver API that the backend uses, under C's names, and the table of
+//! these calls. The signatures and values are those of NVIDIA's public reference of the driver API, and of
+//! the declarations in its Python package `cuda-bindings` 13.5.
 #![expect(non_camel_case_types, non_snake_case, reason = "declares C's calls under their C names")]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -144,7 +144,7 @@ dma_vendor::calls! {
 mod tests {
     use super::*;
 
-    /// As NVIDIA's Python package prints it.
+    /// Compares the layout with the one that NVIDIA's Python package prints.
     #[test]
     fn layouts_are_those_of_c() {
         assert_eq!(size_of::<CUmemcpyAttributes>(), 24);

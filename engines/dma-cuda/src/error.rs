@@ -91,7 +91,7 @@ pub(crate) fn load(cause: LoadError) -> Error {
         .with_source(cause)
 }
 
-/// An error of this backend.
+/// Makes an error of this backend.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Error {
     Error::new(kind, message).with_backend(BACKEND)
 }

@@ -38,21 +38,22 @@ impl Signal {
         // The function owns a reference of its own, because it may run after the queue is closed.
         let share = Arc::into_raw(Arc::clone(&self.fd)).cast_mut().cast::<c_void>();
         let launched = device.call(|driver| {
-            // SAFETY: the event and the stream belong to this device and exist.
+            // SAFETY: the event and the stream belong to this device and exist, and `call` makes its context
+            // current.
             match unsafe { (driver.cuStreamWaitEvent)(self.stream.handle, event, 0) } {
-                // SAFETY: the driver calls the function once, with this pointer.
+                // SAFETY: the driver calls `write` once, with `share`, whose reference `write` takes.
                 0 => unsafe { launch(self.stream.handle, write, share) },
                 code => code,
             }
         });
         if launched.is_err() {
-            // SAFETY: the function was not queued, so this call still owns the reference.
+            // SAFETY: the function was not queued, so this call still owns the reference of `share`.
             drop(unsafe { Arc::from_raw(share.cast::<OwnedFd>()) });
         }
         launched
     }
 
-    /// Clears the descriptor.
+    /// Makes the descriptor unreadable.
     pub(crate) fn clear(&self) {
         let mut count = [0; 8];
         // The read may fail, because the descriptor may not be readable.

@@ -67,7 +67,7 @@ pub(crate) unsafe fn fill(
         }
         rows * PATTERN
     };
-    // `whole` may end within the pattern.
+    // `whole` may end within a repetition of the pattern, so the rest begins with another byte of it.
     rotated.rotate_left(whole % PATTERN);
     one_by_one(addr + whole as u64, rotated, len - whole)
 }

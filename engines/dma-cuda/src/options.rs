@@ -55,7 +55,7 @@ impl CudaOptions {
     /// The depth of queues that do not choose one, in descriptors.
     pub const DEPTH_DEFAULT: usize = 1_024;
 
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -31,9 +31,9 @@ const CALL_LEN: usize = 256;
 #[derive(Clone, Copy, Debug)]
 struct Group {
     number: usize,
-    /// The event recorded after them.
+    /// The event that was recorded after these descriptors.
     event: Handle,
-    /// The driver's error code if it refused them; 0 if it accepted them.
+    /// The driver's error code if it refused these descriptors; 0 if it accepted them.
     code: c_int,
     /// True if a function was queued after the event. This function runs only after the event has happened.
     signals: bool,
@@ -55,7 +55,7 @@ impl Pending {
         Self { number: 0, dsts: zeros(), srcs: zeros(), lens: vec![0; depth].into_boxed_slice() }
     }
 
-    /// Free entries: destination, source, length.
+    /// Returns the free entries: destination, source, length.
     #[inline]
     fn free(&mut self) -> impl Iterator<Item = ((&mut Address, &mut Address), &mut usize)> {
         let Self { number, dsts, srcs, lens } = self;
@@ -139,7 +139,7 @@ pub(crate) struct CudaQueue {
     /// Unused events.
     events: Vec<Handle>,
     signal: Option<Signal>,
-    /// True if the next completion must signal, and the signal is not queued yet.
+    /// True if the next completion must signal the owner, and the signal is not queued yet.
     armed: bool,
     /// The result that ended the context.
     lost: Option<c_int>,
@@ -196,10 +196,11 @@ impl CudaQueue {
         }
         let (dsts, srcs, lens) = (&mut dsts[..number], &mut srcs[..number], &mut lens[..number]);
         let stream = self.stream.handle;
-        // If the call fails before it copies, the driver has accepted no copy.
+        // If the call fails before the first copy, `taken` stays 0: the driver has accepted no copy.
         let mut taken = 0;
-        // SAFETY: the arrays have the same length. The caller of `submit` ensures that both sides of each
-        // copy are valid memory.
+        // SAFETY: the arrays have the same length, which is not 0. The caller of `submit` ensures that both
+        // sides of each copy are memory that the device reaches. `call` makes the context of the stream
+        // current.
         let issued =
             self.stream.device.call(|driver| unsafe { copy(driver, dsts, srcs, lens, stream, &mut taken) });
         self.submitted += taken;
@@ -210,8 +211,8 @@ impl CudaQueue {
 
     /// Ends `number` descriptors that the driver refused.
     ///
-    /// A batch that was refused may have begun, so it is reported only after an event that is recorded after
-    /// it has happened.
+    /// A refused call may have executed some of its copies. Therefore its descriptors are reported only after
+    /// an event that is recorded now has happened.
     #[cold]
     fn refused(&mut self, number: usize, code: c_int) {
         self.close_group(0);
@@ -219,7 +220,8 @@ impl CudaQueue {
         self.close_group(code);
     }
 
-    /// Records an event after the descriptors that the driver has.
+    /// Records an event after all descriptors that were submitted to the driver. They end with the result
+    /// `code`.
     fn close_group(&mut self, code: c_int) {
         if self.submitted == 0 || self.lost.is_some() {
             return;
@@ -241,7 +243,7 @@ impl CudaQueue {
                     self.signal_first();
                 }
             }
-            // Without an event, their end cannot be observed.
+            // Without an event, the end of these descriptors cannot be observed.
             Err(code) => self.lose(code),
         }
     }
@@ -261,7 +263,7 @@ impl CudaQueue {
         }
     }
 
-    /// Fills one list.
+    /// Submits fills of all segments of a list.
     ///
     /// # Safety
     ///
@@ -271,8 +273,8 @@ impl CudaQueue {
         let called = self.stream.device.call(|driver| {
             let mut phase = 0;
             for segment in list {
-                // SAFETY: `call` makes the context current, and the caller of `submit` does not access the
-                // segment until the completion.
+                // SAFETY: `call` makes the context of the stream current. The caller of `submit` ensures that
+                // the device reaches the segment, and that no other code accesses it until the completion.
                 answer =
                     unsafe { fill(driver, segment.addr.0, segment.len, pattern, phase, self.stream.handle) };
                 if answer.is_err() {
@@ -323,7 +325,8 @@ impl CudaQueue {
         reported
     }
 
-    /// Reports the descriptors that were never passed to the driver, once all earlier ones are reported.
+    /// Reports the descriptors that were never passed to the driver as aborted, once all earlier ones are
+    /// reported or the context is lost.
     #[cold]
     fn report_unissued(&mut self, completions: &mut [Completion]) -> usize {
         let had: usize = self.groups.iter().map(|group| group.number).sum::<usize>() + self.submitted;

@@ -50,7 +50,7 @@ enum CudaMemory {
 }
 
 impl CudaMemory {
-    /// Allocates enough memory to align its start. Returns the memory and its first address.
+    /// Allocates enough memory to align its start. Returns the memory and the first allocated address.
     ///
     /// The driver guarantees no alignment of host memory: small allocations share pages. Freeing an unaligned
     /// allocation to try again would wait for all work on the device.
@@ -64,12 +64,12 @@ impl CudaMemory {
     fn allocate_len(device: &Device, place: Place, len: usize) -> Result<(Self, Address), c_int> {
         if place == Place::Device {
             let mut start = 0;
-            // SAFETY: the call writes the address to a local variable.
+            // SAFETY: the call writes the address to a local variable, and `call` makes the context current.
             device.call(|driver| unsafe { (driver.cuMemAlloc_v2)(&raw mut start, len) })?;
             return Ok((Self::Device(start), start));
         }
         let mut start = ptr::null_mut();
-        // SAFETY: the call writes the address to a local variable.
+        // SAFETY: the call writes the address to a local variable, and `call` makes the context current.
         device.call(|driver| unsafe { (driver.cuMemHostAlloc)(&raw mut start, len, HOST_PORTABLE) })?;
         let start = start.expose_provenance();
         Ok((Self::Pinned(start), start as Address))
@@ -79,15 +79,15 @@ impl CudaMemory {
     /// device is idle.
     fn free(self, device: &Device) -> Result<(), c_int> {
         device.call(|driver| match self {
-            // SAFETY: `allocate_len` allocated it, and it is freed once.
+            // SAFETY: `allocate_len` allocated this memory, and it is freed once.
             Self::Pinned(start) => unsafe {
                 (driver.cuMemFreeHost)(ptr::with_exposed_provenance_mut::<c_void>(start))
             },
-            // SAFETY: `register` registered it, and it is unregistered once.
+            // SAFETY: `register` registered this memory, and it is unregistered once.
             Self::Registered(start) => unsafe {
                 (driver.cuMemHostUnregister)(ptr::with_exposed_provenance_mut::<c_void>(start))
             },
-            // SAFETY: `allocate_len` allocated it, and it is freed once.
+            // SAFETY: `allocate_len` allocated this memory, and it is freed once.
             Self::Device(start) => unsafe { (driver.cuMemFree_v2)(start) },
             Self::Foreign => 0,
         })

@@ -242,7 +242,8 @@ fn memory_of_others_is_checked_against_the_driver() {
     let engine = open(HEALTHY, 0);
     let program = Program::new();
     let addr = program.allocate(1 << 16);
-    // SAFETY: not freed before the windows are gone, or refused.
+    // SAFETY: registering a range that is not allocated is refused, and the allocation is freed only after
+    // its window was dropped.
     let register =
         |addr, len| engine.register_device(unsafe { DeviceMemory::from_raw(DeviceAddr(addr), len, ()) });
     let window = register(addr + 512, 1024).unwrap();
@@ -328,7 +329,7 @@ impl AsRef<[u8]> for ReadOnlyPage {
 
 impl ReadOnlyPage {
     fn new() -> Self {
-        // SAFETY: a new mapping of one page.
+        // SAFETY: the kernel chooses unused addresses for the new mapping.
         let page = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),

@@ -31,7 +31,7 @@ fn open(ordinal: u32) -> CudaEngine {
     support::open(FAULTY, ordinal)
 }
 
-/// A queue that gives up soon.
+/// Returns a queue with short timeouts.
 fn queue(engine: &CudaEngine) -> Queue {
     let options = QueueOptions::new()
         .with_stall_timeout(Duration::from_millis(200))

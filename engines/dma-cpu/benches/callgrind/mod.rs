@@ -22,8 +22,8 @@ pub(crate) fn command(program: &Path) -> Command {
     command
 }
 
-/// Returns the instructions of each additional copy. `run` makes a [`command`] with the given number of
-/// rounds, each with `copies` copies. Running two numbers of rounds excludes the set-up.
+/// Returns the number of instructions of each additional copy. `run` makes a [`command`] with the given
+/// number of rounds, each with `copies` copies. Running two numbers of rounds excludes the set-up.
 pub(crate) fn per_copy(rounds: [u64; 2], copies: usize, run: impl Fn(u64) -> Command) -> f64 {
     let [few, many] = rounds.map(|rounds| instructions(&mut run(rounds)));
     (many - few) as f64 / ((rounds[1] - rounds[0]) as f64 * copies as f64)

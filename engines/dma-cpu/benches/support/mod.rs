@@ -22,7 +22,7 @@ impl Memory {
         // SAFETY: `len` bytes from `base` on lie within the mapping. A refusal is ignored, because small
         // pages work as well.
         let _ = unsafe { madvise(base.cast(), len, Advice::LinuxHugepage) };
-        // SAFETY: the ranges lie in mappings that are never freed, and no other thread accesses them.
+        // SAFETY: the `len` bytes lie within the new mapping, which no other code uses yet.
         unsafe { std::ptr::write_bytes(base, byte, len) };
         Self { base, len }
     }

@@ -183,8 +183,8 @@ impl CopyTuner {
         }
     }
 
-    /// Skips picks for copies of `len` bytes that would not be timed. Returns their number, which is even,
-    /// and true if they are streamed.
+    /// Skips picks for copies of `len` bytes that would not be timed. Returns the number of skipped picks,
+    /// which is even, and true if these copies are streamed.
     pub(super) fn skip_untimed(&mut self, len: usize) -> (u32, bool) {
         let index = class_of(len);
         let class = &mut self.classes[index];
@@ -317,8 +317,8 @@ struct LengthClass {
     /// True if the last trial contradicted the current choice for the first time. The next one decides.
     contradicted: bool,
     left: u32,
-    /// Part of `left` that is only a minimum distance. This part is dropped once the last trial is older than
-    /// [`RETRY_AFTER`].
+    /// Part of `left` that only spaces probes and pays nothing back. This part is dropped once the last trial
+    /// is older than [`RETRY_AFTER`].
     droppable: u32,
     /// Start of the first copy after the last trial, in ticks. 0 if there was no copy yet.
     since: u64,
@@ -391,8 +391,8 @@ const MEMCPY_BURST: usize = 2 << 20;
 /// 4 MiB, or 7 copies of 16 MiB; each copy is 5 to 40 % faster than the previous one. With data that is not
 /// cached, all copies take the same time (measured on a Xeon with 480 MiB of third level cache).
 const WARMS: f32 = 0.95;
-/// Number of copies after a streaming probe of long cached data that cost about [`HOPELESS`] times as much,
-/// because the cache warms up again.
+/// Number of copies that still cost about [`HOPELESS`] times as much after a streaming probe of long cached
+/// data, because the cache has to warm up again.
 const REWARMING: u32 = 4;
 /// Maximum number of doublings of [`MEMCPY_BURST`], to 16 MiB.
 const BURST_GROWTH: u8 = 3;
@@ -404,16 +404,16 @@ const ALONE_MAX: usize = 1 << 20;
 const MAYBE_ALONE_MAX: usize = 256 << 10;
 /// The first class with trials, 64 KiB. Most shorter copies are executed during submission anyway.
 const ALONE_FIRST: usize = 2;
-/// Number of probes per trial, because trials are long. With cached data, the number of trials per probe,
-/// because streaming almost never wins there.
+/// Number of probes for each trial, because trials are long. With cached data, the roles are swapped: number
+/// of trials for each probe, because streaming almost never wins there.
 const PROBES_PER_TRIAL: u8 = 4;
 /// Number of shared bursts per trial, after one burst by one core. More than one, because the helpers have to
 /// fetch the data first.
 const TRIAL_SHARED: u32 = 3;
 /// Backoff limit after the speed of cached copies has shifted.
 const BACKOFF_SHIFTED: u8 = PROBES_PER_TRIAL + 2;
-/// Age at which the result of a trial is checked again. The hypervisor migrates vCPUs several times a second,
-/// to sibling threads or behind other caches.
+/// Age at which the result of a trial is checked again. The result may be outdated by then, because the
+/// hypervisor migrates vCPUs several times a second, to sibling threads or behind other caches.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// Maximum cost of a cached copy, relative to the cost in the core's own cache.
 const HOT: f32 = 1.5;

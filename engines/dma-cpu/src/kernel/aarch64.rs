@@ -14,7 +14,7 @@ pub(super) const STNP: Kernel = Kernel { name: "stnp", streaming: true, copy, co
 /// See [`Kernel::copy_all`].
 unsafe fn copy_all(copies: &[InlineCopy]) {
     for range in copies {
-        // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
+        // SAFETY: for each copy, the caller ensures access to both ranges, and that they do not overlap.
         unsafe { copy(range.dst.as_ptr(), range.src.as_ptr(), range.len) };
     }
 }
@@ -28,8 +28,7 @@ unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     let end = len - tail;
     // A non-temporal load may be executed before an earlier load that its address depends on (Arm ARM,
     // "Load/Store Non-temporal Pair"), and `src` may be an address that another thread has published.
-    // SAFETY: a barrier
-    // changes no register, flag or stack.
+    // SAFETY: a barrier changes no register, flag or stack.
     unsafe { asm!("dmb ishld", options(nostack, preserves_flags)) };
     // SAFETY: these are the first `head` bytes of both ranges.
     unsafe { cached::copy(dst, src, head) };
@@ -64,7 +63,7 @@ unsafe fn fill(dst: *mut u8, pattern: [u8; 8], len: usize) {
     let head = dst.align_offset(LINE).min(len);
     let tail = (len - head) % LINE;
     let end = len - tail;
-    // SAFETY: these are the first `head` bytes of the range.
+    // SAFETY: these are the first `head` bytes of the range, and `head` is less than the length of a line.
     unsafe { cached::copy(dst, pattern_line(pattern, 0).as_ptr(), head) };
     let block = pattern_line(pattern, head);
     for at in (head..end).step_by(LINE) {

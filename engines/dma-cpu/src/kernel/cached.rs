@@ -66,7 +66,7 @@ unsafe fn copy_long(dst: *mut u8, src: *const u8, len: usize) {
 /// See [`super::Kernel::copy_all`].
 pub(super) unsafe fn copy_all(copies: &[InlineCopy]) {
     for range in copies {
-        // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
+        // SAFETY: for each copy, the caller ensures access to both ranges, and that they do not overlap.
         unsafe { copy(range.dst.as_ptr(), range.src.as_ptr(), range.len) };
     }
 }
@@ -132,12 +132,12 @@ pub(super) unsafe fn fill(dst: *mut u8, pattern: [u8; 8], len: usize) {
     }
     let line = pattern_line(pattern, 0);
     if len <= LINE {
-        // SAFETY: the caller's range is no longer than `line`.
+        // SAFETY: the caller's range is writable and no longer than `line`.
         return unsafe { racy_copy::copy(dst, line.as_ptr(), len) };
     }
     let block = [line; BLOCK / LINE];
     for at in (0..len).step_by(BLOCK) {
-        // SAFETY: both the caller's range after `at` and `block` have at least this number of bytes.
+        // SAFETY: both the caller's writable range after `at` and `block` have at least this number of bytes.
         unsafe { racy_copy::copy(dst.wrapping_add(at), block.as_flattened().as_ptr(), BLOCK.min(len - at)) };
     }
 }

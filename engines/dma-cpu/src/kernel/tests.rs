@@ -10,7 +10,7 @@ use dma_core::{DeviceAddr, InlineCopy};
 use super::{Kernel, cached};
 
 const PAGE: usize = 4096;
-/// The length of a fence: a whole number of pages on any processor, as is `SIZE`.
+/// Length of the inaccessible memory on each side: a whole number of pages on any processor, as is `SIZE`.
 const FENCE: usize = 64 << 10;
 const SIZE: usize = 3 * FENCE;
 const CANARY: u8 = 0xc5;
@@ -26,7 +26,7 @@ impl Fenced {
             unsafe { mmap_anonymous(std::ptr::null_mut(), SIZE + 2 * FENCE, access, MapFlags::PRIVATE) };
         let base = base.expect("map test memory");
         for fence in [base, base.wrapping_byte_add(SIZE + FENCE)] {
-            // SAFETY: these are the first and the last pages of that mapping.
+            // SAFETY: these are the first and the last pages of that mapping, which no other code uses yet.
             unsafe { mprotect(fence, FENCE, MprotectFlags::empty()) }.expect("protect the fence");
         }
         Self(base.wrapping_byte_add(FENCE).cast::<u8>())
@@ -70,7 +70,7 @@ fn noise(seed: u64) -> Vec<u8> {
 }
 
 /// A range within `SIZE`. The length of the range is short, close to a multiple of a loop's step, or random.
-/// The position is random or at an end.
+/// The position is random, or at an end of the memory.
 fn range() -> impl Strategy<Value = Range<usize>> {
     let len = prop_oneof![
         0..=2 * 64_usize,
@@ -214,7 +214,7 @@ fn copy_at_every_alignment() {
                 // SAFETY: the window lies within the mapping.
                 unsafe { std::ptr::write_bytes(dst.at(window.start), CANARY, window.len()) };
                 let start = 2 * PAGE + to;
-                // SAFETY: the ranges lie within two mappings.
+                // SAFETY: the ranges lie within two mappings that do not overlap.
                 unsafe { kernel.copy(dst.at(start), src.at(from), len) };
                 for at in window {
                     // SAFETY: the range lies within the mapping, and no other code writes to it now.

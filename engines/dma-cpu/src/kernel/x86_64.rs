@@ -191,10 +191,10 @@ unsafe fn copy_by_32(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Copies by vectors of 64 bytes, in registers above the first 16, which need no `vzeroupper`.
+/// Copies by vectors of 64 bytes. Uses registers above the first 16, which need no `vzeroupper`.
 ///
-/// Lines of the destination are prefetched. Otherwise copies to lines that are not cached take 1.1 times as
-/// long as by `rep movsb`, which need not read such lines (Xeon of model 207).
+/// Prefetches lines of the destination. Otherwise copies to lines that are not cached would take 1.1 times as
+/// long as copies by `rep movsb`, which does not have to read such lines (Xeon of model 207).
 ///
 /// # Safety
 ///

@@ -73,7 +73,7 @@ pub(super) struct CpuQueue {
     unreported: u64,
     /// True if a job since the last doorbell belongs to a trial.
     trial: bool,
-    /// Number of the last fenced job. No operation starts before all jobs before it are finished.
+    /// Number of the last fenced job. While jobs before this one are unfinished, new operations wait.
     fence: u64,
     /// Counts polls while there are jobs.
     polls: u32,
@@ -135,8 +135,9 @@ impl CpuQueue {
             && !(self.jobs.finished_before(self.fence) && (!fence || self.jobs.all_finished()))
     }
 
-    /// Executes the first descriptors together, if they are short copies of local memory that are long enough
-    /// to profit from it. Returns their number, which is in [`TOGETHER`].
+    /// Executes the first descriptors together, if they are copies of local memory within the inline limit
+    /// and long enough to profit from it. Returns the number of executed descriptors, which is in
+    /// [`TOGETHER`].
     ///
     /// # Safety
     ///

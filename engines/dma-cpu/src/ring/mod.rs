@@ -165,15 +165,15 @@ impl<T> Owner<T> {
         asleep() && self.ring.has_work()
     }
 
-    /// Returns true if every job before `number` has finished and its writes are visible. May return false
-    /// for a short time after that.
+    /// Returns true if every job before `number` has finished and its writes are visible. May still return
+    /// false for a short time after the last of these jobs has finished.
     pub(super) fn finished_before(&self, number: u64) -> bool {
         // Acquire pairs with the release in `finish`.
         self.ring.finished.load(Ordering::Acquire) >= number
     }
 
-    /// Returns true if every job has finished and its writes are visible. May return false for a short time
-    /// after that.
+    /// Returns true if every job has finished and its writes are visible. May still return false for a short
+    /// time after the last job has finished.
     pub(super) fn all_finished(&self) -> bool {
         self.finished_before(self.published)
     }
@@ -209,7 +209,7 @@ impl<T> Owner<T> {
     /// Requests [`Finished::signal`] for the end of the oldest job. Returns false if the job has already
     /// finished.
     pub(super) fn arm(&mut self) -> bool {
-        // Release: a thread that sees the flag also sees which job is the oldest.
+        // Release: a thread that sees the flag also sees the job that is the oldest now.
         self.ring.armed.store(true, Ordering::Release);
         // Either this call sees that the job is finished, or the finishing thread sees the request.
         fence(Ordering::SeqCst);

@@ -71,7 +71,7 @@ impl<T> Out<T> {
 }
 
 impl Out<c_void> {
-    /// A pointer out of an array of pointers that C passed.
+    /// Makes a pointer to a result from an element of an array of pointers that C passed.
     pub(crate) fn from_array(addr: u64) -> Self {
         Self(std::ptr::with_exposed_provenance_mut(addr as usize))
     }
@@ -88,7 +88,7 @@ impl Out<c_char> {
         let room = usize::try_from(room).ok().filter(|room| *room > 0 && !self.0.is_null());
         let kept = text.len().min(room.ok_or(Code::INVALID_VALUE)? - 1);
         for (i, byte) in text.bytes().take(kept).chain([0]).enumerate() {
-            // SAFETY: C passes a buffer of `room` bytes.
+            // SAFETY: C passes a buffer of `room` bytes, and at most `room` bytes are written.
             unsafe { self.0.wrapping_add(i).write(byte as c_char) };
         }
         Ok(())
@@ -107,7 +107,7 @@ impl<T> In<T> {
 }
 
 impl<T: Copy> In<T> {
-    /// The array of `n` values. NULL is an invalid value.
+    /// Returns the array of `n` values. NULL is an invalid value.
     #[inline]
     pub(crate) fn array<'a>(&self, n: usize) -> Outcome<&'a [T]> {
         if self.0.is_null() || !self.0.is_aligned() || n > isize::MAX as usize / size_of::<T>().max(1) {

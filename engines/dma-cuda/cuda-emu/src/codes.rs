@@ -19,7 +19,7 @@ macro_rules! codes {
             $(pub(crate) const $name: Self = Self($code);)*
         }
 
-        /// The code's name and its text.
+        /// Returns the code's name and its text.
         pub(crate) fn describe(code: c_int) -> Option<(&'static CStr, &'static CStr)> {
             const fn text(with_nul: &'static str) -> &'static CStr {
                 match CStr::from_bytes_with_nul(with_nul.as_bytes()) {

@@ -27,7 +27,7 @@ pub(crate) const NON_BLOCKING: u32 = 1;
 pub(crate) const DISABLE_TIMING: u32 = 2;
 /// First handle. Each further handle is 16 higher, so that no handle is 0 or equals an address.
 const FIRST_HANDLE: u64 = 0x10;
-/// Longest sleep of a call that waits for a stream: a limit in case that no event wakes it.
+/// Longest sleep of a call that waits for a stream, in case no event wakes it.
 const NAP: Duration = Duration::from_millis(20);
 /// One in `REPORT_EVERY` pieces of a batch is reported at once, so that a full channel makes progress.
 const REPORT_EVERY: usize = 256;
@@ -114,7 +114,7 @@ pub(crate) struct Stream {
 struct StreamEvent {
     context: u64,
     flags: u32,
-    /// Number of records so far (`wanted`), and of the last one that was executed (`recorded`).
+    /// Number of requested records (`wanted`), and number of the last record that was executed (`recorded`).
     wanted: u64,
     recorded: u64,
     at: Instant,
@@ -209,7 +209,7 @@ pub(crate) fn init(flags: u32) -> Outcome {
     Ok(())
 }
 
-/// The version of the interface, also before `cuInit`.
+/// Returns the settings of the driver, also before `cuInit`.
 pub(crate) fn machine() -> Machine {
     let state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     match &*state {
@@ -282,12 +282,12 @@ impl Driver {
         self.next_handle
     }
 
-    /// Checks a device's number.
+    /// Checks a device's number, and returns it as an index.
     pub(crate) fn device(&self, device: c_int) -> Outcome<usize> {
         usize::try_from(device).ok().filter(|at| *at < self.gpus.len()).ok_or(Code::INVALID_DEVICE)
     }
 
-    /// A context that exists.
+    /// Returns a context, if it exists.
     pub(crate) fn context(&self, context: u64) -> Outcome<&Context> {
         self.contexts.get(&context).ok_or(Code::INVALID_CONTEXT)
     }
@@ -296,7 +296,7 @@ impl Driver {
         self.contexts.get_mut(&context).ok_or(Code::INVALID_CONTEXT)
     }
 
-    /// The current context and its device, unless a failure ended it.
+    /// Returns the current context and its device, unless a failure ended the context.
     #[inline]
     pub(crate) fn current(&self) -> Outcome<(u64, usize)> {
         let context = current::get().ok_or(Code::INVALID_CONTEXT)?;
@@ -422,7 +422,7 @@ impl Driver {
         }
     }
 
-    /// A stream that exists.
+    /// Returns a stream, if it exists.
     pub(crate) fn stream(&self, handle: u64) -> Outcome<&Stream> {
         self.streams.get(&handle).ok_or(Code::INVALID_HANDLE)
     }
@@ -501,7 +501,8 @@ impl Driver {
         Ok(())
     }
 
-    /// The default stream waits for all blocking streams of its context, and they for it.
+    /// Makes the default stream wait for all blocking streams of its context, and each of these for the
+    /// default stream.
     fn join_default_stream(&mut self, handle: u64, context: u64) -> Outcome {
         let legacy = self.context(context)?.legacy;
         let behind: Vec<_> = if legacy == Some(handle) {
@@ -535,8 +536,8 @@ impl Driver {
         CHANGED.notify_all();
     }
 
-    /// Queues one copy. Returns true if it uses pageable memory, because the caller must then wait for its
-    /// end.
+    /// Queues one copy. Returns true if the copy uses pageable memory, because the caller must then wait for
+    /// the end of the copy.
     #[inline]
     pub(crate) fn copy(&mut self, stream: u64, dst: u64, src: u64, len: u64) -> Outcome<bool> {
         let stream = self.stream_of(stream)?;
@@ -549,7 +550,7 @@ impl Driver {
         Ok(pageable)
     }
 
-    /// Queues a batch, as [`copy`](Self::copy).
+    /// Queues a batch of copies. Returns true if one of them uses pageable memory.
     pub(crate) fn copy_batch(
         &mut self,
         stream: u64,
@@ -583,7 +584,7 @@ impl Driver {
         Ok((Piece::Copy { dst: to.bytes(dst), src: from.bytes(src), len }, pageable))
     }
 
-    /// Counts copies. Fails if the driver refuses one of them according to the fault plan.
+    /// Counts copies. Fails if the fault plan makes the driver refuse one of them.
     fn count(&mut self, handle: u64, number: u64, bytes: u64) -> Outcome {
         let device = self.context(self.stream(handle)?.context)?.device;
         let stream = self.streams.get_mut(&handle).ok_or(Code::INVALID_HANDLE)?;
@@ -611,7 +612,7 @@ impl Driver {
         self.queue_moves(stream, Pieces::One(Piece::Fill { dst: range.bytes(dst), pattern, len }))
     }
 
-    /// Queues rows of one word each.
+    /// Queues a fill by rows: one word of 4 bytes every `pitch` bytes.
     pub(crate) fn fill_rows(&mut self, stream: u64, dst: u64, pitch: u64, word: u32, rows: u64) -> Outcome {
         let stream = self.stream_of(stream)?;
         if rows == 0 {
@@ -736,7 +737,7 @@ impl Driver {
         over
     }
 
-    /// Takes the next host function that is first in its stream.
+    /// Takes a host function that is the next step of its stream.
     fn take_call(&mut self) -> Option<(u64, HostCall)> {
         let mut streams = self.streams.iter_mut();
         let (handle, stream) = streams.find(|(_, s)| matches!(s.steps.front(), Some(Step::Call(_))))?;
@@ -755,7 +756,7 @@ impl Driver {
     }
 }
 
-/// Submits pieces to the model and polls their completions. Returns true if all have ended.
+/// Submits pieces to the model and polls their completions. Returns true if all pieces have ended.
 fn advance_moves(gpu: &mut Gpu, channel: ChannelId, moves: &mut Moves) -> Result<bool, Code> {
     let Moves { pieces, submitted, ended } = moves;
     let pieces = pieces.as_slice();
@@ -784,8 +785,8 @@ fn advance_moves(gpu: &mut Gpu, channel: ChannelId, moves: &mut Moves) -> Result
     }
 }
 
-/// Waits until `is_over` returns true, and executes steps meanwhile. The context of the call may fail during
-/// the wait.
+/// Waits until `is_over` returns true, and executes steps meanwhile. `is_over` should fail if the context has
+/// failed, because its streams then make no progress.
 pub(crate) fn wait(mut driver: Locked, mut is_over: impl FnMut(&mut Driver) -> Outcome<bool>) -> Outcome {
     loop {
         driver.progress();
@@ -798,7 +799,7 @@ pub(crate) fn wait(mut driver: Locked, mut is_over: impl FnMut(&mut Driver) -> O
     }
 }
 
-/// Waits until a stream has done the steps that are queued now.
+/// Waits until a stream has executed the steps that are queued now.
 pub(crate) fn wait_stream(mut driver: Locked, handle: u64) -> Outcome {
     let stream = driver.stream_of(handle)?;
     let Stream { queued, context, .. } = *driver.stream(stream)?;

@@ -25,7 +25,7 @@ pub(crate) struct Data(*mut c_void);
 unsafe impl Send for Data {}
 
 impl HostCall {
-    /// Calls it.
+    /// Calls the function.
     pub(crate) fn run(self) {
         match self {
             // SAFETY: the program passed this function to be called with this pointer.
@@ -39,7 +39,7 @@ impl HostCall {
     }
 }
 
-/// Writes one word at the start of each row, of memory that was found to be a device's or pinned.
+/// Writes one word at the start of each row. The rows are device memory, or pinned or registered host memory.
 pub(crate) fn fill_rows(bytes: u64, pitch: u64, word: u32, rows: u64) {
     for row in 0..rows {
         let at: *mut u32 = std::ptr::with_exposed_provenance_mut((bytes + row * pitch) as usize);

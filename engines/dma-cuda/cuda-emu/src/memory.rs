@@ -21,7 +21,7 @@ const GAP: u64 = 512;
 const PAGE: u64 = 4096;
 /// Size of a device's address space, as a multiple of its memory.
 const SPARE: u64 = 2;
-/// Pinned allocations of fewer bytes do not begin with a page.
+/// Pinned allocations of fewer bytes do not begin at a page boundary.
 const PINNED_SHARE_PAGES: u64 = 1 << 20;
 /// New device memory is filled with this value, up to `STALE_LEN` bytes, because real memory is not zeroed.
 const STALE: u8 = 0xa5;
@@ -52,7 +52,7 @@ impl AllocationKind {
 pub(crate) struct Allocation {
     pub(crate) addr: u64,
     pub(crate) len: u64,
-    /// The device of the context that made it.
+    /// Device of the context that made the allocation.
     pub(crate) device: usize,
     pub(crate) context: u64,
     pub(crate) kind: AllocationKind,
@@ -141,7 +141,7 @@ impl Space {
         self.total - self.used
     }
 
-    /// First address and length of the bytes of the whole device.
+    /// Returns the first address and the length of the bytes of the whole device.
     pub(crate) const fn mapping(&self) -> (u64, u64) {
         (self.bytes, self.len)
     }
@@ -157,7 +157,7 @@ pub(crate) struct DriverMemory {
     next_id: u64,
 }
 
-/// A pointer to an address.
+/// Returns a pointer to an address.
 fn at(addr: u64) -> *mut c_void {
     ptr::with_exposed_provenance_mut(addr as usize)
 }
@@ -167,7 +167,7 @@ impl DriverMemory {
         Ok(Self { spaces: sizes.map(Space::new).collect::<Result<_, _>>()?, ..Self::default() })
     }
 
-    /// The allocation that contains an address.
+    /// Returns the allocation that contains an address.
     pub(crate) fn find(&self, addr: u64) -> Option<&Allocation> {
         let (_, found) = self.known.range(..=addr).next_back()?;
         (addr < found.end()).then_some(found)
@@ -186,7 +186,7 @@ impl DriverMemory {
         if room > space.free() {
             return Err(Code::OUT_OF_MEMORY);
         }
-        // The first gap that is large enough.
+        // Finds the first gap that is large enough.
         let end = space.base + space.len;
         let mut start = space.base;
         for (addr, taken) in self.known.range(space.base..end) {
@@ -334,7 +334,8 @@ impl DriverMemory {
                 AllocationKind::Registered { read_only: true } => Range::ReadOnly,
             });
         }
-        // Device memory that was freed or never allocated, or host memory that is known in part.
+        // The range is device memory that was freed or never allocated, or host memory that is known only in
+        // part.
         let partly = self.known.range(addr..end).next().is_some();
         if addr == 0 || partly || self.spaces.iter().any(|space| space.contains(addr)) {
             return Err(Code::INVALID_VALUE);

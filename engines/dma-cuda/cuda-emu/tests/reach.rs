@@ -101,7 +101,8 @@ fn the_default_stream_waits_for_blocking_streams_and_they_for_it() {
     assert_eq!(unsafe { (driver.stream)(&raw mut apart, 1) }, 0);
     let addr = driver.allocate(64);
     let count = Box::leak(Box::new(std::sync::atomic::AtomicUsize::new(0)));
-    // SAFETY: the test does not destroy the stream, and the counter is never freed.
+    // SAFETY: the test does not destroy the stream, and the counter, which is only shared from now on, is
+    // never freed.
     assert_eq!(unsafe { (driver.launch)(blocking, slow, std::ptr::from_mut(count).cast()) }, 0);
     // SAFETY: this test allocated the memory; 0 is the default stream.
     assert_eq!(unsafe { (driver.memset)(addr, 1, 64, 0) }, 0);

@@ -28,7 +28,7 @@ enum CopySide {
     Device,
 }
 
-/// Queues a copy. Waits for its end if it uses pageable memory.
+/// Queues a copy. If one side is pageable memory, waits for the end of the copy.
 fn copy(to: (u64, CopySide), from: (u64, CopySide), len: usize, stream: u64) -> Outcome {
     let mut driver = lock()?;
     driver.current()?;
@@ -42,7 +42,7 @@ fn copy(to: (u64, CopySide), from: (u64, CopySide), len: usize, stream: u64) -> 
     if pageable { driver::wait_stream(driver, stream) } else { Ok(()) }
 }
 
-/// Copies, and waits for the end.
+/// Copies, and waits for the end of the copy.
 fn copy_now(to: (u64, CopySide), from: (u64, CopySide), len: usize) -> Outcome {
     copy(to, from, len, 0)?;
     driver::wait_stream(lock()?, 0)
@@ -75,7 +75,7 @@ fn batch(
     if pageable { driver::wait_stream(driver, stream) } else { Ok(()) }
 }
 
-/// Eight bytes that repeat a value of 1, 2 or 4 bytes.
+/// Returns eight bytes that repeat a value of 1, 2 or 4 bytes.
 const fn repeated(value: u32, len: u32) -> u64 {
     match len {
         1 => value as u64 * 0x0101_0101_0101_0101,

@@ -30,7 +30,7 @@ fn allocate_host(addr: Out<u64>, len: usize) -> Outcome {
     addr.put(driver.memory.allocate_host(device, context, len as u64)?)
 }
 
-/// Waits for the current context, then frees.
+/// Waits until the current context is idle, then frees memory by `free`.
 fn free(free: impl FnOnce(&mut Driver) -> Outcome) -> Outcome {
     let driver = lock()?;
     let (context, _) = driver.current()?;
@@ -38,7 +38,7 @@ fn free(free: impl FnOnce(&mut Driver) -> Outcome) -> Outcome {
     free(&mut *lock()?)
 }
 
-/// An attribute of a pointer, by the numbers of `CUpointer_attribute`.
+/// Writes an attribute of the pointer `addr` to `to`. `attribute` is a number of `CUpointer_attribute`.
 fn attribute(driver: &Driver, to: Out<c_void>, attribute: c_int, addr: u64) -> Outcome {
     let found = *driver.memory.find(addr).ok_or(Code::INVALID_VALUE)?;
     let on_device = found.kind.is_on_device();
@@ -63,7 +63,7 @@ fn attribute(driver: &Driver, to: Out<c_void>, attribute: c_int, addr: u64) -> O
     }
 }
 
-/// Bytes of an attribute's value.
+/// Returns the length of an attribute's value in bytes.
 const fn attribute_len(attribute: c_int) -> usize {
     match attribute {
         1 | 3 | 4 | 7 | 11 | 12 | 14 | 17 => 8,

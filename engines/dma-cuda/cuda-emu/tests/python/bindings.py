@@ -99,7 +99,7 @@ call(cuda.cuMemHostRegister, page, 4096, 0)
 assert answer(cuda.cuMemHostRegister, page, 4096, 0) == 712
 call(cuda.cuMemHostUnregister, page)
 assert answer(cuda.cuMemHostUnregister, page) == 713
-# An allocation that is too large, a copy beyond the end, and memory that is freed twice.
+# Refused: an allocation that is too large, a copy beyond the end, and memory that is freed twice.
 assert answer(cuda.cuMemAlloc, 1 << 50) == 2
 assert answer(cuda.cuMemcpyHtoD, int(first) + 1, source, SIZE) == 1
 call(cuda.cuMemFree, first)
