@@ -15,11 +15,11 @@ const SHARED: &str = "common";
 const LAST_LINES: [(&str, &str); 16] = [
     ("01_first_copy", "cpu copied and filled 1572864 bytes in 2 operations"),
     ("02_choose_engine", "3 of 6 engines opened"),
-    ("03_scatter_gather", "sim:profile=ioat: lists of up to 1 segments; 2 operations took "),
+    ("03_scatter_gather", "sim:profile=ioat: lists of up to 1 segments; 2 operations needed "),
     ("04_async_tokio", "many threads: 100 copies awaited"),
     ("05_errors_and_recovery", "closed: 1 aborted, 0 abandoned"),
     ("06_test_your_code_with_faults", "200 devices, "),
-    ("07_share_memory", "exporter: the peer saw the revocation as an error and went on"),
+    ("07_share_memory", "exporter: the peer's copy failed after the revocation, and the peer continued"),
     ("08_write_a_backend", "ok: a backend of one file passes all "),
     ("09_local_copy", "This is a sample piece of text"),
     ("10_copy_host", "revoked"),
@@ -30,7 +30,7 @@ const LAST_LINES: [(&str, &str); 16] = [
         "sim:profile=bluefield3: 65536 bytes copied in place; 1 registration served 10 copies",
     ),
     ("15_checksummed_storage", "sim:profile=dsa: CRC-32C "),
-    ("16_device_memory", "32 blocks went to device memory and back, by 4 windows"),
+    ("16_device_memory", "32 blocks were copied to device memory and back, through 4 windows"),
     ("17_configured_server", "516484 bytes stored"),
 ];
 

@@ -5,8 +5,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `header` | the declarations that bindgen generates from `dma.h`; every function is checked against its
-//! declaration |
+//! | `header` | the declarations that bindgen generates from `dma.h`, to check every function |
 //! | `arguments` | pointers from C, and their checks |
 //! | `handles` | numbers that name objects and stay invalid after these are closed |
 //! | `error` | status codes, and a thread's last failure |

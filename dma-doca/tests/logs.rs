@@ -49,7 +49,7 @@ fn log_lines_become_events() {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         let text = String::from_utf8(captured.0.lock().unwrap().clone()).unwrap();
-        if text.contains("turned away") {
+        if text.contains("a client was refused") {
             assert!(text.contains(" WARN doca:"), "{text}");
             return;
         }

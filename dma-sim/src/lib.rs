@@ -2,8 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`sim`] | [`SimEngine`]: a modelled device, deterministic, with the latency, reordering and faults of
-//! real devices |
+//! | [`sim`] | [`SimEngine`]: a deterministic device with latency, reordering and faults of real ones |
 //! | [`model`] | the device model that it uses: channels, time, memory protection, faults, traces, profiles |
 //!
 //! The documentation of each module lists the supported and rejected functions, and the differences from real

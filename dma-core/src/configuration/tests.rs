@@ -143,7 +143,7 @@ fn schemas_have_the_keys_their_descriptions_and_defaults() {
     let queue = &schema["$defs"]["QueueOptions"]["properties"];
     assert_eq!(queue["stall_timeout"]["default"], "30s");
     let description = queue["depth"]["description"].as_str().expect("text");
-    assert!(description.starts_with("Operations in flight"), "{description}");
+    assert!(description.starts_with("Maximum number of operations in flight"), "{description}");
     let schema = serde_json::to_value(schemars::schema_for!(PoolOptions)).expect("JSON");
     assert_eq!(schema["required"], serde_json::json!(["classes"]));
     assert!(schema["$defs"]["ClassOptions"]["properties"]["len"]["type"].is_array(), "{schema:#}");

@@ -535,9 +535,11 @@ fn a_device_that_takes_its_time_to_stop_is_not_dead() {
         // A busy machine may suspend this thread until the time for stopping is over.
         (begun.elapsed() < super::STOP).then_some((rig.script, counters, long))
     };
-    let Some((script, counters, long)) = std::iter::repeat_with(closed).take(50).flatten().next() else {
-        return;
-    };
+    let (script, counters, long) = std::iter::repeat_with(closed)
+        .take(50)
+        .flatten()
+        .next()
+        .expect("one of 50 closes takes less than a second");
     assert_eq!((counters.aborted, counters.abandoned, counters.in_flight), (1, 0, 0));
     assert_eq!(lock(&script).stops_late, [], "the device was polled until it reported the copy");
     let e = long.wait().expect_err("the close stopped the device");

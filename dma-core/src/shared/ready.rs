@@ -167,7 +167,11 @@ where
                 return Pin::new(transfer).poll(context);
             }
             let ready = match &mut self.ready {
-                Some(ready) => std::task::ready!(Pin::new(ready).poll(context)),
+                Some(ready) => {
+                    let result = std::task::ready!(Pin::new(ready).poll(context));
+                    self.ready = None;
+                    result
+                }
                 None => Ok(()),
             };
             let operands = self.operands.take().expect("a future is not polled again once it was ready");

@@ -486,7 +486,7 @@ mod tests {
             ("fail@x", "`x` is not a task number"),
             ("fail@0", "tasks are counted from 1"),
             ("fail@every=0", "tasks are counted from 1"),
-            ("fail@8-5", "8 is behind 5"),
+            ("fail@8-5", "8 is greater than 5"),
             ("fail@t=5", "`5` is not a time"),
             ("fail@t=5us:p=0.5", "p cannot be combined with @t"),
             ("fail:p=2", "p must be from 0 to 1"),

@@ -36,8 +36,7 @@ pub enum TraceMode {
 /// | event | |
 /// |---|---|
 /// | `open`, `close` | a channel was opened with a queue of `depth` slots, or closed |
-/// | `register`, `unregister` | a region was registered or allocated, or unregistered; `remote` is true for
-/// a peer's memory |
+/// | `register`, `unregister` | a region was registered, allocated or unregistered; `remote`: of a peer |
 /// | `submit`, `refuse` | a task was accepted or refused; `src` and `dst` are its first bytes |
 /// | `doorbell` | tasks were released to the device |
 /// | `start`, `end` | the channel started a task, or a task ended |

@@ -293,7 +293,7 @@ fn a_trace_that_cannot_run_is_refused_with_a_remedy() {
             "no fills, as operation 0 of queue 0",
         ),
         (&one, "cpu", options().with_memory(100), ErrorKind::OutOfMemory, "128"),
-        (&one, "sim:clock=manual", short, ErrorKind::TimedOut, "completed none of 1"),
+        (&one, "sim:clock=manual", short, ErrorKind::TimedOut, "none of 1 descriptors completed"),
     ] {
         let error = replay(trace, &open(device), &options).unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");

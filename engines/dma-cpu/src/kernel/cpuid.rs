@@ -10,13 +10,20 @@ use std::sync::OnceLock;
 pub(super) fn has_slow_rep_movsb() -> bool {
     static SLOW: OnceLock<bool> = OnceLock::new();
     *SLOW.get_or_init(|| {
-        let [last, ebx, ecx, edx] = cpuid(0);
+        let [_, ebx, ecx, edx] = cpuid(0);
         let vendor = [ebx, edx, ecx].map(u32::to_le_bytes).concat();
         let by_amd = [b"AuthenticAMD", b"HygonGenuine"].iter().any(|amd| vendor == **amd);
-        // AMD64 Architecture Programmer's Manual, volume 3, CPUID leaf 7, subleaf 0, EDX bit 4: fast short
-        // REP MOVSB.
-        let [.., features] = cpuid(7);
-        by_amd && last >= 7 && features >> 4 & 1 == 1
+        by_amd && has_fast_short_rep_movsb()
+    })
+}
+
+/// Returns true on CPUs with fast short `rep movsb`: CPUID leaf 7, subleaf 0, EDX bit 4 (AMD64 Architecture
+/// Programmer's Manual, volume 3, and Intel SDM, volume 2, "CPUID").
+pub(super) fn has_fast_short_rep_movsb() -> bool {
+    static FAST: OnceLock<bool> = OnceLock::new();
+    *FAST.get_or_init(|| {
+        let [last, ..] = cpuid(0);
+        last >= 7 && cpuid(7)[3] >> 4 & 1 == 1
     })
 }
 

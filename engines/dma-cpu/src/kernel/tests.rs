@@ -228,6 +228,44 @@ fn copy_at_every_alignment() {
     }
 }
 
+/// Tests both copies by vectors if the CPU has the instructions. [`Kernel::memcpy`] uses one of them at most.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn copies_by_vectors_match_the_oracle() {
+    let by_32 = is_x86_feature_detected!("avx2").then_some(super::x86_64::copy_by_32 as super::CopyFn);
+    let by_64 = is_x86_feature_detected!("avx512f").then_some(super::x86_64::copy_by_64 as super::CopyFn);
+    let (src, dst) = (Fenced::new(), Fenced::new());
+    let input = noise(9);
+    src.store(&input);
+    for (vector, copy) in [(32, by_32), (64, by_64)] {
+        let Some(copy) = copy else { continue };
+        for len in [2049, 2303, 2304, 2305, 4095, 4096, 4097, 16383] {
+            for offset in 0..64 {
+                // The destination ends at the fence or up to 63 bytes before it. The source begins at the
+                // fence on the other side, or up to 63 bytes after it.
+                let (from, to) = (offset * 7 % 64, SIZE - len - offset);
+                dst.store(&[CANARY; SIZE]);
+                // SAFETY: the ranges lie within two mappings that do not overlap, they are longer than 320
+                // bytes, and the CPU has the instructions.
+                unsafe { copy(dst.at(to), src.at(from), len) };
+                let mut expected = vec![CANARY; SIZE];
+                expected[to..to + len].copy_from_slice(&input[from..from + len]);
+                assert!(dst.load() == expected, "vectors of {vector} bytes: {len} bytes from {from} to {to}");
+                // Now the source ends near the fence, and the destination begins near the fence on the other
+                // side.
+                let (from, to) = (SIZE - len - from, offset);
+                dst.store(&[CANARY; SIZE]);
+                // SAFETY: the ranges lie within two mappings that do not overlap, they are longer than 320
+                // bytes, and the CPU has the instructions.
+                unsafe { copy(dst.at(to), src.at(from), len) };
+                let mut expected = vec![CANARY; SIZE];
+                expected[to..to + len].copy_from_slice(&input[from..from + len]);
+                assert!(dst.load() == expected, "vectors of {vector} bytes: {len} bytes from {from} to {to}");
+            }
+        }
+    }
+}
+
 #[test]
 fn memcpy_comes_first_and_every_other_kernel_streams() {
     let (first, others) = Kernel::all().split_first().expect("memcpy at least");

@@ -133,7 +133,9 @@ impl Line for Sse2 {
 /// 207). Intel CPUs write one vector in a cycle, so only vectors of 64 bytes are faster there.
 #[inline]
 pub(super) fn by_vectors() -> Option<CopyFn> {
-    if cpuid::has_slow_rep_movsb() {
+    if !cpuid::has_fast_short_rep_movsb() {
+        None
+    } else if cpuid::has_slow_rep_movsb() {
         is_x86_feature_detected!("avx2").then_some(copy_by_32)
     } else {
         is_x86_feature_detected!("avx512f").then_some(copy_by_64)
@@ -145,7 +147,7 @@ pub(super) fn by_vectors() -> Option<CopyFn> {
 /// # Safety
 ///
 /// See [`Kernel::copy`]. The ranges have at least 160 bytes, and the CPU has AVX2.
-unsafe fn copy_by_32(dst: *mut u8, src: *const u8, len: usize) {
+pub(super) unsafe fn copy_by_32(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: the code reads the `len` bytes at `src` and writes them to `dst`: the first 32, the last 128,
     // and from the first aligned vector of the destination on, in steps of 128. The last step begins before
     // the last 128 bytes, so it ends inside both ranges. `clobber_abi` declares all parts of registers that
@@ -199,7 +201,7 @@ unsafe fn copy_by_32(dst: *mut u8, src: *const u8, len: usize) {
 /// # Safety
 ///
 /// See [`Kernel::copy`]. The ranges have at least 320 bytes, and the CPU has AVX-512F.
-unsafe fn copy_by_64(dst: *mut u8, src: *const u8, len: usize) {
+pub(super) unsafe fn copy_by_64(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: the code reads the `len` bytes at `src` and writes them to `dst`: the first 64, the last 256,
     // and from the first aligned vector of the destination on, in steps of 256. The last step begins before
     // the last 256 bytes, so it ends inside both ranges. A prefetch cannot fault.
