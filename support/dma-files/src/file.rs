@@ -11,7 +11,7 @@ use dma_core::{Error, ErrorKind, Result};
 use rustix::fs::OFlags;
 
 /// Alignment of the address, offset and length of direct reads and writes, in bytes. No disk needs a larger
-/// one.
+/// alignment.
 const DIRECT_ALIGNMENT: usize = 4096;
 
 /// Options for opening a file.
@@ -74,7 +74,7 @@ struct Opened {
 }
 
 impl From<File> for DmaFile {
-    /// Uses a file that is already open. Its position is not used.
+    /// Uses a file that is already open. Reads and writes neither use nor change the file's position.
     fn from(file: File) -> Self {
         Self(Arc::new(Opened { file, direct: None }))
     }
@@ -96,11 +96,13 @@ impl DmaFile {
         OpenFile::new().open(path)
     }
 
-    /// Returns the same file with direct access: see [`OpenFile::direct`]. The file may be unnamed.
+    /// Returns the same file with direct access: see [`OpenFile::direct`]. The file needs no name, because it
+    /// is opened again through `/proc`.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the file system does not support direct access; `Os` without `/proc`.
+    /// `Unsupported` if the file system does not support direct access; `NotFound` if `/proc` is not mounted;
+    /// otherwise the error of the system, such as `PermissionDenied` or `Os`.
     pub fn with_direct(self) -> Result<Self> {
         let file = self.0.file.try_clone()?;
         let flags = rustix::fs::fcntl_getfl(&file).map_err(io::Error::from)?;
@@ -128,7 +130,8 @@ impl DmaFile {
         self.0.direct.is_some()
     }
 
-    /// Returns the file descriptor by which this range is read or written.
+    /// Returns the file descriptor by which this range is read or written: the direct one only if the file
+    /// has direct access and the range is aligned.
     pub(crate) fn descriptor(&self, addr: usize, offset: u64, len: usize) -> RawFd {
         let aligned = |n: usize| n.is_multiple_of(DIRECT_ALIGNMENT);
         let whole = aligned(addr) && aligned(len) && offset.is_multiple_of(DIRECT_ALIGNMENT as u64);

@@ -27,8 +27,9 @@ pub(crate) struct JobBuffer {
     pub(crate) len: usize,
 }
 
-// SAFETY: only the system calls that read and write the bytes dereference the address. The transfer owns
-// the buffer until the operation ends, and no reference to the bytes exists until then.
+// SAFETY: only the system calls that read and write the bytes dereference the address. Until the operation
+// ends, the transfer owns the buffer, or the job after the transfer is dropped, so the bytes stay valid for
+// these calls on any thread.
 unsafe impl Send for JobBuffer {}
 // SAFETY: a shared reference gives only the address and the length.
 unsafe impl Sync for JobBuffer {}
@@ -117,8 +118,8 @@ impl Job {
         Part { descriptor: self.file.descriptor(begin.addr(), offset, len), offset, begin, len }
     }
 
-    /// Records the result of a part: the number of bytes, or an error. Only the thread that completes
-    /// operations calls this.
+    /// Records the result of a part: the number of bytes, or an error. Only one thread at a time may call
+    /// this for a job: the thread that reaps completions, or the worker that executes the job.
     pub(crate) fn advance(&self, result: Result<usize, Errno>) -> Step {
         let end = match result {
             Err(Errno::INTR | Errno::AGAIN) if !self.state().cancelled => return Step::Continue,
@@ -146,8 +147,8 @@ impl Job {
     }
 
     fn end(&self, result: Result<usize, Errno>) -> Step {
-        // Free the place in the queue first, so that a caller that observes the end can submit the next
-        // operation.
+        // Free the operation's place in the queue first, so that a caller that observes the end can submit
+        // the next operation.
         self.in_flight.remove();
         let mut state = self.state();
         state.result = Some(result);
@@ -211,7 +212,7 @@ impl Job {
         waited.unwrap_or_else(PoisonError::into_inner).0.result.is_some()
     }
 
-    /// Keeps a buffer until the operation has ended.
+    /// Keeps the operation's buffer until the operation has ended, because the transfer was dropped.
     pub(crate) fn keep(&self, buffer: impl Any + Send) {
         let buffer = Kept(Box::new(buffer));
         let mut state = self.state();

@@ -2,7 +2,7 @@
 
 use dma_core::{Error, ErrorKind, Result};
 
-/// Maximum number of operations in flight.
+/// Maximum value of [`FileQueueOptions::depth`].
 const MAX_DEPTH: usize = 4096;
 
 /// The method by which files are read and written.

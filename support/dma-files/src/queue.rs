@@ -35,7 +35,7 @@ struct Inner {
     _pools: Vec<BufferPool>,
 }
 
-/// The method, and the process that opened it.
+/// The queue's method, and the process that opened the queue.
 #[derive(Debug)]
 pub(crate) struct Backend {
     process: u32,
@@ -65,7 +65,7 @@ impl Backend {
 impl Drop for Backend {
     #[expect(unsafe_code, reason = "a forked process must not drop the parent's ring or threads")]
     fn drop(&mut self) {
-        // A forked process does not drop the ring and the locks, because they belong to the parent.
+        // A forked process does not drop the ring and the locks, because they belong to the parent process.
         if self.is_of_this_process() {
             // SAFETY: `by` is dropped only here, and it is not used after this drop.
             unsafe { ManuallyDrop::drop(&mut self.by) };

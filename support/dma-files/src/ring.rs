@@ -112,10 +112,13 @@ impl SharedRing {
         loop {
             {
                 let _turn = self.submission.lock().unwrap_or_else(PoisonError::into_inner);
-                // SAFETY: the lock makes this the only submission queue.
+                // SAFETY: all submission queues are created under this lock and dropped before it is
+                // released, so no other submission queue exists.
                 let mut queue = unsafe { self.ring.submission_shared() };
-                // SAFETY: the request's memory belongs to a job. The request's user data owns a reference to
-                // this job until the completion.
+                // SAFETY: a read or write accesses the buffer of its job. The buffer stays valid until the
+                // job ends, because the transfer owns it, or the job after the transfer is dropped. The
+                // request's user data owns a reference to the job, which also keeps the file open, until the
+                // completion. Other requests have no buffer.
                 if unsafe { queue.push(entry) }.is_ok() {
                     break;
                 }
@@ -152,7 +155,8 @@ impl SharedRing {
 
     fn reap(&self) {
         loop {
-            // SAFETY: only this thread reaps completions.
+            // SAFETY: only this thread reaps completions, and it drops the completion queue at the end of
+            // this statement, so no other completion queue exists.
             let completions: Vec<_> = unsafe { self.ring.completion_shared() }.collect();
             for completion in &completions {
                 if completion.user_data() != IGNORED {
@@ -179,7 +183,8 @@ impl SharedRing {
 
     fn complete(&self, reference: u64, result: i32) {
         let job = std::ptr::with_exposed_provenance::<Job>(reference as usize);
-        // SAFETY: `submit` made this pointer by `Arc::into_raw`, and the kernel completes each request once.
+        // SAFETY: `submit` made this pointer by `Arc::into_raw`, and the kernel completes each request once,
+        // so this call is the only one that takes over the request's reference.
         let job = unsafe { Arc::from_raw(job) };
         let result = match u32::try_from(result) {
             Ok(bytes) => Ok(bytes as usize),

@@ -15,7 +15,8 @@ use crate::error::FileError;
 use crate::job::{Job, JobKind};
 use crate::queue::Backend;
 
-/// The buffer of an operation, and the number of bytes that were read or written.
+/// The result of an operation: its buffer with the number of bytes that were read or written, or the error,
+/// which contains the buffer.
 pub type Finished<T> = Result<(T, usize), FileError<T>>;
 
 /// A submitted operation on a file: await it, or wait for it. If it is dropped, the operation continues, and

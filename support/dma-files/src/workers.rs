@@ -10,7 +10,8 @@ use rustix::io::Errno;
 
 use crate::job::{Job, JobKind, Part, run};
 
-/// Threads that read and write. They start when they are needed, and exit when the queue is dropped.
+/// Threads that read and write. The first one starts with the queue, the others when they are needed. They
+/// exit after the queue is dropped and all operations have ended.
 #[derive(Debug)]
 pub(crate) struct Workers {
     shared: Arc<SharedJobs>,
@@ -102,9 +103,13 @@ fn once(job: &Job) -> std::result::Result<usize, Errno> {
     // `FileQueue` has checked on submission that the offset fits.
     let at = offset.cast_signed();
     let moved = match job.kind {
-        // SAFETY: the operation owns the memory until it ends, and no reference to the bytes exists.
+        // SAFETY: the part lies within the operation's buffer, which may be written. The transfer, or the job
+        // after the transfer is dropped, owns the buffer until the operation ends, and gives out no reference
+        // to its bytes until then. The job keeps the file descriptor open.
         JobKind::Read => unsafe { libc::pread(descriptor, begin.cast(), len, at) },
-        // SAFETY: the operation owns the memory until it ends, and no reference to the bytes exists.
+        // SAFETY: the part lies within the operation's buffer. The transfer, or the job after the transfer is
+        // dropped, owns the buffer until the operation ends. The call only reads the bytes, and the job keeps
+        // the file descriptor open.
         JobKind::Write => unsafe { libc::pwrite(descriptor, begin.cast_const().cast(), len, at) },
         // SAFETY: the only argument is a file descriptor, which the job keeps open.
         JobKind::Sync => unsafe { libc::fsync(descriptor) as isize },

@@ -21,7 +21,7 @@ impl<S: Write> Sending<S> {
         Self { stream, macs, frame: Vec::new() }
     }
 
-    /// Sends a message of 1 byte to 4 GiB. Blocks if the stream blocks.
+    /// Sends a message of 1 to 2^32 - 1 bytes. Blocks if the stream blocks.
     ///
     /// # Errors
     ///

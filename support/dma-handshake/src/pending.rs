@@ -46,8 +46,8 @@ impl<C> Default for Pending<C> {
 }
 
 impl<C> Pending<C> {
-    /// Adds a connection. If the table was full, returns the connection to close instead; tell its peer that
-    /// this side is busy.
+    /// Adds a connection. If the table was full, removes another connection and returns it: tell its peer
+    /// that this side is busy, and close it.
     pub fn add(&mut self, origin: Origin, connection: C) -> Option<C> {
         let evicted = if self.connections.len() >= MAX_PENDING { self.evict(origin) } else { None };
         self.connections.push_back((origin, Instant::now() + PENDING_TIMEOUT, connection));

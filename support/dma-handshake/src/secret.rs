@@ -10,8 +10,8 @@ use crate::proof::{Proof, Side};
 
 pub(crate) type Nonce = [u8; 32];
 
-/// Names of a protocol. Proofs and messages of one protocol are not valid in another protocol with the same
-/// secret.
+/// The magic number and the key contexts of a protocol. Proofs and messages of one protocol are not valid in
+/// another protocol with the same secret.
 #[derive(Clone, Copy, Debug)]
 pub struct Protocol {
     /// The first bytes that each side sends.
@@ -45,8 +45,8 @@ impl Secret {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, users other than its owner can read it, or its length is out of range. The
-    /// error's text names the remedy.
+    /// The file cannot be read, other users than its owner have rights to it, or its length is out of range.
+    /// The error's text names the remedy.
     pub fn read(path: &Path) -> Result<Self, String> {
         let shown = path.display();
         let file = File::open(path).map_err(|e| format!("cannot open --secret-file {shown}: {e}"))?;
@@ -110,7 +110,7 @@ impl Macs {
     }
 }
 
-/// Returns unpredictable bytes.
+/// Returns 32 unpredictable bytes.
 pub(crate) fn nonce() -> io::Result<Nonce> {
     let mut nonce = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut nonce)?;

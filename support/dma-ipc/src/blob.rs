@@ -1,7 +1,7 @@
-//! The backend's export descriptor: the exporter's address, and the secret that identifies the export.
+//! The export descriptor: the name of the exporter's socket, and the secret token that identifies the export.
 //!
-//! It has a fixed size and is little-endian. Range and rights are only in the exporter's table, so a peer
-//! gains nothing by altering a descriptor.
+//! A descriptor has a fixed size and is little-endian. Range and rights of the export are only in the
+//! exporter's table, so a peer gains no rights by altering a descriptor.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::{BLOB_LEN, RemoteError};
 const MAGIC: [u8; 4] = *b"DMRX";
 const VERSION: u16 = 1;
 
-/// Identifies one export of one process. A process that knows the token may import.
+/// Identifies one export of one process. A process that knows the token may import the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Token(pub(super) [u8; 16]);
 
@@ -28,10 +28,10 @@ pub(super) struct Blob {
     pub(super) pid: u32,
     /// The exporting process's effective user id, in its own user namespace.
     pub(super) uid: u32,
-    /// The process's start in clock ticks since boot, which distinguishes it from a later process with
-    /// the same id; 0 if unknown.
+    /// The exporting process's start in clock ticks since boot, which distinguishes the process from a later
+    /// process with the same id; 0 if unknown.
     pub(super) started: u64,
-    /// Name of the process's socket.
+    /// Name of the exporting process's socket.
     pub(super) socket: [u8; 16],
     /// The token of the export.
     pub(super) token: Token,

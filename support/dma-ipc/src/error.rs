@@ -24,7 +24,8 @@ pub enum RemoteError {
     )]
     VersionMismatch { found: u16, spoken: u16 },
 
-    /// The exporting process runs, but does not export this memory, or no longer.
+    /// The exporting process still runs, but no longer exports this memory, or this process cannot reach its
+    /// socket.
     #[error(
         "process {pid} does not export this memory any more: the export was revoked or dropped (or the \
          process is in another network namespace); export again and pass on the new descriptor"
@@ -35,7 +36,7 @@ pub enum RemoteError {
     #[error("process {pid} revoked this import; drop it, and import a new descriptor to continue")]
     Revoked { pid: u32 },
 
-    /// The exporting process ended, or closed the connection, without revoking.
+    /// The exporting process ended, or closed the connection, without revoking the export.
     #[error(
         "the exporting process {pid} is gone; bytes of completed copies are valid, others are \
          undefined: start the process again and import its new descriptor"
@@ -61,7 +62,8 @@ pub enum RemoteError {
     )]
     OtherLength { pid: u32, expected: u64, granted: u64 },
 
-    /// Memory to export is not mapped, or its protection does not allow the rights.
+    /// Memory to export is not mapped, or its protection does not allow the accesses that the export would
+    /// grant.
     #[error(
         "the {len} bytes at {address:#x} are not all mapped in this process {}; export memory that is \
          allocated, and writable if peers are to write it",
@@ -115,7 +117,7 @@ pub enum RemoteError {
     )]
     Timeout { operation: &'static str, pid: u32, waited: Duration },
 
-    /// The exporting process closed the connection to admit others.
+    /// The exporting process closed this connection to make room for newer connections.
     #[error(
         "process {pid} is busy: too many connections to it send no request; try again, and see which program \
          opens them (`ss -xp`)"

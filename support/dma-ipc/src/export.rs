@@ -24,9 +24,10 @@ const DROP_WAITS: Duration = Duration::from_secs(1);
 /// A range of this process's memory that other processes can import, until it is revoked or dropped.
 ///
 /// Any process that has the export's [`blob`](Self::blob), and runs as the same user or as root, can
-/// [import](super::Import) it, up to [`MAX_IMPORTS`](super::MAX_IMPORTS) times at once. The export keeps a
-/// [`SharedMemory`] alive. Dropping the export revokes it, and waits up to a second for copies to end. If
-/// they do not end, the `SharedMemory` is never freed, and a `tracing` warning says so.
+/// [import](super::Import) it, up to [`MAX_IMPORTS`](super::MAX_IMPORTS) times at once. An export of a
+/// [`SharedMemory`] keeps the memory alive. Dropping the export revokes it, and waits up to a second for the
+/// importers' copies to end. If they do not end, the `SharedMemory` is never freed, and a `tracing` warning
+/// says so.
 pub struct Export {
     /// `None` for memory of another owner.
     memory: Option<SharedMemory>,
@@ -41,8 +42,8 @@ pub struct Export {
 impl Export {
     /// Exports the bytes `range` of `memory` with `rights`. Does not block.
     ///
-    /// Through this library, a peer cannot get access to more. See [the abilities of a peer of the same
-    /// user](super#abilities-of-a-peer-of-the-same-user).
+    /// Through this library, a peer cannot access other bytes or get other rights. See [the abilities of a
+    /// peer of the same user](super#abilities-of-a-peer-of-the-same-user).
     ///
     /// # Errors
     ///
@@ -80,9 +81,10 @@ impl Export {
     /// and [`Import::write_at`](super::Import::write_at), which make system calls. They need no special
     /// permissions, such as the right to trace this process.
     ///
-    /// Through this library, a peer cannot get access to more. However, the peer receives a file descriptor
-    /// for the whole address space with these rights, so export only to peers that you trust with it. See
-    /// [the abilities of a peer of the same user](super#abilities-of-a-peer-of-the-same-user).
+    /// Through this library, a peer cannot access other bytes or get other rights. However, the peer receives
+    /// a file descriptor for the whole address space with these rights, so export only to peers that you
+    /// trust with the address space. See [the abilities of a peer of the same
+    /// user](super#abilities-of-a-peer-of-the-same-user).
     ///
     /// # Errors
     ///
@@ -94,8 +96,8 @@ impl Export {
     ///
     /// Until [`revoke`](Self::revoke) returns `Ok`, peers may read the bytes at any time, not atomically, and
     /// write them if `rights` include writing. During this time, do not free or reuse the memory, and use no
-    /// Rust references to the bytes, except shared references if peers only read. If the revocation fails,
-    /// also when the export is dropped, these conditions hold until the importers have ended.
+    /// Rust references to the bytes, except shared references if peers only read. If a revocation fails, even
+    /// the one that dropping the export causes, these conditions hold until the importers have ended.
     pub unsafe fn of_process_memory(
         ptr: NonNull<u8>,
         len: usize,
@@ -134,7 +136,7 @@ impl Export {
         &self.blob
     }
 
-    /// Returns the grant that importers get.
+    /// Returns the range and rights that importers get.
     #[must_use]
     pub fn grant(&self) -> Grant {
         self.grant

@@ -30,16 +30,16 @@ use super::{Grant, MAX_IMPORTS, MAX_LEASES, RemoteError};
 
 /// Maximum time that [`Import::open`] waits for the exporter.
 const OPEN_WAITS: Duration = Duration::from_secs(5);
-/// Maximum waiting time that a caller can request.
+/// Maximum of the waiting time that a caller can request. Longer times are reduced to it.
 const MOST_WAITS: Duration = Duration::from_secs(86_400);
-/// Pause before another request to a busy exporter.
+/// Pause before a request to a busy exporter is repeated.
 const RETRY: Duration = Duration::from_millis(20);
 
 /// A range of memory of another process, or of this process.
 ///
-/// Memory of a [`SharedMemory`](super::SharedMemory) is mapped into this process, and has a
-/// [pointer](Self::ptr). [Memory of another kind](super::Export::of_process_memory) is not mapped: only
-/// [`read_at`](Self::read_at) and [`write_at`](Self::write_at) access it.
+/// If the exporter allocated the memory as a [`SharedMemory`](super::SharedMemory), it is mapped into this
+/// process, and has a [pointer](Self::ptr). [Memory of another kind](super::Export::of_process_memory) is not
+/// mapped: only [`read_at`](Self::read_at) and [`write_at`](Self::write_at) access it.
 ///
 /// The bytes may change at any time, so they may only be copied, and only under a [lease](Self::lease). A
 /// revocation refuses new leases, and completes when no lease is left.
@@ -120,7 +120,7 @@ impl Import {
     }
 
     /// Imports as [`open`](Self::open) does, but fails if the exporter does not grant exactly `len` bytes.
-    /// Then no memory is mapped.
+    /// The length is checked before memory is mapped.
     ///
     /// # Errors
     ///
@@ -423,7 +423,8 @@ impl<'a> Exporter<'a> {
         self.limit(Timeout::Send)?;
         let hello = encode_hello(self.blob.token);
         match retry_on_intr(|| send(&self.socket, &hello, SendFlags::NOSIGNAL)) {
-            // The exporter closed the connection, but it may have sent the reason before.
+            // After these errors, the exporter has closed the connection, but may have sent the reason
+            // before.
             Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => {}
             Err(errno) => return Err(self.error(errno)),
         }
@@ -545,8 +546,8 @@ mod tests {
         import_by(Import::open, reply, files).map(|(import, _)| import)
     }
 
-    /// Also returns the exporter's end of the connection. Dropping it closes the connection, and accesses
-    /// fail from then on.
+    /// Does the same as [`import_from`], but imports by calling `open`, and also returns the exporter's end
+    /// of the connection. Dropping this end closes the connection, and accesses fail from then on.
     fn import_by(
         open: impl FnOnce(&[u8]) -> Result<Import, RemoteError> + Send,
         reply: Reply,

@@ -62,8 +62,8 @@ pub(super) enum Closed {
 /// Takes a lease. Every success must be followed by [`release`].
 #[inline]
 pub(super) fn acquire(word: &impl Word) -> Result<(), Closed> {
-    // The load comes first, so that failing attempts change the count for which the exporter waits only
-    // rarely.
+    // Load first, so that attempts on a closed word rarely change the count. The exporter waits until the
+    // count is 0, and each change would delay it.
     let seen = word.load(Ordering::Relaxed);
     if seen >= MAX_LEASES {
         return Err(why(seen));

@@ -36,9 +36,9 @@
 //!   descriptor, and [`Import`] enforces both to the byte.
 //! - **After [`Export::revoke`] has succeeded, no importer accesses the bytes.** Every access needs a
 //!   [`Lease`]. Revoking refuses new leases and waits for existing leases.
-//! - **The end of one process causes only errors in the other one.** After the kernel has reported the end of
-//!   the exporter, leases are refused with [`RemoteError::PeerGone`], and the bytes stay mapped. When an
-//!   importer ends, its leases end.
+//! - **The end of the exporter or an importer causes only errors in the other process.** After the kernel has
+//!   reported the end of the exporter, leases are refused with [`RemoteError::PeerGone`], and the bytes stay
+//!   mapped. When an importer ends, its leases end.
 //! - **Copies never fault.** Shared memory is resident from the start, and sealed against shrinking. The
 //!   kernel copies other memory, and returns an error for unmapped addresses.
 //! - **No process accesses bytes of an unrelated process**, even if the exporter has ended and its process id
@@ -77,8 +77,9 @@
 //! itself, with the mode that the rights need, so a peer needs no permission to trace the exporter. An
 //! exporting process listens on a Unix socket with a random name in the abstract namespace. If it receives an
 //! export's 128-bit token, it sends the file of the memory, and a page with one atomic word: the number of
-//! leases, and flags that refuse new leases. The connection stays open, so that each side detects the end of
-//! the other one. One thread per process does this work, and otherwise sleeps.
+//! leases, and flags that refuse new leases. The connection stays open, so that the exporter detects the end
+//! of the importer and the importer the end of the exporter. One thread per process does this work, and
+//! otherwise sleeps.
 
 mod blob;
 mod error;

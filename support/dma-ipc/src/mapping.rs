@@ -25,8 +25,8 @@ pub(super) struct Mapping {
 
 // SAFETY: the mapping belongs to the process, not to a thread, so any thread may use and drop it.
 unsafe impl Send for Mapping {}
-// SAFETY: the methods that take `&self` only copy the bytes, which may change at any time, and read the word
-// atomically.
+// SAFETY: the methods that take `&self` copy the bytes with `racy_copy`, which allows concurrent changes of
+// the bytes, or return pointers, or return a reference to the word, which is atomic.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -86,7 +86,8 @@ impl Mapping {
         let skip = start.addr().get().next_multiple_of(align) - start.addr().get();
         let base = start.map_addr(|addr| addr.saturating_add(skip));
         let mapping = Self { base, len, writable, whole: (start, room) };
-        // SAFETY: the `len` bytes lie within the reservation, which no other code uses.
+        // SAFETY: the `len` bytes lie within the reservation, because `skip` is less than `align`. No other
+        // code uses the reservation, so the call replaces only reserved pages.
         unsafe { mmap(base.as_ptr().cast(), len, access, flags | MapFlags::FIXED, file, offset) }?;
         Ok(mapping)
     }
@@ -112,7 +113,8 @@ impl Mapping {
     #[must_use]
     pub(super) fn read(&self, offset: usize, to: &mut [u8]) -> Option<()> {
         let from = self.span(offset, to.len())?;
-        // SAFETY: `span` has checked that the source is mapped, and `to` is an exclusive reference. The copy
+        // SAFETY: `span` has checked that the source is mapped. `to` is an exclusive reference, so it is
+        // writable, and no references into the mapping exist, so `to` does not overlap the source. The copy
         // may race with other processes, which `racy_copy` allows.
         unsafe { racy_copy::copy(to.as_mut_ptr(), from, to.len()) };
         Some(())
@@ -123,8 +125,9 @@ impl Mapping {
     #[must_use]
     pub(super) fn write(&self, offset: usize, from: &[u8]) -> Option<()> {
         let to = self.span(offset, from.len()).filter(|_| self.writable)?;
-        // SAFETY: `span` has checked that the destination is mapped, the filter that it is writable, and no
-        // references to it exist. The copy may race with other processes, which `racy_copy` allows.
+        // SAFETY: `span` has checked that the destination is mapped, and the filter that it is writable.
+        // `from` is a reference, so it is readable, and no references into the mapping exist, so `from` does
+        // not overlap the destination. The copy may race with other processes, which `racy_copy` allows.
         unsafe { racy_copy::copy(to, from.as_ptr(), from.len()) };
         Some(())
     }
@@ -141,7 +144,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `map` created this mapping and this value owns it; all references into it borrow `self`.
+        // SAFETY: `map` created this mapping, only this value unmaps it, and all references into it borrow
+        // `self`.
         if let Err(errno) = unsafe { munmap(self.whole.0.as_ptr().cast(), self.whole.1) } {
             tracing::warn!(%errno, len = self.len, "cannot unmap shared memory, so it stays mapped");
         }

@@ -15,11 +15,11 @@ use rustix::io::{Errno, retry_on_intr};
 use super::mapping::Mapping;
 use super::{Pages, RemoteError};
 
-/// Memory of this process that it can [export](super::Export) to others.
+/// Memory of this process that it can [export](super::Export) to other processes.
 ///
 /// The memory is zeroed and resident, so a copy causes no page fault and cannot fail for lack of memory.
 /// Clones are handles to the same memory, which is freed when the last handle is dropped. Exports, and
-/// imports in other processes, also keep the memory.
+/// imports in other processes, also keep the memory allocated.
 #[derive(Clone, Debug)]
 pub struct SharedMemory {
     inner: Arc<Inner>,
@@ -184,7 +184,8 @@ fn create(huge: bool) -> Result<(OwnedFd, usize), Errno> {
         Err(Errno::INVAL) => memfd_create("dma-shared", flags),
         other => other,
     }?;
-    // This prevents only accidents, because a process of the same user can change the mode back.
+    // The read-only mode prevents only accidental writes, because a process of the same user can change the
+    // mode back.
     fchmod(&file, Mode::RUSR)?;
     let page_size =
         if huge { usize::try_from(fstatfs(&file)?.f_bsize).unwrap_or(0) } else { rustix::param::page_size() };
@@ -250,7 +251,7 @@ pub fn available_memory() -> Option<u64> {
     Some(meminfo_bytes(&meminfo, "MemAvailable:")? + meminfo_bytes(&meminfo, "SwapFree:").unwrap_or(0))
 }
 
-/// Returns the size of the huge pages that [`create`] uses, if the system has any.
+/// Returns the size in bytes of the huge pages that [`create`] uses, if the system supports huge pages.
 fn huge_page_size() -> Option<usize> {
     let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
     usize::try_from(meminfo_bytes(&meminfo, "Hugepagesize:")?).ok()

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-/// A process, as the kernel describes it to this one.
+/// A process's credentials, as the kernel reports them to this process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer {
     /// The peer's process id; 0 if it is in a PID namespace that this process cannot see.
@@ -15,7 +15,7 @@ pub(super) struct Peer {
     pub(super) uid: u32,
 }
 
-/// Returns the process at the other end of `socket`.
+/// Returns the credentials of the process at the other end of `socket`.
 ///
 /// This does not use rustix's `socket_peercred`, whose process id cannot be 0 (rustix 1.1): the id
 /// is 0 for a peer in another PID namespace.

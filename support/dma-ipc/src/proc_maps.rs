@@ -9,7 +9,8 @@ pub enum Mapped {
     Whole,
     /// A part of the range is not mapped.
     Missing,
-    /// A part of the range cannot be read, or cannot be written. The bytes before it are mapped.
+    /// A mapped part of the range lacks a requested right. All bytes before this part are mapped with the
+    /// rights.
     Denied,
 }
 
@@ -26,7 +27,7 @@ pub fn mapped(address: u64, len: u64, writable: bool) -> io::Result<Mapped> {
     sought(LISTINGS, || Ok(find(&fs::read_to_string("/proc/self/maps")?, address, len, writable)))
 }
 
-/// Calls `look` up to `times` times, until the range is not missing.
+/// Calls `look` up to `times` times, until it returns a state other than `Missing`. Returns the last state.
 fn sought(times: u32, look: impl Fn() -> io::Result<Mapped>) -> io::Result<Mapped> {
     let mut seen = look()?;
     for _ in 1..times {

@@ -2,8 +2,8 @@
 //!
 //! The exporter opens its own `/proc/self/mem` with the mode that the rights need, and sends it to importers.
 //! Therefore importers need no right to trace the exporter. The file belongs to one address space: after the
-//! process has ended or executed another program, reads return no bytes, even if its id is in use again. See
-//! proc_pid_mem(5).
+//! process has ended or executed another program, reads and writes transfer no bytes, even if the process id
+//! is in use again. See proc_pid_mem(5).
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -39,8 +39,8 @@ pub(super) struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// Wraps the memory from `address` on of the process whose address space is `file`. Returns `None` if
-    /// `file` is not a file of /proc.
+    /// Wraps the memory from `address` on in the address space `file`. Returns `None` if `file` is not a file
+    /// of /proc.
     pub(super) fn new(file: OwnedFd, address: u64) -> Option<Self> {
         let is_proc = fstatfs(file.as_fd()).is_ok_and(|fs| fs.f_type as u64 == PROC_SUPER_MAGIC);
         is_proc.then_some(Self { file, address })
@@ -67,7 +67,8 @@ impl ProcessMemory {
     }
 }
 
-/// Returns the number of bytes that one call moved.
+/// Converts the result of one system call, before which `done` bytes were copied. Returns the number of bytes
+/// that the call copied.
 fn step(moved: Result<usize, Errno>, done: usize) -> Result<usize, Cut> {
     match moved {
         Ok(0) => Err(Cut::Gone),

@@ -35,7 +35,7 @@ use super::{MAX_IMPORTS, RemoteError};
 
 /// Maximum number of connections that the kernel keeps until they are accepted.
 const BACKLOG: i32 = 1024;
-/// Pause after this process has no file descriptor for another importer.
+/// Pause before the thread accepts importers again, after this process has run out of file descriptors.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Maximum sleep while leases exist. The end of a lease wakes the sleeper; the limit is for peers that
 /// violate the protocol.
@@ -215,7 +215,7 @@ impl Service {
         self.shared.socket
     }
 
-    /// From now on, grants `granted` of `file` to importers that know `token`.
+    /// Starts to grant `granted`, a range of `file`, to importers that know `token`.
     pub(super) fn offer(&self, token: Token, granted: Granted, file: OwnedFd) -> Result<(), RemoteError> {
         let mut state = self.shared.state();
         if state.listener.is_none() {
@@ -228,7 +228,8 @@ impl Service {
         Ok(())
     }
 
-    /// Withdraws `token` and refuses its leases. Returns the importers that may still hold leases.
+    /// Withdraws the export of `token`, and refuses new leases. Returns the importers, which may still hold
+    /// leases.
     pub(super) fn withdraw(&self, token: Token) -> Vec<Arc<Link>> {
         let Exports { by_token, importers } = &mut self.shared.state().exports;
         let Some(exported) = by_token.remove(&token) else { return Vec::new() };
@@ -245,8 +246,8 @@ impl Service {
         self.shared.state().exports.importers.remove(&link.key);
     }
 
-    /// Watches the exporter at the other end of `socket`. Closes the word in `control` after the exporter
-    /// has ended.
+    /// Watches the exporter at the other end of `socket`: closes the word in `control` after the exporter has
+    /// ended. Returns the key for [`unwatch`](Self::unwatch).
     pub(super) fn watch(&self, socket: OwnedFd, control: Arc<Mapping>) -> Result<u64, RemoteError> {
         let mut state = self.shared.state();
         let key = state.next_key();
@@ -518,7 +519,7 @@ pub(super) fn listen_on(socket: &[u8; 16]) -> Result<OwnedFd, Errno> {
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    // All durations in this module are at most seconds.
+    // All durations in this module are at most some seconds, so they fit the fields.
     Timespec {
         tv_sec: duration.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: duration.subsec_nanos().into(),
@@ -544,7 +545,7 @@ mod tests {
         (export, blob)
     }
 
-    /// A peer that violates the protocol.
+    /// Connects to the exporter of `blob`, as a peer that may violate the protocol.
     fn stranger(blob: &Blob) -> OwnedFd {
         let socket = new_socket(SocketFlags::empty()).unwrap();
         connect(&socket, &address(&blob.socket).unwrap()).unwrap();
@@ -559,7 +560,7 @@ mod tests {
     /// Receives an answer, and blocks until it arrives. Returns `None` if the connection was closed.
     fn hear(socket: &OwnedFd) -> Option<Reply> {
         let mut reply = [0; REPLY_LEN];
-        // A socket with a timeout is interrupted when the process is stopped and continued.
+        // On a socket with a timeout, the call is interrupted when the process is stopped and continued.
         match rustix::io::retry_on_intr(|| recv(socket, &mut reply, RecvFlags::empty())) {
             Ok((0, _)) | Err(Errno::CONNRESET) => None,
             other => Some(Reply::parse(&reply[..other.unwrap().0]).expect("an answer")),

@@ -15,7 +15,7 @@ use dma_sim::model::{FaultPlan, Profile};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{source_name}: {problem}")]
 pub struct ConfigError {
-    /// Source of the text.
+    /// Source of the text: the environment variable, the file, or `use_config`.
     pub source_name: String,
     /// The problem, its place, and the remedy.
     pub problem: String,
@@ -148,7 +148,7 @@ pub fn one_line(error: &toml::de::Error) -> String {
     error.to_string().split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// Clock of a device.
+/// The clock of a simulated device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
@@ -158,7 +158,7 @@ pub enum Clock {
     Virtual,
 }
 
-/// Reads a size into bytes.
+/// Deserializes a size, such as `64K`, and returns the number of bytes.
 ///
 /// # Errors
 ///
@@ -167,7 +167,7 @@ pub fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     Bytes::deserialize(from).map(|bytes| bytes.0)
 }
 
-/// Reads the name of a profile.
+/// Deserializes the name of a profile, and returns the profile.
 ///
 /// # Errors
 ///
@@ -176,7 +176,7 @@ pub fn profile<'de, D: Deserializer<'de>>(from: D) -> Result<Profile, D::Error> 
     Profile::by_name(&String::deserialize(from)?).map_err(D::Error::custom)
 }
 
-/// Reads a plan of faults.
+/// Deserializes a fault plan.
 ///
 /// # Errors
 ///

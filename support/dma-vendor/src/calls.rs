@@ -95,10 +95,11 @@ macro_rules! calls {
                     }
                 )*
                 let mut all = || Some(Self {
-                    // SAFETY: `get` has returned the address of the function with this name, which has this
-                    // type.
+                    // SAFETY: the caller promises that `get` has returned the address of the function with
+                    // this name, which has this type.
                     $($need: unsafe { $crate::function($need?) },)*
-                    // SAFETY: `get` returns the address of the function with this name, which has this type.
+                    // SAFETY: the caller promises that `get` returns the address of the function with this
+                    // name, which has this type.
                     $($may: get($crate::calls!(@name $may)).map(|address| unsafe { $crate::function(address) }),)*
                 });
                 all().ok_or(missing)
@@ -118,7 +119,7 @@ macro_rules! calls {
     };
     (@linked [] $($rest:tt)*) => {};
     (@linked [$bindings:ident] [$($need:ident,)*] [$($may:ident,)*]) => {
-        /// Gets the required calls from the linker, and the optional ones from `get`.
+        /// Gets the required calls from the linker, and the optional calls from `get`.
         ///
         /// # Safety
         ///
@@ -129,7 +130,8 @@ macro_rules! calls {
         ) -> Self {
             Self {
                 $($need: $bindings::$need,)*
-                // SAFETY: `get` returns the address of the function with this name, which has this type.
+                // SAFETY: the caller promises that `get` returns the address of the function with this name,
+                // which has this type.
                 $($may: get($crate::calls!(@name $may)).map(|address| unsafe { $crate::function(address) }),)*
             }
         }

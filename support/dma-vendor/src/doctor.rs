@@ -63,7 +63,7 @@ impl Failure {
     }
 }
 
-/// The search for a vendor's libraries, and its result. Its methods make findings from them.
+/// The result of the search for a vendor's libraries. The methods make findings from this result.
 #[derive(Debug)]
 pub struct LibraryReport {
     /// The vendor, which describes the libraries and their directories.
@@ -179,7 +179,8 @@ impl LibraryReport {
             return Finding::ok(what, path.display().to_string());
         }
         let misplaced = self.misplaced(lacked.unwrap_or(library), &[]);
-        // Only the number identifies the release with which these libraries were built.
+        // Recommend the file only if the loader's message contains its version number, because only the
+        // number identifies the release with which these libraries were built.
         let fix = match &misplaced {
             Some(path) if lacked.is_some_and(|name| name != library) => {
                 self.set_to(path).unwrap_or_else(|| {
@@ -376,7 +377,7 @@ mod tests {
         }
         assert!(loader.setting().is_some_and(|fix| fix.contains(&setting)));
         assert!(usual().contains(&PathBuf::from("/opt/mellanox/doca/lib")));
-        // The loader does not accept this file name.
+        // The loader does not accept a file with another version number.
         fs::rename(full.path().join("libdoca_dma.so.2"), full.path().join("libdoca_dma.so.1")).unwrap();
         assert_eq!(loader.setting(), None);
     }

@@ -69,7 +69,8 @@ impl Elf {
         let Ok((header, endian, segments)) = parsed else { return Err(cut_off()) };
         let sections_end = u64::from(header.e_shentsize.get(endian)) * u64::from(header.e_shnum.get(endian));
         let mut ends = segments.iter().map(|s| s.p_offset(endian).saturating_add(s.p_filesz(endian)));
-        // A file usually ends with its section table. A stripped file ends with its segments.
+        // A file usually ends with its section table, and a stripped file with its segments. So the file is
+        // truncated if one of them ends after the file.
         if header.e_shoff.get(endian).saturating_add(sections_end) > len || ends.any(|end| end > len) {
             return Err(cut_off());
         }

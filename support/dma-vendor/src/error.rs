@@ -14,9 +14,10 @@ pub enum LoadError {
     /// A library was not found.
     #[error("no {library} {}", places(looked))]
     NotFound {
-        /// The file name that was searched first.
+        /// The first file name that was tried.
         library: String,
-        /// All files that were tried, in order. The system's loader searched for a name without a directory.
+        /// All files that were tried, in order. A name without a directory was tried by the system's loader,
+        /// in the directories that it searches.
         looked: Vec<PathBuf>,
     },
     /// Only static libraries were found, which cannot be loaded.

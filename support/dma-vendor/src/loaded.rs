@@ -22,7 +22,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Returns the program itself, with its linked libraries.
+    /// Returns a handle of the program itself, with the libraries that are linked to it.
     #[must_use]
     pub fn program() -> Self {
         Self { handle: ManuallyDrop::new(Library::this()), path: PathBuf::new() }
@@ -57,8 +57,8 @@ impl Loaded {
     /// Returns the address of a symbol, if the library or a dependency exports it.
     #[must_use]
     pub fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
-        // SAFETY: this function does not dereference the address. Its callers know the symbol's type from
-        // the vendor's headers.
+        // SAFETY: the symbol is only used as an address, which this function does not dereference. Its
+        // callers know the symbol's type from the vendor's headers. The library is never unloaded.
         let symbol = unsafe { self.handle.get::<*mut c_void>(name.to_bytes_with_nul()) }.ok()?;
         NonNull::new(symbol.as_raw_ptr())
     }

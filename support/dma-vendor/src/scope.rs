@@ -56,9 +56,9 @@ pub(crate) struct Places<'a> {
     pub(crate) system: &'a [PathBuf],
 }
 
-/// Loads `roots` and all their dependencies, unless this process has already loaded them. All later libraries
-/// of the program can use their symbols. Blocks while another thread loads libraries. Returns a [`LoadError`]
-/// for the first file that cannot be used.
+/// Loads `roots` and all their dependencies, unless this process has already loaded them. All libraries that
+/// the program loads later can use the symbols of these libraries. Blocks while another thread loads
+/// libraries. Returns a [`LoadError`] for the first file that cannot be used.
 pub(crate) fn load(
     roots: &[PathBuf],
     places: &Places<'_>,
@@ -203,13 +203,14 @@ impl Gathered {
             );
             return Err(LoadError::Unloadable { path, reason });
         };
-        // All files must belong to one installation. Some releases lack some of the other libraries.
+        // All files must belong to one installation, so search only `dir`. Some releases lack some of the
+        // libraries, so skip missing libraries.
         for library in implicit.libraries {
             if let Some(path) = newest(library, std::slice::from_ref(dir)) {
                 self.add(path, true)?;
             }
         }
-        // Search for their dependencies first in the same installation.
+        // Search for the dependencies of the added libraries first in the same installation.
         let own: Vec<_> = std::iter::once(dir).chain(places.own).cloned().collect();
         self.walk(&Places { own: &own, system: places.system })
     }

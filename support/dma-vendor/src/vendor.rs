@@ -35,7 +35,7 @@ pub struct Vendor {
     pub sdk: &'static str,
     /// The oldest supported version.
     pub min_version: &'static str,
-    /// A requirement on the product's build, with a leading space; empty without such a requirement.
+    /// A requirement on the product's build, with a leading space; empty if no requirement exists.
     pub build: &'static str,
     /// The environment variable that names the directory of the libraries.
     pub variable: &'static str,
@@ -48,7 +48,7 @@ pub struct Vendor {
     pub soname: Option<u32>,
     /// Directories in which the vendor's packages install libraries.
     pub default_dirs: &'static [&'static str],
-    /// Subdirectories with libraries of an installation's prefix or a source tree.
+    /// Subdirectories of an installation's prefix, or of a source tree, that contain libraries.
     pub lib_subdirs: &'static [&'static str],
     /// Returns, for a directory with the vendor's libraries, the directories to search for their
     /// dependencies before the system's directories.
@@ -230,8 +230,8 @@ impl Vendor {
             let path = PathBuf::from(&name);
             match Loaded::open(&path) {
                 Ok(loaded) => return Ok(Known::Loaded(loaded)),
-                // The loader's message is the same for a file that it cannot find and a file that it
-                // cannot load.
+                // The loader found no library of this name, so try the next name. If a dependency is missing,
+                // the message names the dependency instead.
                 Err(reason) if reason.contains(&format!("{name}: cannot open")) => {}
                 Err(reason) => {
                     // "/opt/x/libspdk_util.so.12.0: undefined symbol: spdk_realloc"

@@ -1,6 +1,6 @@
 //! Facts about this machine on which hardware backends depend, with a remedy for each unmet requirement.
 //!
-//! The functions are checks that several backends share. Each check returns a
+//! Several backends share these functions. Those that check a requirement return a
 //! [`Finding`](dma_core::Finding). [`pci`] lists the PCI functions that the kernel knows.
 
 mod memory;

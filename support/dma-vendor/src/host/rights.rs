@@ -12,7 +12,8 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Checks that this process may open device files. If not, the finding's remedy is to run as `who`.
+/// Checks that this process may open device files. If it lacks the permission, the finding's remedy is to run
+/// as `who`.
 #[must_use]
 pub fn rights(files: &[PathBuf], who: &str) -> Finding {
     for file in files {
