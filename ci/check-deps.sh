@@ -27,7 +27,7 @@ dependencies() {
 
 cargo metadata --locked --format-version 1 >/dev/null || fail "Cargo.lock is stale: run cargo check and commit it"
 
-# Before adding a name, check its purpose and its maintenance.
+# Before adding a crate, check its purpose and its maintenance.
 core_known=(
     bitflags bytes cfg-if crc32fast crossbeam-utils
     crc32c rustc_version semver # The conformance suite's CRC-32C, which is not ours; the latter two at build time.
@@ -40,7 +40,7 @@ core_known=(
     tracing tracing-core once_cell pin-project-lite
     tracing-attributes proc-macro2 quote syn unicode-ident # run by the compiler alone
 )
-# The list excludes crates of features for other crates, such as arrow.
+# Features that implement the traits of another crate, such as arrow, are not checked here.
 core=$(dependencies dma-core --edges normal,build --features conformance,serde,schemars)
 new=$(comm -13 <(printf '%s\n' "${core_known[@]}" | sort) <(echo "$core"))
 [[ -z "$new" ]] || fail "dma-core has dependencies that ci/check-deps.sh does not list:" "$new"

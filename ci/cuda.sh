@@ -18,7 +18,7 @@ skip() {
     exit 77
 }
 
-# A low optimisation level halves the time.
+# A low optimisation level halves the build time.
 engines/dma-cuda/cuda-emu/install "$dir/cuda" --debug
 lib=$dir/cuda/lib
 two='memory = "64M"
@@ -44,7 +44,8 @@ grep -m 1 -F 'cuda [model]' "$dir/report" || {
     echo "dma-bench does not say that the stand-in is a model: $(<"$dir/report")" >&2
     exit 1
 }
-# Copies back compare every byte of the GPU's memory. memcpy is not measured, because it cannot access this memory.
+# dma-bench copies the GPU's memory back and compares every byte. It does not measure memcpy, which cannot access this
+# memory.
 bench run -e cuda -d to-device,from-device,on-device -o 64,8K -q 1,32 -a cold,hot -y --footprint 1M --limit 5 \
     --format csv --quiet >"$dir/device.csv" || {
     echo "dma-bench fails on the GPU's memory: $(<"$dir/device.csv")" >&2

@@ -53,8 +53,8 @@ if [[ "$(cat "$prefix/packages" 2>/dev/null)" != "${needed[*]}" ]]; then
 fi
 libraries=$root/usr/lib/x86_64-linux-gnu
 
-# dpdk CONFIG: runs the test on one work queue. The drivers are preloaded, because DPDK loads no drivers from a
-# folder below a world-writable one. Its log contains carriage returns.
+# dpdk CONFIG: runs the test on one work queue. The drivers are preloaded, because DPDK loads no drivers from a folder
+# below a world-writable folder. DPDK's log contains carriage returns.
 dpdk() {
     # shellcheck disable=SC2016 # expanded by the inner shell, which has the stand-in's LD_PRELOAD
     DSA_EMU=$1 DSA_EMU_REPORT=1 DPDK_TEST=dmadev_autotest RUNTIME_DIRECTORY=$prefix timeout 300 "$run" sh -c '
@@ -92,7 +92,7 @@ for line in '"dev":"dsa0"' '"dev":"wq0.1"' '"mode":"shared"' '"size":8' '"dev":"
     }
 done
 echo "--- accel-config: dsa_test"
-# These are the cases of its runner, dsa_user_test_runner.sh: each operation alone and in batches of 16, with and
+# These are the cases of dsa_test's runner, dsa_user_test_runner.sh: each operation alone and in batches of 16, with and
 # without block-on-fault, on a dedicated (0) and a shared work queue (1).
 cat >"$prefix/cases" <<'END'
 case_() {

@@ -54,8 +54,8 @@ flags() {
 # Prints the options that select the targets of package $1, one on each line. $2 is the sanitizer.
 targets_of() {
     local folder source
-    # Only these tests of dma-copy run: the others kill processes and break channels, with timeouts that are too short
-    # here.
+    # Only these tests of dma-copy run: its other tests kill processes and break channels, with timeouts that are too
+    # short for a program with a sanitizer.
     if [[ "$1" == dma-copy ]]; then
         printf '%s\n' --test copies
         return
@@ -81,7 +81,7 @@ targets_of() {
 
 # Runs C programs on the static library of dma.h, with the runtime of Rust's sanitizer $1: every function, every misuse,
 # faulty devices, and the examples. The C compiler instruments the C programs; Rust's runtime also implements the calls
-# that it inserts.
+# that the C compiler inserts.
 c_programs() {
     local kind=$1 folder=$2 runtime=$nightly/lib/rustlib/$host/lib/librustc-nightly_rt.${1:0:1}san.a program compiler standard
     local library=$folder/$host/debug/libdma_c.a object

@@ -12,7 +12,8 @@ dma-doca/doca-emu/install "$prefix/doca" --profile dev
 dma-ioat/spdk-emu/install "$prefix/spdk" --profile dev
 doca=$prefix/doca/lib/$arch-linux-gnu
 spdk=$prefix/spdk/lib
-# Runs before the variables are set, because crates whose build scripts read them would be built again.
+# Builds these programs before the variables are set: otherwise crates whose build scripts read the variables would be
+# built again.
 card=$(ci/built.sh dma-doca example test_card)
 hardware=$(ci/built.sh dma-ioat test hardware)
 export PKG_CONFIG_PATH=$doca/pkgconfig:$spdk/pkgconfig LD_LIBRARY_PATH=$doca:$spdk

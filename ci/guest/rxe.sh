@@ -73,8 +73,8 @@ if [ "$machine" = 1 ]; then
     wait "$served" || { cat /tmp/serve && fail "dma-bench serve"; }
     grep "^dma-bench: served" /tmp/serve || fail "dma-bench serve"
 else
-    # Measures both alternately, and repeats this if dma-rdma was slower, because the share of the processor that a
-    # machine gets varies over time.
+    # Measures ib_read_bw and dma-rdma alternately, at least twice and at most 8 times, until dma-rdma was as fast once.
+    # Repetitions are needed because the share of the processor that a machine gets varies over time.
     best=0 rounds=0
     until [ $rounds -ge 2 ] && awk "BEGIN { exit !($best >= 1) }"; do
         rounds=$((rounds + 1))

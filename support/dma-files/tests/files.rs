@@ -67,7 +67,7 @@ fn reads_end_when_the_buffer_is_full_or_the_file_ends() {
             (200_000, 5, 0),
             (5, 0, 0),
         ] {
-            // A buffer of the pool, and a buffer that is not registered with the ring.
+            // Read into a buffer of the pool, and into a buffer that is not registered with the ring.
             for buffer in [pool.try_get(len).expect("free"), engine.allocate(len).expect("memory")] {
                 let read = files.read_at(&file, offset, buffer).expect("submitted");
                 let (buffer, n) = read.wait().expect("it reads");
@@ -267,8 +267,8 @@ fn a_forked_process_uses_neither_ring_nor_threads() {
     for method in METHODS {
         let Some(files) = queue(method, &[]) else { continue };
         let (first, second) = (engine.allocate(10).expect("memory"), engine.allocate(10).expect("memory"));
-        // SAFETY: the child only makes calls that are allowed after a fork, and exits without running
-        // other destructors.
+        // SAFETY: the child waits for no lock of another thread. It allocates memory, which glibc allows in
+        // a forked child, and exits without running other destructors.
         match unsafe { libc::fork() } {
             -1 => panic!("no fork: {}", std::io::Error::last_os_error()),
             0 => {
@@ -280,7 +280,7 @@ fn a_forked_process_uses_neither_ring_nor_threads() {
             }
             child => {
                 let mut status = 0;
-                // SAFETY: the status is a local variable.
+                // SAFETY: the pointer to the local variable `status` is valid for a write during the call.
                 assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
                 assert_eq!(status, 0, "the child's read was not refused, or the child died");
             }
@@ -308,7 +308,8 @@ fn forbid_io_uring(errno: i32) {
     // SAFETY: all arguments are numbers. The call is needed because an unprivileged process may install a
     // filter only after it.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
-    // SAFETY: the program and its filter live until the kernel has copied them.
+    // SAFETY: the kernel copies the program and its filter during the call, and both local variables live
+    // longer.
     let installed =
         unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
     assert_eq!(installed, 0, "{}", std::io::Error::last_os_error());
@@ -316,7 +317,7 @@ fn forbid_io_uring(errno: i32) {
 
 const ERRNO: &str = "DMA_TEST_ERRNO";
 
-/// The child process of the test below.
+/// Runs as the child process of the test below.
 #[test]
 #[ignore = "the next test runs this in a separate process"]
 fn child() {

@@ -254,7 +254,7 @@ proptest! {
             let before = frames.concat();
             match tampering {
                 0 => frames.swap(a, b),
-                // The rest moves up, so the last frame would be too short.
+                // The following frames move up, so their MACs are those of other sequence numbers.
                 1 => drop(frames.remove(a)),
                 2 => frames.insert(b, frames[a].clone()),
                 _ => {
@@ -262,8 +262,8 @@ proptest! {
                     frames[a][at] ^= 1;
                 }
             }
-            // A prefix of the stream is a connection that ended, which the user of the connection must
-            // detect.
+            // The receiver accepts a prefix of the original stream, because that is a connection that ended
+            // early. The user of the connection must detect this end.
             unchanged = before.starts_with(&frames.concat());
         });
         prop_assert_eq!(received.is_ok(), unchanged, "{:?}", received);

@@ -128,7 +128,7 @@ fn the_exporter_is_killed_while_the_importer_reads() {
             outcome
         });
         assert!(matches!(error, RemoteError::PeerGone { pid: gone } if gone == pid), "{error}");
-        // The error is permanent, also after the process is reaped and its id may be reused.
+        // The error is permanent, even after the process is reaped, when its id may be reused.
         peer.kill();
         let error = import.read_at(0, &mut bytes).unwrap_err();
         assert!(matches!(error, RemoteError::PeerGone { .. }), "{error}");

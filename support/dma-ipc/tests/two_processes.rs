@@ -96,7 +96,8 @@ fn make_writable(import: &Import) -> Result<(), rustix::io::Errno> {
     use rustix::mm::{MprotectFlags, mprotect};
     let access = MprotectFlags::READ | MprotectFlags::WRITE;
     let page = import.ptr().unwrap();
-    // SAFETY: the page stays mapped, and no code of this process depends on the page being read-only.
+    // SAFETY: `import` keeps the page mapped during the call, and no code of this process depends on the page
+    // being read-only.
     unsafe { mprotect(page.as_ptr().cast(), 4096, access) }
 }
 

@@ -99,7 +99,7 @@ impl Drop for Peer {
     }
 }
 
-/// State of this process.
+/// The memory, export and import that this process holds between commands.
 #[derive(Default)]
 struct Holdings {
     memory: Option<SharedMemory>,
@@ -130,30 +130,34 @@ impl Own {
     }
 
     pub(crate) fn get(&self, offset: usize) -> u8 {
-        // SAFETY: the memory is mapped and writable, and any value is valid.
+        // SAFETY: `at` has checked that the byte is within the mapping, which tests do not use after
+        // `unmap`. Every value of a byte is valid.
         unsafe { self.at(offset).read_volatile() }
     }
 
     pub(crate) fn set(&self, offset: usize, byte: u8) {
-        // SAFETY: the byte is within the mapping.
+        // SAFETY: `at` has checked that the byte is within the mapping, which is writable, and which tests do
+        // not use after `unmap`. No reference to the byte exists.
         unsafe { self.at(offset).write_volatile(byte) }
     }
 
     pub(crate) fn fill(&self, byte: u8) {
-        // SAFETY: the byte is within the mapping, and no reference to it exists.
+        // SAFETY: the `len` bytes are the whole mapping, which is writable, and which tests do not use after
+        // `unmap`. No reference to the bytes exists.
         unsafe { self.base.as_ptr().write_bytes(byte, self.len) }
     }
 
     pub(crate) fn export(&self, begin: usize, end: usize, rights: Access) -> Result<Export, RemoteError> {
         assert!(begin <= end && end <= self.len);
         let first = NonNull::new(self.base.as_ptr().wrapping_add(begin)).unwrap();
-        // SAFETY: `self` owns the mapping, and no reference to the memory exists. The callers expect
-        // that peers write to it.
+        // SAFETY: no reference to the memory exists, and the callers expect that peers write to it. A test
+        // that unmaps the memory before it revokes the export maps no other memory there.
         unsafe { Export::of_process_memory(first, end - begin, rights) }
     }
 
     pub(crate) fn unmap(self) {
-        // SAFETY: `self` owns the mapping, and no reference to the memory exists.
+        // SAFETY: `map` made this mapping, no reference to the memory exists, and tests do not use copies of
+        // `self` after this call.
         unsafe { munmap(self.base.as_ptr().cast(), self.len) }.unwrap();
     }
 }
