@@ -21,8 +21,9 @@ fn cpu() -> &'static dyn Backend {
     &dma_cpu::BACKEND
 }
 
-/// The values of the option `device` for all devices that are found (`ANY`), and for no device (`NONE`).
+/// The value of the option `device` for all devices that are found.
 const ANY: &str = "any";
+/// The value of the option `device` for no device.
 const NONE: &str = "none";
 /// Separates the names of devices in the option `device`.
 const AND: char = '|';

@@ -83,7 +83,7 @@ fn nothing_is_allocated_per_copy_once_warm() {
         warm(&format!("{name}: batch"), || {
             cycle(&mut batch, |batch| queue.submit(batch).expect("accepted").wait().expect("done"));
         });
-        // Too long for inline execution by the CPU engine, so that the operations fill the queue.
+        // The buffers are too long for inline execution by the CPU engine, so the operations fill the queue.
         let long = || (buffer(20_000), buffer(20_000));
         let submit = |(src, dst)| queue.copy(src, dst).expect("room");
         let full: Vec<_> = (0..queue.depth()).map(|_| submit(long())).collect();

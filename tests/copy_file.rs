@@ -253,7 +253,8 @@ fn permission_bits_are_those_of_cp() {
     for mode in [0o644, 0o600, 0o755, 0o444, 0o4755] {
         fs::set_permissions(&src, Permissions::from_mode(mode)).expect("permissions");
         for umask in [0o022, 0o077, 0o000] {
-            // The `cp` of coreutils does so. That of busybox also copies the set-user-ID bit.
+            // This is the mode that `cp` of coreutils sets. The test does not run `cp`, because `cp` of
+            // busybox also copies the set-user-ID bit.
             assert_eq!(copied(umask), mode & 0o777 & !umask, "{mode:o} with umask {umask:o}");
             fs::remove_file(place.path("dst")).expect("removed");
         }

@@ -7,8 +7,9 @@ use std::process::{Command, Stdio};
 
 use dma::prelude::*;
 
-/// Environment variables of the child process: the system call to forbid, and the engine to open.
+/// The environment variable with the system call that the child process forbids.
 const CALL: &str = "DMA_TEST_FORBIDDEN_CALL";
+/// The environment variable with the engine that the child process opens.
 const ENGINE: &str = "DMA_TEST_ENGINE";
 
 /// Names and numbers of the system calls of the cases.
@@ -21,10 +22,11 @@ const CALLS: [(&str, libc::c_long); 4] = [
 
 /// Makes `call` fail with EPERM in this thread and in the threads that it starts.
 fn forbid(call: libc::c_long) {
-    /// Instructions of the filter, from linux/bpf_common.h: load a word of the call's description, compare
-    /// the word, and return.
+    /// Instruction from linux/bpf_common.h: loads a word of the call's description.
     const LOAD: u16 = 0x20;
+    /// Instruction from linux/bpf_common.h: compares the word.
     const JUMP_IF_EQUAL: u16 = 0x15;
+    /// Instruction from linux/bpf_common.h: returns the decision.
     const RETURN: u16 = 0x06;
     const DENY: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
     let step = |code, jf, k| libc::sock_filter { code, jt: 0, jf, k };

@@ -134,7 +134,8 @@ fn files_that_are_not_the_hosts_are_refused() {
         std::fs::write(&buffer, bad).expect("writable");
         assert!(fails(&dpu("cpu", dir.path())).contains("buffer.txt"), "{bad:?}");
     }
-    // One range ends one byte after the exported range, and the other range is far before the exported range.
+    // Two ranges end one byte after the exported range. The other two are at the end of the address space,
+    // and one of them wraps around.
     let address: u64 = good_buffer.lines().next().and_then(|n| n.parse().ok()).expect("a number");
     for (address, len) in [(address, 17), (address + 1, 16), (u64::MAX - 15, 16), (u64::MAX, 16)] {
         std::fs::write(&buffer, format!("{address}\n{len}\n")).expect("writable");

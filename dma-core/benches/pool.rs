@@ -1,7 +1,8 @@
 //! Measures the time to get and drop a buffer of a `BufferPool`, on one thread and on two threads at once.
 //! Also counts allocations; the expected number is 0.
 //!
-//! Run with `cargo bench -p dma-core --features conformance --bench pool`; `-- --test` makes one short round.
+//! Run with `cargo bench -p dma-core --features conformance --bench pool`; with `-- --test`, the rounds are
+//! few and short.
 
 #[path = "../../tests/counting/mod.rs"]
 mod counting;
@@ -38,7 +39,7 @@ fn main() {
 fn round(pool: &BufferPool, threads: usize, gets: u32) -> (Duration, u64) {
     let start = Barrier::new(threads);
     let work = || {
-        // The first call assigns the thread its number, and is not measured.
+        // This call assigns the thread its number, so it is not measured.
         drop(pool.try_get(4096).expect("a buffer"));
         start.wait();
         let (before, begin) = (counting::of_thread(), Instant::now());

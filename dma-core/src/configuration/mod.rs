@@ -53,7 +53,7 @@ impl Visitor<'_> for Key {
     }
 }
 
-/// Returns a hint with the valid words, which begins with the word that was probably meant.
+/// Returns a hint that lists the valid words. If a valid word resembles `word`, the hint suggests it first.
 #[must_use]
 pub fn remedy(word: &str, known: &[&str]) -> String {
     let list = known.join(", ");

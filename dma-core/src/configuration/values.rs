@@ -38,7 +38,8 @@ impl From<Bytes> for usize {
 }
 
 impl Serialize for Bytes {
-    /// Writes text in the largest unit that divides the size, such as `64K`; otherwise a number.
+    /// Writes the size in the largest unit that divides it, as a text such as `64K`. If no unit divides it,
+    /// writes the number of bytes.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let units = [(30, "G"), (20, "M"), (10, "K")];
         match units.iter().find(|(bits, _)| self.0 > 0 && self.0.trailing_zeros() >= *bits) {

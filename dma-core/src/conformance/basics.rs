@@ -119,7 +119,7 @@ pub fn copies_leave_their_neighbours_alone(engine: &dyn DmaEngine) {
 pub fn long_copies_are_split(engine: &dyn DmaEngine) {
     let max = engine.info().limits.max_transfer;
     let Some(max) = usize::try_from(max).ok().filter(|max| *max <= 32 << 20) else {
-        // A copy beyond this limit is too long for a test.
+        // A copy that exceeds the device's limit would take too long, so skip the case.
         return;
     };
     let q = queue(engine);
@@ -537,8 +537,8 @@ impl Wake for Count {
     }
 }
 
-/// Transfers are futures. A transfer that is polled completes without a runtime. A pending transfer without a
-/// driver wakes its task, so that it is polled again.
+/// Transfers are futures. A transfer that is polled completes without a runtime. If the queue has no driver,
+/// a pending transfer wakes its task, so that the task polls the transfer again.
 pub fn futures_resolve_anywhere(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let count = std::sync::Arc::new(Count::default());

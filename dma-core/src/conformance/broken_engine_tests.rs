@@ -40,8 +40,8 @@ impl Broken {
     }
 }
 
-// SAFETY: every call goes to the reference engine. Only the reports of its queues are wrong, and these tests
-// keep all memory until they end.
+// SAFETY: every call goes to the reference engine. Its queues report wrongly, or change one byte of a
+// destination, and `BrokenQueue` explains why both are sound.
 unsafe impl DmaEngine for Broken {
     fn info(&self) -> &EngineInfo {
         self.inner.info()
@@ -78,8 +78,8 @@ struct BrokenQueue {
     third: Option<(u64, Segment)>,
 }
 
-// SAFETY: every call goes to the inner queue. The only additional write is to the third copy's destination,
-// before that copy is reported.
+// SAFETY: every call goes to the inner queue. Faults report a descriptor only after the inner queue has
+// completed it. The only additional write is to the third copy's destination, before that copy is reported.
 unsafe impl RawQueue for BrokenQueue {
     fn engine_id(&self) -> EngineId {
         self.inner.engine_id()
@@ -118,7 +118,8 @@ unsafe impl RawQueue for BrokenQueue {
             }
             // If the array is full, this report replaces another one.
             Fault::Twice => completions[(at + 1) % n] = completions[at],
-            // SAFETY: the copy has not been reported, so its destination belongs to the device.
+            // SAFETY: the inner queue has completed the copy, but this call has not reported it yet. So the
+            // destination still belongs to this queue. Its segment has at least 1 byte.
             Fault::Wrong => unsafe { *dst.addr.as_ptr() ^= 0xff },
         }
         n

@@ -207,7 +207,7 @@ struct BackedQueue {
     id: EngineId,
     main: Box<dyn RawQueue>,
     staging: Box<dyn RawQueue>,
-    /// Sorted by the token of the inner descriptor.
+    /// Indexed by the token of the inner descriptor.
     slots: Vec<Option<InFlight>>,
     regions: Arc<Regions>,
     stopped: bool,
@@ -353,8 +353,8 @@ unsafe impl RawQueue for BackedQueue {
                 if completion.outcome != Outcome::Done {
                     break;
                 }
-                // SAFETY: the segment is the operation's destination, which belongs to the device until the
-                // report.
+                // SAFETY: `to` is the operation's destination and `from` is its shadow. Both belong to this
+                // queue until the operation is reported, and their regions stay registered until then.
                 completion.outcome = unsafe { self.stage(from, to) };
             }
         }

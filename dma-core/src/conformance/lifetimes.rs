@@ -76,7 +76,7 @@ pub fn dropping_a_queue_completes_its_transfers(engine: &dyn DmaEngine) {
     expect_arrived(&[3; 3000], &dst, "a copy that the drop of its queue completed");
 }
 
-/// Views stay valid after other handles of their region and their queue are dropped.
+/// Views stay valid after the other handles of their region are dropped, and after the queue is dropped.
 pub fn engines_may_go_before_their_memory(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let mut src = allocate(engine, 64);
@@ -170,7 +170,8 @@ pub fn memory_of_others_becomes_a_window(engine: &dyn DmaEngine) {
 
     let q = queue(engine);
     let window = match engine.register_window(shared(), &MemoryRequest::new(0)) {
-        // A device with such an alignment may reach huge pages only.
+        // A device that requires more than 4096 bytes of alignment may reach only huge pages, so it may
+        // refuse this memory.
         Err(e) if align > 4096 => {
             return expect_kind(
                 &e,
@@ -189,10 +190,11 @@ pub fn memory_of_others_becomes_a_window(engine: &dyn DmaEngine) {
     expect_kind(&e, ErrorKind::InUse, "a region that a transfer uses cannot be deregistered");
     let (src, view) = transfer.wait().expect(COMPLETES);
     let mut bytes = vec![0; len];
-    // SAFETY: `ours` keeps the bytes mapped, and no operation is in flight.
+    // SAFETY: `ours` keeps the `len` bytes mapped, `bytes` has the same length, and no operation is in
+    // flight.
     unsafe { base.as_ptr().copy_to_nonoverlapping(bytes.as_mut_ptr(), len) };
     expect_arrived(&src, &bytes, "a copy to shared memory");
-    // SAFETY: `ours` keeps the bytes mapped, and no operation is in flight.
+    // SAFETY: `ours` keeps the `len` bytes mapped, and no operation is in flight.
     unsafe { base.write_bytes(0x5a, len) };
     let (_, dst) = q.copy(view, src).expect(ACCEPTS).wait().expect(COMPLETES);
     expect_arrived(&vec![0x5a; len], &dst, "a copy from shared memory that its owner has just written");
@@ -245,7 +247,8 @@ pub fn read_only_memory_is_read_in_place(engine: &dyn DmaEngine) {
         .expect_err("a buffer from `register` would be writable");
     expect_kind(&e, ErrorKind::InvalidArgument, "read-only memory cannot become a writable buffer");
     let src = match engine.register_read_only(shared.clone()) {
-        // A device with such an alignment may reach huge pages only.
+        // A device that requires more than 4096 bytes of alignment may reach only huge pages, so it may
+        // refuse this memory.
         Err(e) if align > 4096 => {
             return expect_kind(
                 &e,

@@ -120,8 +120,8 @@ pub fn bytes_pass_between_all_places(engine: &dyn DmaEngine) {
     }
 }
 
-/// Fills, comparisons and CRCs are correct in all places. Either the device executes them, or the CPU on
-/// copies in host memory.
+/// Fills, comparisons and CRCs are correct in all places. Either the device executes them, or the CPU
+/// executes them on copies of the bytes in host memory.
 pub fn answers_are_given_in_all_places(engine: &dyn DmaEngine) {
     const LEN: usize = 200_003;
     let q = queue(engine);

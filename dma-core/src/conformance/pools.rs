@@ -158,7 +158,7 @@ pub fn memory_is_taken_from_a_node(engine: &dyn DmaEngine) {
 
     let mut requests = vec![request.clone()];
     if has(Capabilities::EXPORT) {
-        // Some devices export only with both rights.
+        // Request both rights, because some devices cannot grant only one of them.
         let exported = request.exportable(Access::all());
         engine
             .allocate_window(&exported)

@@ -10,7 +10,8 @@ use crate::{
     MemoryRequest, PageMemory, PoolOptions, Queue, RegistrationCache, RegistrationCacheOptions, Transfer,
 };
 
-/// Maximum numbers of buffers, of sources, and of operations in flight of a program.
+/// A program has at most this number of buffers, this number of sources, and this number of operations in
+/// flight.
 const MAX_EACH: usize = 8;
 /// Length of the longest buffer, in bytes.
 const MAX_LEN: usize = 5000;

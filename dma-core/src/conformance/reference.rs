@@ -173,7 +173,8 @@ struct Work {
     pattern: Option<[u8; 8]>,
     src: Vec<Segment>,
     dst: Vec<Segment>,
-    /// For an operation with a result: the CRC so far, or nothing for a comparison.
+    /// `None` for an operation without a result, `Some(None)` for a comparison, and `Some(Some(crc))` for a
+    /// CRC, where `crc` is the CRC of the preceding bytes.
     answer: Option<Option<u32>>,
 }
 
@@ -188,7 +189,7 @@ fn values(list: &[Segment]) -> impl Iterator<Item = u8> {
     bytes(list).map(|from| {
         let mut byte = 0;
         // SAFETY: the caller of `submit` or `execute` ensures that the bytes can be read until the operation
-        // is done.
+        // is done. `byte` is a local variable of 1 byte.
         unsafe { racy_copy::copy(&raw mut byte, from, 1) };
         byte
     })
@@ -236,7 +237,7 @@ impl Work {
         let from = bytes(&self.src).map(<*mut u8>::cast_const).chain(pattern);
         for (from, to) in from.zip(bytes(&self.dst)) {
             // SAFETY: the caller of `submit` or `execute` ensures that sources can be read and destinations
-            // can be written until the operation is done.
+            // can be written until the operation is done. A pattern is a field of `self`, so it can be read.
             unsafe { racy_copy::copy(to, from, 1) };
         }
         result
@@ -291,8 +292,8 @@ unsafe impl RawQueue for ReferenceQueue {
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
         let mut n = 0;
         while n < completions.len().min(self.options.per_poll.max(1)) {
-            // An operation may start when its doorbell was rung, and no fence is at it or before it. A fence
-            // on the oldest operation does not delay that operation.
+            // An operation may start if its doorbell was rung, and neither the operation itself nor an
+            // operation before it has a fence. The oldest operation may start even if it has a fence.
             let fence = self.accepted.iter().position(|(a, _)| a.fence && a.number > self.reported_before());
             let rung = self.accepted.partition_point(|(a, _)| a.number < self.rung || self.stopped);
             let may = fence.map_or(rung, |at| if at == 0 { rung.min(1) } else { rung.min(at) });

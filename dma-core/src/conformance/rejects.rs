@@ -124,7 +124,7 @@ pub fn bad_requests_are_rejected(engine: &dyn DmaEngine) {
     let e = engine.allocate(usize::MAX).expect_err("too much");
     assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
     assert!(e.hint().contains("less"), "the hint names a remedy: {e}");
-    // Programs may call the raw traits directly, so these check their arguments too.
+    // Programs may call the raw traits directly, so the raw methods must check their arguments too.
     for request in [
         MemoryRequest::new(0),
         MemoryRequest::new(64).with_align(3),

@@ -187,8 +187,8 @@ impl<'a> Descriptor<'a> {
     #[expect(clippy::multiple_unsafe_ops_per_block, reason = "`kind` tells which union fields are valid")]
     pub const fn operation(&self) -> Operation<'a> {
         let seed = (self.word >> 32) as u32;
-        // SAFETY: the constructors set `kind` together with the union fields that this arm reads, and no
-        // method changes them.
+        // SAFETY: the constructors set the kind in `word` together with the union fields that the kind's arm
+        // reads, and no method changes the kind or these fields.
         unsafe {
             match DescriptorKind::of(self.word) {
                 DescriptorKind::Copy => {
@@ -215,7 +215,7 @@ impl<'a> Descriptor<'a> {
     #[must_use]
     #[inline]
     pub const fn as_unfenced_copy(&self) -> Option<(Segment, Segment)> {
-        // A descriptor with a fence or a seed has another word.
+        // For a copy without a fence, `word` contains only the kind, because the seed is 0.
         match self.operation() {
             Operation::Copy { src, dst } if self.word == DescriptorKind::Copy as u64 => Some((src, dst)),
             _ => None,

@@ -216,7 +216,8 @@ impl Error {
 
     fn detail_mut(&mut self) -> &mut Detail {
         let detail = self.detail.get_or_insert_default();
-        // The `OpError` owns the only copy, and drops it before the error itself can be changed.
+        // Only an `OpError` has a second reference to the details. It drops that reference before anyone can
+        // change the error.
         Arc::get_mut(detail).expect("no other reference to the details exists")
     }
 

@@ -414,7 +414,8 @@ impl HostMemory {
         self.owner.is::<M>()
     }
 
-    /// Returns the file descriptor and the offset in its file that the bytes map, if known.
+    /// Returns the descriptor of the file that the bytes map, and the offset of the first byte in that file.
+    /// Returns `None` if the file is unknown.
     #[must_use]
     pub fn fd(&self) -> Option<(std::os::fd::BorrowedFd<'_>, u64)> {
         use std::os::fd::AsFd;

@@ -21,7 +21,7 @@ const MAX_PARTIAL: u32 = 1000;
 ///   temporary file in the same directory, and an existing file of that name keeps its content. Dropping the
 ///   value without `finish` removes the temporary file.
 /// - A symbolic link is kept, and its target is written. A new file gets the mode of the file that it
-///   replaces, and its owner if the user may set the owner.
+///   replaces, and also that file's owner if the user may set the owner.
 /// - A character device, a named pipe and a path such as `/dev/stdout` are written directly. If `/dev/fd/N`
 ///   is an open file, data is appended to it.
 /// - A directory, a block device, a socket, a read-only file and a pipe that no process reads are errors.

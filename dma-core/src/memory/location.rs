@@ -41,7 +41,7 @@ fn exports() -> MutexGuard<'static, HashMap<u64, Arc<Listed>>> {
     EXPORTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the number of an export, which is a hash and not 0. Two exports have the same number with a
+/// Returns the number of an export: a hash that is never 0. Two exports have the same number with a
 /// probability of 2^-63.
 fn number_of(descriptor: &ExportDescriptor) -> u64 {
     static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);

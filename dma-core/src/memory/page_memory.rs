@@ -24,7 +24,8 @@ pub struct PageMemory {
 
 // SAFETY: this value owns the mapping, and any thread may access and unmap it.
 unsafe impl Send for PageMemory {}
-// SAFETY: a shared reference only returns a pointer, and access through the pointer is unsafe.
+// SAFETY: a shared reference returns only read-only slices and a pointer. Access through the pointer is
+// unsafe.
 unsafe impl Sync for PageMemory {}
 
 impl PageMemory {
@@ -111,23 +112,25 @@ impl PageMemory {
 
 impl AsRef<[u8]> for PageMemory {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the memory is mapped with this length. The system zeroed it, and it is written only through
-        // `&mut`.
+        // SAFETY: the memory is mapped with this length until `self` is dropped, and the system has zeroed
+        // it. It is written only through `&mut`, or through `as_ptr` by an owner that makes no reference to
+        // the bytes.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
     }
 }
 
 impl AsMut<[u8]> for PageMemory {
     fn as_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the memory is mapped with this length. The system zeroed it, and `&mut self` borrows it
-        // exclusively.
+        // SAFETY: the memory is mapped with this length until `self` is dropped, and the system has zeroed
+        // it. `&mut self` borrows it exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
     }
 }
 
 impl Drop for PageMemory {
     fn drop(&mut self) {
-        // SAFETY: `map` made the mapping, and no reference into it outlives this value.
+        // SAFETY: `map` made the mapping with this start and size, and only `drop` unmaps it. No reference
+        // into it outlives this value.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.size) };
         debug_assert!(unmapped.is_ok(), "the mapping of this value cannot be unmapped: {unmapped:?}");
     }

@@ -173,7 +173,7 @@ impl Window {
         }
     }
 
-    /// Grants `rights` to this range to a peer, until the [`Export`] is revoked or dropped.
+    /// Grants a peer `rights` to this range, until the [`Export`] is revoked or dropped.
     ///
     /// # Errors
     ///
@@ -273,7 +273,8 @@ impl Window {
     }
 }
 
-/// Maximum time that dropping an export waits for peers.
+/// Timeout of the revocation by the destructor of [`Export`]. The destructor of the raw export may then try
+/// again, with a timeout that the engine chooses.
 const DROP_WAITS: Duration = Duration::from_secs(1);
 
 /// A grant of memory to a peer. Dropping this value revokes the grant, and waits up to 2 s for a peer that is

@@ -472,7 +472,8 @@ mod tests {
             src in prop::collection::vec((0_u64..2, 1_u64..60, 0_usize..12), 0..4),
             dst in prop::collection::vec((0_u64..2, 1_u64..60, 0_usize..12), 0..4),
         ) {
-            // For each operand, one flag per byte. The bytes of both address spaces are concatenated.
+            // For each operand, and for each byte, the number of ranges that contain the byte. The bytes of
+            // both address spaces are concatenated.
             let mut named = [[0_u32; 160]; 2];
             for (side, list) in [&src, &dst].into_iter().enumerate() {
                 for &(space, at, len) in list {

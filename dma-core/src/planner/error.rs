@@ -238,8 +238,8 @@ impl<T> OpError<T> {
             .into_iter()
             .map(|f| OpFailure { index: f.index as usize, error: f.into_error(operation, backend) })
             .collect();
-        // Report the first failure that is neither an abort nor a close, because these follow from another
-        // failure.
+        // Report the first failure that is neither an abort nor a close, because aborts and closes follow
+        // from another failure.
         let only_ended = |kind| matches!(kind, ErrorKind::Aborted | ErrorKind::Closed);
         let worst = failures.iter().find(|f| !only_ended(f.error.kind())).or(failures.first());
         let error = worst.map_or(Error::bare(ErrorKind::DeviceFault), |worst| {

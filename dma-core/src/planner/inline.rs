@@ -142,8 +142,8 @@ impl Inline {
         }
         let executor = self.executor.as_ref()?;
         // SAFETY: `takes_copy` has checked the engine, the rights, the lengths and the overlap. Views lie
-        // inside their regions and keep them registered. The caller owns the operands, so no reference to
-        // their bytes exists.
+        // inside their regions and keep them registered. The caller owns the operands. Therefore others can
+        // only read a shared source, or access bytes of windows.
         unsafe { executor.copy(src.addr, dst.addr, dst.len) };
         Some(Executed::one(0, dst.len))
     }
@@ -167,8 +167,8 @@ impl Inline {
         }
         let executor = self.executor.as_ref()?;
         // SAFETY: the lines above have checked the engine, the rights and the overlap, and that both ranges
-        // lie inside their views. The views keep their regions registered. The caller has references to both
-        // windows, so no reference to their bytes exists.
+        // lie inside their views. The views keep their regions registered. Both views are windows, so no
+        // reference to their bytes exists.
         unsafe { executor.copy(src.addr.offset(src_at), dst.addr.offset(dst_at), len) };
         Some(Executed::one(0, len))
     }
@@ -311,7 +311,7 @@ impl Inline {
         }
         let operation = Operation::CopyToBoth { src: src.segment(), dst: &[dst.segment(), also.segment()] };
         // SAFETY: the lines above have checked the operands of both copies as `copy` does, and that the
-        // destinations do not overlap.
+        // destinations do not overlap. The caller owns the operands, as in `copy`.
         let result = unsafe { self.execute(&operation) }?;
         Some(Executed::one(result, 2 * src.len))
     }
@@ -326,7 +326,8 @@ impl Inline {
             return None;
         }
         // SAFETY: the lines above have checked the engine, the rights and the length. The caller owns the
-        // operand, which keeps its region registered, so no reference to its bytes exists.
+        // operand, which keeps its region registered. A writable operand is a buffer without other views, or
+        // a window, so no reference to its bytes exists.
         let result = unsafe { self.execute(&Operation::Fill { pattern, dst: &[dst.segment()] }) }?;
         Some(Executed::one(result, dst.len))
     }
@@ -341,7 +342,7 @@ impl Inline {
             return None;
         }
         // SAFETY: the lines above have checked the engine, the rights and the length. The caller owns the
-        // operands, which keep their regions registered, so nothing writes their bytes.
+        // operands, which keep their regions registered. Therefore others can write only bytes of windows.
         let result = unsafe { self.execute(&Operation::Compare { a: a.segment(), b: b.segment() }) }?;
         Some(Executed::one(result, a.len))
     }
@@ -356,7 +357,7 @@ impl Inline {
             return None;
         }
         // SAFETY: the lines above have checked the engine, the rights and the length. The caller owns the
-        // operands, which keep their regions registered, so nothing writes their bytes.
+        // operand, which keeps its region registered. Therefore others can write only bytes of windows.
         let result = unsafe { self.execute(&Operation::Crc32c { src: src.segment(), seed }) }?;
         Some(Executed::one(result, src.len))
     }
@@ -377,7 +378,8 @@ impl Inline {
         }
         let operation = Operation::CopyCrc32c { src: src.segment(), dst: dst.segment(), seed };
         // SAFETY: `takes_copy` has checked the engine, the rights, the lengths and the overlap. The caller
-        // owns the operands, which keep their regions registered, so no reference to their bytes exists.
+        // owns the operands, which keep their regions registered. Therefore others can only read a shared
+        // source, or access bytes of windows.
         let result = unsafe { self.execute(&operation) }?;
         Some(Executed::one(result, dst.len))
     }
@@ -395,8 +397,8 @@ impl Inline {
         if !is_cpu_visible || bytes > self.limit.saturating_mul(MAX_TOTAL) {
             return None;
         }
-        // SAFETY: the plan is checked, and the CPU can reach its memory. The caller owns the operands, so the
-        // regions are registered and no reference to their bytes exists.
+        // SAFETY: the plan is checked, and the CPU can reach its memory. The caller owns the operands, so
+        // their regions are registered. Others can only read a shared source, or access bytes of windows.
         let result = unsafe { self.execute(&operation) }?;
         Some(Executed::one(result, bytes))
     }

@@ -202,7 +202,7 @@ pub(crate) struct Planner {
     /// Operations with results that have begun and have more steps. Other operations are in flight at the
     /// same time.
     queries: Vec<DeferredOp>,
-    /// True if a fence was submitted, and something has been in flight since then.
+    /// True if a fence was submitted, and descriptors have been in flight at all times since then.
     fence_in_flight: bool,
     chunk: Chunk,
     pub(crate) lists: Lists,
@@ -342,8 +342,8 @@ impl Planner {
         self.fence = !self.inline.is_allowed();
     }
 
-    /// Executes an operation in this call, if this is allowed now and `run` finds the operation valid and
-    /// short.
+    /// Executes an operation in this call, if inline execution is allowed now and `run` finds the operation
+    /// valid and short enough.
     #[inline]
     pub(crate) fn execute_inline(
         &mut self,
@@ -668,8 +668,9 @@ impl Planner {
                     if by_cpu && !std::mem::take(cpu_chunk) {
                         return Advance::Waits;
                     }
-                    // SAFETY: no descriptor of the operation is in flight, and a transfer owns its operands.
-                    // `settle` reads only the bounce buffer and operands that the CPU can reach.
+                    // SAFETY: no descriptor of the operation is in flight. A transfer owns the operands, so
+                    // no exclusive reference to their bytes exists. `settle` reads only operands that the CPU
+                    // can reach, and the bounce buffer, which no other operation uses now.
                     unsafe { query.settle(op.result, self.max_transfer, block) };
                     let over = query.is_over();
                     op.result = query.result;
@@ -1108,10 +1109,11 @@ impl Planner {
 pub(crate) struct Admission<'a> {
     planner: &'a mut Planner,
     slot: u32,
-    /// The planner's state before this admission: number of pending descriptors, number of deferred
-    /// operations, and fence.
+    /// Number of pending descriptors before this admission.
     pending: usize,
+    /// Number of deferred operations before this admission.
     deferred: usize,
+    /// The planner's `fence` before this admission.
     fence: bool,
 }
 

@@ -212,15 +212,15 @@ impl QueryProgress {
     ///
     /// # Safety
     ///
-    /// The operands are mapped and initialized, no device writes the parts that the CPU reads, and only this
-    /// operation uses the bounce buffer.
+    /// The operands are mapped and initialized. No device writes the parts that the CPU reads, and no
+    /// exclusive reference to them is used. Only this operation uses the bounce buffer.
     pub(crate) unsafe fn settle(&mut self, answer: u64, max_transfer: usize, bounce: Option<Segment>) {
         let QueryChunk { a, read, .. } = self.chunk(max_transfer, bounce);
         self.submitted = 0;
         let answer = match (self.native, self.kind) {
             (true, _) => answer,
-            // SAFETY: the caller ensures that the operands are mapped and initialized, and that no device
-            // writes the bytes of this chunk.
+            // SAFETY: the caller ensures that the operands and the bounce buffer are mapped and initialized,
+            // and that nothing else writes the bytes of this chunk or has an exclusive reference to them.
             (false, QueryKind::Compare) => unsafe {
                 let [left, right] = read.map(|side| side.addr.as_ptr().cast_const());
                 racy_copy::first_difference(left, right, a.len)
@@ -228,8 +228,8 @@ impl QueryProgress {
             },
             (false, _) => {
                 let from = read[0].addr.as_ptr();
-                // SAFETY: the caller ensures that the operand is mapped and initialized, and that no device
-                // writes the bytes of this chunk.
+                // SAFETY: the caller ensures that the operand or the bounce buffer is mapped and initialized,
+                // and that nothing else writes the bytes of this chunk or has an exclusive reference to them.
                 unsafe { racy_copy::crc32c(self.result as u32, from, a.len) }.into()
             }
         };

@@ -16,10 +16,13 @@ pub(crate) struct StallDetector {
 struct Wait {
     /// Number of completions when the wait began.
     completed: u64,
-    /// Number of polls when the wait began (`first`), and at the last observation (`polls`).
+    /// Number of polls when the wait began.
     first: u64,
+    /// Number of polls at the last observation.
     polls: u64,
+    /// Time of the last observation.
     last: Instant,
+    /// Time without a completion that counts so far.
     watched: Duration,
 }
 

@@ -11,9 +11,9 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Number of idle polls before yielding (`SPIN_POLLS`), and number of polls between readings of the clock
-    /// (`CLOCK_EVERY`).
+    /// Number of idle polls before yielding.
     const SPIN_POLLS: u32 = 64;
+    /// Number of polls between readings of the clock.
     const CLOCK_EVERY: u32 = 16;
     /// Number of idle polls after which a wait may sleep and reads the clock at each poll.
     const SLEEP_AFTER: u32 = 2_000;

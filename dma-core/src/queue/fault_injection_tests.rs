@@ -83,8 +83,9 @@ fn lock(script: &Mutex<Script>) -> MutexGuard<'_, Script> {
     script.lock().expect("no thread panics while it holds the lock")
 }
 
-// SAFETY: every call goes to the inner queue. The faults only withhold descriptors or change their outcomes,
-// and these tests do not rely on the bytes of such descriptors.
+// SAFETY: every call goes to the inner queue. The faults withhold descriptors and reports, change outcomes,
+// or repeat a report that the inner queue has just made. These tests do not rely on the bytes of descriptors
+// with faults, and check that the planner detects a repeated report.
 unsafe impl RawQueue for Odd {
     fn engine_id(&self) -> EngineId {
         self.inner.engine_id()
@@ -522,12 +523,14 @@ fn deadlines_hold_while_the_device_makes_progress() {
     assert_eq!(long.wait().expect_err("the close stopped the device").kind(), ErrorKind::Closed);
 }
 
-/// On a busy machine, a software device may not run for some time.
+/// On a busy machine, a software device may not run for some time, so a device that stops late is not
+/// abandoned.
 #[test]
 fn a_device_that_takes_its_time_to_stop_is_not_dead() {
     let closed = || {
         let rig = Rig::new();
-        // The wait reads the clock only after some of the polls.
+        // The wait reads the clock only after some of the polls, so make many polls before the one that is
+        // slow.
         lock(&rig.script).stops_late = [vec![Duration::ZERO; 100], vec![Duration::from_millis(30)]].concat();
         let long = rig.copy(1 << 20);
         let begun = Instant::now();
@@ -550,7 +553,8 @@ fn a_device_that_takes_its_time_to_stop_is_not_dead() {
     assert!(e.into_operands().is_some(), "the operands are returned");
 }
 
-/// The device may complete an operation while the waiting thread does not run.
+/// The device may complete an operation while the waiting thread does not run. Therefore the wait polls once
+/// more after the timeout.
 #[test]
 fn a_wait_does_not_time_out_at_a_poll_that_reports() {
     let wait = |silent: Option<u64>| {

@@ -514,7 +514,8 @@ fn pieces_of_windows_are_copied_at_once_or_not_at_all() {
     assert!(!queue.submit_at_once(&mut batch));
     assert_eq!((bytes(&b), engine.script.executed()), (expected, 6));
 
-    // While an operation is in flight, nothing is executed at once, because it would overtake that operation.
+    // While an operation is in flight, no copy is executed at once, because the copy would overtake that
+    // operation.
     let (src, dst) = engine.pair(LIMIT + 1);
     let long = queue.copy(src, dst).expect("room");
     assert!(!queue.copy_at_once((&a, 0), (&b, 0), 9));

@@ -427,8 +427,8 @@ impl Queue {
         self.execute(|inline| inline.copy_all(&batch.pairs))
     }
 
-    /// Executes an operation within this call, if this is allowed now and `run` finds the operation valid and
-    /// short.
+    /// Executes an operation within this call, if inline execution is allowed now and `run` finds the
+    /// operation valid and short enough.
     #[inline]
     fn execute(&self, run: impl FnOnce(&Inline) -> Option<Executed>) -> bool {
         let state = self.shared.try_borrow_mut();
@@ -469,7 +469,8 @@ impl Queue {
         })
     }
 
-    /// Checks an operation, and executes it inline if it has lists, or submits its plan.
+    /// Checks an operation. Executes it inline if it has lists and is short enough; otherwise submits its
+    /// plan.
     fn submit_planned<T: 'static, R: Answer>(
         &self,
         operation: Operation,
@@ -553,8 +554,8 @@ impl Queue {
         Ok(transfer)
     }
 
-    /// Makes the transfer of a committed operation. No code between the commit and this line may panic,
-    /// because the transfer protects the operands that the device uses.
+    /// Makes the transfer of a committed operation. No code between the commit and this call may panic,
+    /// because only the transfer keeps the operands alive while the device uses them.
     #[inline]
     fn pushed<T: 'static, R: Answer>(
         &self,

@@ -182,7 +182,8 @@ pub(super) fn block(
             until.unwrap_or(stalled)
         });
         if over {
-            // Poll once more, because the deadline may have passed while this thread was not running.
+            // Poll once more: the deadline may have passed while this thread was not running, and the device
+            // may have completed the operation during that time.
             if poll(queue) > 0 && until.is_none() {
                 last_progress = None;
                 continue;

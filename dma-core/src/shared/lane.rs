@@ -177,7 +177,7 @@ impl Lane {
     }
 
     /// Executes an operation in this call, if the lane allows this and `run` finds the operation valid and
-    /// short. Lock-free.
+    /// short enough. Lock-free.
     #[inline]
     pub(super) fn execute_inline(&self, run: impl FnOnce(&Inline) -> Option<Executed>) -> Option<Executed> {
         if !self.inline.is_allowed() || self.refuses() {
@@ -231,7 +231,8 @@ impl Lane {
     #[inline]
     fn presence(&self) -> u8 {
         // Either the thread sees the request before it sleeps or exits, or this load sees ASLEEP or GONE. The
-        // reason is that all four accesses are sequentially consistent.
+        // reason is that four accesses are sequentially consistent: the push of the request, this load, and
+        // the thread's store of its state and its check of the inboxes.
         self.presence.load(Ordering::SeqCst)
     }
 
@@ -544,11 +545,13 @@ impl Lane {
     /// Polls while operations are in flight and no waiting thread polls; otherwise sleeps. When the lane is
     /// closed, returns the deadline.
     fn watch(&self) -> Instant {
-        /// Number of polls without progress before yielding (`SPINS`), and before napping (`YIELDS`).
+        /// Number of polls without progress before yielding.
         const SPINS: u32 = 64;
+        /// Number of polls without progress before napping.
         const YIELDS: u32 = 256;
-        /// Time between polls while idle (`NAP`), and number of naps before sleeping until woken (`NAPS`).
+        /// Time between polls while idle.
         const NAP: Duration = Duration::from_micros(50);
+        /// Number of naps before sleeping until woken.
         const NAPS: u32 = 100;
 
         let mut idle = 0_u32;
@@ -749,7 +752,8 @@ impl Lane {
         guarded("the engine", || planner.abandon());
         for (op, slot) in core.planner.ops.iter().zip(&self.slots) {
             if !op.has_ended() {
-                // SAFETY: the planner has abandoned the device, so it never ends this operation.
+                // SAFETY: the operation has not ended. The planner has abandoned the device and never ends
+                // the operation, and `over` ensures that no second call abandons it.
                 core.callbacks.extend(unsafe { slot.abandon() });
             }
         }

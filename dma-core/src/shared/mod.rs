@@ -119,7 +119,8 @@ impl SharedQueueOptions {
 /// - A full queue returns the operands. [`ready`](Self::ready) waits until the queue has room, and
 ///   [`copy_when_ready`](Self::copy_when_ready) waits and then copies.
 /// - Operations are unordered, and there is no fence, because threads and lanes run in parallel. If an
-///   operation depends on another operation, await the other one before you submit.
+///   operation depends on an earlier operation, await the earlier operation before you submit the dependent
+///   one.
 /// - Wakers, destructors of operands and log subscribers may use the queue. However, engines log while their
 ///   lane is locked. A subscriber that uses the queue during an engine's log event may deadlock.
 /// - Dropping the last clone closes the queue, like [`close`](Self::close) with
@@ -363,8 +364,8 @@ impl SharedQueue {
         })
     }
 
-    /// Checks an operation against the limits of the lane that this clone uses first, and executes it inline
-    /// if it has lists, or submits its plan.
+    /// Checks an operation with the capabilities of the lane that this clone uses first. Executes it inline
+    /// if it has lists and is short enough; otherwise submits its plan.
     fn submit_planned<T: Send + 'static, R: Answer>(
         &self,
         operation: Operation,
@@ -400,8 +401,8 @@ impl SharedQueue {
     }
 
     /// Copies as [`copy`](Self::copy) does, but waits while the queue is full, and then awaits the copy. The
-    /// future does nothing before it is polled. Dropping the future before it has submitted drops the
-    /// operands. Dropping it later is like dropping the transfer.
+    /// future does nothing before it is polled. Dropping the future before it has submitted the copy drops
+    /// the operands. Dropping the future later is like dropping the transfer.
     ///
     /// ```
     /// # use dma_core::{BufferMut, Result, SharedQueue};

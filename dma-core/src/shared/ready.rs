@@ -82,11 +82,12 @@ impl SharedReady {
         hub.hangs().and_then(|stalled_for| fail(error::stalled(stalled_for)))
     }
 
-    /// Leaves the wait list. `seen` is true if this task has seen room. In that case there may be more room.
+    /// Leaves the wait list. `seen` is true if this task has seen room. In that case the next task is woken,
+    /// because there may be more room.
     fn leave(&mut self, seen: bool) {
         let Some(number) = self.number.take() else { return };
         let waker = self.handle.hub.wait_queue.leave(number);
-        // This task was woken and leaves without using the slot, so wake the next task.
+        // Without a waker, this task was woken. It may leave without using the slot, so wake the next task.
         let next = seen || waker.is_none();
         let_go(waker);
         if next {

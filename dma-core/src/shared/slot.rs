@@ -160,7 +160,8 @@ impl Slot {
         let mut end = DONE;
         if report.is_some() {
             end = REPORTED;
-            // SAFETY: the holder reads the report only after `state` is REPORTED, which is set below.
+            // SAFETY: only the lane writes the report, and the holder reads it only after `state` is
+            // REPORTED, which is set below.
             self.report.with_mut(|cell| unsafe { *cell = report });
         }
         // The release ordering publishes the report and the copied bytes. The acquire ordering makes parked
@@ -259,7 +260,7 @@ impl Slot {
         // Drop the waker, because the task no longer waits, and a waker may keep other values alive, even the
         // queue.
         let_go(self.waker.replace(None));
-        // SAFETY: the lane accesses the cell only after `state` is PARKED.
+        // SAFETY: the caller is the only holder, and the lane accesses the cell only after `state` is PARKED.
         self.parked.with_mut(|parked| unsafe { *parked = Some(operands) });
         for from in [IN_FLIGHT, HAS_WAITER] {
             if self.state.compare_exchange(from, PARKED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
@@ -271,7 +272,8 @@ impl Slot {
     }
 }
 
-/// Drops a waker, which may run user code. Catches a panic, because it belongs to another task.
+/// Drops a waker, which may run user code. Catches a panic of that code, because the code belongs to another
+/// task.
 pub(super) fn let_go(waker: Option<Waker>) {
     if let Some(waker) = waker {
         guarded("the drop of a task's waker", || drop(waker));

@@ -123,7 +123,8 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
                 until.unwrap_or(stalled)
             });
             if over {
-                // Poll once more, because the deadline may have passed while this thread was not running.
+                // Poll once more: the deadline may have passed while this thread was not running, and the
+                // device may have completed the operation during that time.
                 lane.help(submitter_id);
                 if until.is_none() && lane.reports() != reports {
                     continue;

@@ -29,7 +29,7 @@ struct Tasks {
 
 struct Task {
     number: u64,
-    /// The waker; `None` after it was woken.
+    /// The waker; `None` after the task was woken.
     waker: Option<Waker>,
 }
 

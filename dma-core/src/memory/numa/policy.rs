@@ -92,8 +92,8 @@ mod system {
 
     pub(super) fn bind(node: u32, start: NonNull<u8>, len: usize) -> Result<()> {
         let (set, at, flags) = (only(node)?, start.as_ptr(), MPOL_MF_MOVE);
-        // SAFETY: the kernel reads the set only during the call. Moving a page to another node does not
-        // change its address or content.
+        // SAFETY: the kernel reads at most `MAX_NODES` bits of the set, and only during the call. Moving a
+        // page to another node does not change the page's address or content.
         checked(unsafe {
             libc::syscall(libc::SYS_mbind, at, len, libc::MPOL_BIND, set.as_ptr(), MAX_NODE, flags)
         })
@@ -109,7 +109,7 @@ mod system {
         pub(super) fn set(node: u32) -> Result<Self> {
             let mut before = Self { mode: 0, set: NodeSet::default() };
             let (mode, set) = (&raw mut before.mode, before.set.as_mut_ptr());
-            // SAFETY: the kernel writes a mode and a set of `MAX_NODE` bits at most, and both variables are
+            // SAFETY: the kernel writes a mode and a set of at most `MAX_NODES` bits, and both variables are
             // large enough.
             checked(unsafe { libc::syscall(libc::SYS_get_mempolicy, mode, set, MAX_NODE, 0, 0) })?;
             set_policy(libc::MPOL_BIND, &only(node)?)?;
@@ -125,7 +125,7 @@ mod system {
     }
 
     fn set_policy(mode: c_int, set: &NodeSet) -> Result<()> {
-        // SAFETY: the kernel reads the set only during the call.
+        // SAFETY: the kernel reads at most `MAX_NODES` bits of the set, and only during the call.
         checked(unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, set.as_ptr(), MAX_NODE) })
     }
 
@@ -136,8 +136,8 @@ mod system {
         let (mut mode, mut set) = (0, NodeSet::default());
         let to = set.as_mut_ptr();
         let (at, flags) = start.map_or((std::ptr::null_mut(), 0), |start| (start.as_ptr(), MPOL_F_ADDR));
-        // SAFETY: the kernel writes a mode and a set of `MAX_NODE` bits at most, and both variables are large
-        // enough.
+        // SAFETY: the kernel writes a mode and a set of at most `MAX_NODES` bits, and both variables are
+        // large enough.
         checked(unsafe { libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, to, MAX_NODE, at, flags) })?;
         Ok((mode, set[0]))
     }

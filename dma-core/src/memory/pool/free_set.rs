@@ -239,7 +239,8 @@ impl FreeSet {
                 }
             }
             self.set_waited(true);
-            // A release after this takes the lock. A block that was released before is visible here.
+            // The flag is set now. A later release takes the lock, and `take` finds a block that was released
+            // earlier.
             if let Some(block) = self.take() {
                 if waiting.waiters_without_block == 0 {
                     self.set_waited(false);

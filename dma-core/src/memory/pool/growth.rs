@@ -55,7 +55,7 @@ impl Growth {
         }
     }
 
-    /// Makes buffers. Returns one for the caller, and the others.
+    /// Makes buffers. Returns the number of the caller's block, and the handles of the other blocks.
     fn add(&self, class: &Arc<SizeClass>) -> Result<(Option<u32>, Vec<RegionHandle>)> {
         let first = class.made();
         let count = self.step.min(class.max - first);

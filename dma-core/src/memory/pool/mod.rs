@@ -92,7 +92,8 @@ impl PoolOptions {
         /// process.
         with_label(label: impl Into<String>);
         /// Sets the time after which a task that waits for a buffer causes a warning, which is logged with
-        /// `tracing`. Default: 5 s. 0: no warning. A thread that exists only while tasks wait logs it.
+        /// `tracing`. Default: 5 s. 0: no warning. A thread that exists only while tasks wait logs the
+        /// warning.
         with_wait_warning(wait_warning: Duration);
     }
 
@@ -127,9 +128,9 @@ impl PoolOptions {
 /// - Taking and returning a buffer need no lock and no allocation, unless a task waits.
 /// - Memory of an abandoned operation, or of an export that a peer does not release, never returns to the
 ///   pool and stays [in use](PoolClass::in_use).
-/// - Clones share the buffers. When the last clone is dropped, free buffers are freed immediately, and the
-///   others when they are dropped. The memory of one size is deregistered when all buffers of that size have
-///   been freed.
+/// - Clones share the buffers. When the last clone is dropped, free buffers are freed immediately, and each
+///   buffer in use is freed when it is dropped. The memory of one size is deregistered when all buffers of
+///   that size have been freed.
 /// - A forked process cannot take buffers from the pool, and leaks the buffers that it has.
 /// - To find out why a pool is exhausted, read [`classes`](Self::classes) or [`pools`](crate::pools): they
 ///   return the number of buffers in use, the number of waiting tasks, and their waits.
@@ -244,7 +245,7 @@ impl SizeClass {
         let ptr = self.blocks[block as usize].load(Ordering::Relaxed);
         let ptr = NonNull::new(ptr).expect("a free block has a handle");
         // SAFETY: the handle was converted to this pointer when the block was made or returned. The free set
-        // gives a block to only one caller, so it is converted back once.
+        // returns a block to only one caller, so the pointer is converted back only once.
         unsafe { RegionHandle::from_ptr(ptr) }
     }
 
@@ -452,8 +453,8 @@ impl BufferPool {
         Self::in_place(&engine, options, Place::Host, Some(&engine))
     }
 
-    /// Returns another handle of this pool, with a name. [`explain`](Self::explain) lists the buffers that
-    /// are taken by this handle under the name, and for how long.
+    /// Returns another handle of this pool, with a name. [`explain`](Self::explain) reports under this name
+    /// how many buffers this handle has taken, and for how long the oldest of them has been in use.
     #[must_use]
     pub fn held_by(&self, name: &str) -> Self {
         Self { inner: Arc::clone(&self.inner), holder: self.inner.holders.number(name) }

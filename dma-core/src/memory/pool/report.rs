@@ -29,7 +29,8 @@ pub(super) fn add(pool: &Arc<PoolInner>) {
 #[must_use]
 pub fn pools() -> Vec<PoolReport> {
     let pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    // Do this without the lock, because it may drop a pool, which runs code of an engine.
+    // Upgrade the pointers without the lock, because dropping an upgraded pointer may drop its pool, which
+    // runs code of an engine.
     let pools = pools.iter().filter_map(Weak::upgrade);
     pools
         .filter(|pool| pool.classes.iter().all(|class| !class.process.is_over()))

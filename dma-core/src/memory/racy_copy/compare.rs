@@ -21,7 +21,7 @@ pub unsafe fn first_difference(a: *const u8, b: *const u8, len: usize) -> Option
         let (a, b, n) = (a.wrapping_add(at), b.wrapping_add(at), PIECE.min(len - at));
         // SAFETY: the part lies within both ranges, which the caller has mapped for reads.
         if !unsafe { equal(a, b, n) }
-            // SAFETY: the part lies within the range, which the caller has mapped for reads.
+            // SAFETY: the part lies within both ranges, which the caller has mapped for reads.
             && let Some(place) = unsafe { place(a, b, n) }
         {
             return Some(at + place);
@@ -105,9 +105,11 @@ unsafe fn place(a: *const u8, b: *const u8, len: usize) -> Option<usize> {
     let (mut left, mut right) = ([0; CHUNK], [0; CHUNK]);
     for at in (0..len).step_by(CHUNK) {
         let n = CHUNK.min(len - at);
-        // SAFETY: the part lies within the range, which the caller has mapped for reads.
+        // SAFETY: the `n` bytes lie within the range, which the caller has mapped for reads, and `left` has
+        // room for them.
         unsafe { super::copy(left.as_mut_ptr(), a.wrapping_add(at), n) };
-        // SAFETY: the part lies within the range, which the caller has mapped for reads.
+        // SAFETY: the `n` bytes lie within the range, which the caller has mapped for reads, and `right` has
+        // room for them.
         unsafe { super::copy(right.as_mut_ptr(), b.wrapping_add(at), n) };
         if left[..n] != right[..n] {
             return Some(at + left.iter().zip(&right).take_while(|(a, b)| a == b).count());

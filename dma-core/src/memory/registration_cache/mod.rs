@@ -186,7 +186,8 @@ impl<E: DmaEngine> RegistrationCache<E> {
             return Ok(hit);
         }
         let memory = HostMemory::from_read_only(SharedOwner(Arc::clone(owner)));
-        // Check again, because the second call of `as_ref` may have returned other bytes.
+        // Make the key again, because `from_read_only` calls `as_ref` a second time, which may have returned
+        // other bytes.
         let key = Key::new(owner, memory.as_ptr().addr().get(), memory.len());
         let (buffer, given_up) = {
             let _one_at_a_time = self.registering.lock().unwrap_or_else(PoisonError::into_inner);

@@ -140,7 +140,7 @@ proptest! {
             for (number, owner) in &owners {
                 let views = usize::from(kept.iter().any(|known| known.0 == *number))
                     + held.iter().filter(|h| h.0 == *number && !h.1).count();
-                // All views of a registration hold one reference to the owner.
+                // All views of a registration share one reference to the owner.
                 prop_assert!(Arc::strong_count(owner) <= 1 + views, "an owner is still referenced");
             }
         }

@@ -1,6 +1,6 @@
 //! Blocking copies of plain bytes, through buffers of a pool. The device must not access the caller's slices:
-//! they are the caller's again when the call returns, and the device may still access the memory of an
-//! operation then.
+//! when the call returns, the slices belong to the caller again, but the device may still access the memory
+//! of an operation that has not ended.
 
 use std::time::{Duration, Instant};
 

@@ -13,7 +13,8 @@ fn rig(gather: Duration, work: impl FnOnce(&Lane) + Send + 'static) -> Rig {
     Rig::of(ReferenceEngine::new(device), &options, work)
 }
 
-/// Submits `n` copies and polls each once. Returns them, their waker, and the receiver of its wake-ups.
+/// Submits `n` copies and polls each once. Returns the transfers, their waker, and the receiver of the
+/// waker's wake-ups.
 fn polled_once(rig: &Rig, n: usize) -> (Vec<SharedTransfer<Pair>>, Waker, Receiver<()>) {
     let (woken, receiver) = signal();
     let mut transfers: Vec<_> = (0..n).map(|_| rig.copy(|| ())).collect();

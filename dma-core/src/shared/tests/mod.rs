@@ -632,7 +632,7 @@ fn wakers_that_nobody_will_wake_are_let_go() {
 fn a_wait_goes_on_while_others_see_the_device_complete() {
     const STALL: Duration = Duration::from_millis(100);
     // The test is repeated until this thread could poll without a long pause, because a busy machine may
-    // suspend it.
+    // suspend the thread.
     let stalled = || {
         let options = ReferenceOptions { max_transfer: 64, per_poll: 1, ..ReferenceOptions::default() };
         let rig = Rig::on(ReferenceEngine::new(options), |_| ());
