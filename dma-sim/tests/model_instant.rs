@@ -164,7 +164,8 @@ impl Run {
                 let list =
                     |list: &[(usize, u64, u64)]| list.iter().map(|s| self.segment(*s)).collect::<Vec<_>>();
                 let (mut src, mut dst) = (list(src), list(dst));
-                // Without this, most lists would differ in length.
+                // Copies with a fence get two lists of equal length, because random lists mostly differ in
+                // length.
                 if matches!(operation, Work::Copy) && *fence {
                     let len = src.iter().map(|s| s.len).sum::<usize>().min(dst.iter().map(|s| s.len).sum());
                     for list in [&mut src, &mut dst] {

@@ -9,8 +9,8 @@ use dma_cpu::{CpuEngine, CpuOptions};
 use dma_ipc::{Pages, SharedMemory};
 use dma_sim::sim::{SimEngine, SimOptions};
 
-/// Lengths from short, which the submitting call copies, to long, which are copied in several chunks by
-/// streaming.
+/// Lengths of the copies. The submitting call executes short copies. Long copies are divided into chunks, and
+/// use streaming stores.
 const LENS: [usize; 3] = [100, 5000, 1 << 20];
 const ROUNDS: usize = 20;
 

@@ -28,7 +28,7 @@ dma_core::conformance_tests!(
     std::sync::Arc::new(engine(Profile::ioat(), 7)) as std::sync::Arc<dyn DmaEngine>
 );
 
-// Devices with their own memory, in which every case runs a second time.
+// Opens a device with memory of its own. The suite then runs every case a second time, in that memory.
 fn with_memory(name: &str) -> SimEngine {
     SimEngine::open(&SimOptions::from_name(&name.parse().unwrap()).unwrap()).unwrap()
 }

@@ -131,7 +131,7 @@ fn lose_times_out_and_closing_accounts_for_it() {
     assert_eq!(kinds(&results), [None, Some(ErrorKind::TimedOut), None]);
     let counters = queue.counters();
     assert_eq!((counters.completed, counters.in_flight), (2, 1));
-    // The rest of the queue continues.
+    // The lost operation keeps its slot. The queue's other slots can still be used.
     assert_eq!(kinds(&run(&engine, &queue, 3)), [None; 3]);
     let counters = queue.close(SHORT);
     assert_eq!((counters.completed, counters.aborted, counters.abandoned, counters.in_flight), (5, 1, 0, 0));
@@ -264,7 +264,7 @@ fn every_fault_reaches_operations_with_results() {
         let (engine, queue) = open(Profile::dsa(), fault);
         let (compare, crc, copy, both) = answers(&engine, &queue);
         is(compare.map(|_| ()), kind);
-        // A reset may abort the operations behind it.
+        // A reset may abort the operations after the failed one.
         let others = [crc.map(|_| ()), copy.map(|_| ()), both.map(|_| ())];
         for other in others.map(|other| other.unwrap_err().kind()) {
             assert!(other == kind || (fault == "reset" && other == ErrorKind::Aborted), "{fault}: {other}");

@@ -8,7 +8,7 @@ use dma_sim::model::Profile;
 use dma_sim::sim::{SimEngine, SimOptions};
 use proptest::prelude::*;
 
-/// A timeout that only operations reach that never end, because the virtual clock needs no real time.
+/// A timeout that is reached only by operations that never end, because the virtual clock needs no real time.
 const SHORT: Duration = Duration::from_millis(2);
 /// A timeout that exceeds the time of a script on any machine.
 const LONG: Duration = Duration::from_secs(60);

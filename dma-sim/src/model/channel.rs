@@ -28,7 +28,7 @@ impl ChannelId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChannelError {
-    /// No open channel has this name.
+    /// No open channel has this identifier.
     #[error("no such channel; it may have been closed")]
     NoSuchChannel,
     /// All channels of the device are open.
@@ -48,7 +48,7 @@ pub enum ChannelError {
     /// The channel has tasks whose completions were not polled.
     #[error("the channel still holds {tasks} tasks; stop it and poll their completions")]
     Busy {
-        /// Number of tasks.
+        /// Number of tasks whose completions were not polled.
         tasks: u32,
     },
     /// The device is gone.
@@ -115,8 +115,8 @@ impl Task {
         self.src.iter().chain(&self.dst)
     }
 
-    /// Sets the task to a descriptor. [`inspect`](super::check::inspect) has already set the kind and the
-    /// pieces, and returned the `error` with which the task will fail, if any.
+    /// Fills the slot with the task of a descriptor. [`inspect`](super::check::inspect) has already set the
+    /// kind and the pieces, and returned the `error` with which the task will fail, if any.
     #[inline]
     pub(super) fn take(&mut self, descriptor: &Descriptor<'_>, error: Option<TaskError>) {
         let remote = |pieces: &[Piece]| pieces.iter().any(|piece| piece.remote);
@@ -216,8 +216,9 @@ pub(super) struct Channel {
     pub(super) last_due: Time,
     /// Slots of tasks that have ended, in the order in which they will be polled.
     reports: VecDeque<u32>,
-    /// Number of reports so far, and of polled reports.
+    /// Number of reports so far.
     pushed: u64,
+    /// Number of polled reports.
     popped: u64,
     /// Reports before this number are not reordered.
     floor: u64,
@@ -267,7 +268,8 @@ impl Channel {
         }
     }
 
-    /// Reports an ended task, whose status is set, now or together with a later task.
+    /// Reports an ended task, whose status is set. A coalesced success is held back until a later task of the
+    /// channel is reported.
     #[inline]
     pub(super) fn report(&mut self, slot: u32) {
         let task = &mut self.tasks[slot as usize];

@@ -8,7 +8,7 @@ use super::profile::{Found, Profile, ZeroLength};
 use super::task::{TaskError, TaskKind};
 
 /// Checks a descriptor, and sets the kind and the pieces of `task` accordingly. Returns the error with which
-/// the task will fail in the engine, if any. The caller checks the limit of the length.
+/// the task will fail in the engine, if any. The caller compares the length with the device's maximum.
 #[inline]
 pub(super) fn inspect(
     profile: &Profile,

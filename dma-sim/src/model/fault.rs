@@ -96,9 +96,9 @@ pub enum When {
 pub struct FaultRule {
     /// The fault.
     pub fault: Fault,
-    /// The tasks.
+    /// The tasks that the rule applies to.
     pub when: When,
-    /// Probability for each of these tasks, from 0 to 1.
+    /// Probability that the rule applies to each of these tasks, from 0 to 1.
     pub chance: f64,
     /// Number of the channel, counted from 0 in the order of opening; all channels if `None`.
     pub channel: Option<u32>,
@@ -380,9 +380,9 @@ impl Extend<Fault> for Faults {
 
 /// Applies the rules of a plan to tasks.
 ///
-/// The faults of a task depend only on the seed and on the task's channel and number, so any thread may ask
-/// for any task, in any order. The exception is a rule with a [time](When::At): it applies to the first task
-/// that is asked for after its time.
+/// The faults of a task depend only on the seed and on the task's channel and number, so any thread may
+/// request the faults of any task, in any order. The exception is a rule with a [time](When::At): it applies
+/// to the first task whose faults are requested after that time.
 #[derive(Debug)]
 pub struct FaultInjector {
     /// Each rule, and true if the rule has a time and was already applied.
@@ -392,8 +392,8 @@ pub struct FaultInjector {
 }
 
 impl FaultInjector {
-    /// Creates an injector for a [valid](FaultPlan::validate) plan. Rules with a time count it from this
-    /// call on.
+    /// Creates an injector for a [valid](FaultPlan::validate) plan. For [`strike`](Self::strike), the times
+    /// of rules count from this call on.
     #[must_use]
     pub fn new(plan: FaultPlan, seed: u64) -> Self {
         let rules = plan.rules.into_iter().map(|rule| (rule, AtomicBool::new(false))).collect();
@@ -412,13 +412,13 @@ impl FaultInjector {
         self.rules.is_empty()
     }
 
-    /// Returns the faults of task `number` of a channel, at the current time of the machine's clock. Tasks
+    /// Returns the faults of task `number` of a channel, at the time since this injector was created. Tasks
     /// are counted from 1, channels from 0.
     pub fn strike(&self, channel: u32, number: u64) -> Faults {
         self.strike_at(channel, number, self.started.elapsed().into())
     }
 
-    /// Does the same as [`strike`](Self::strike), at the time `now` of a device.
+    /// Returns the same faults as [`strike`](Self::strike), but at the time `now` of a device.
     #[cold]
     pub fn strike_at(&self, channel: u32, number: u64, now: Time) -> Faults {
         let applies = |(purpose, (rule, fired)): (u64, &(FaultRule, AtomicBool))| {

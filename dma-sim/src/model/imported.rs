@@ -17,7 +17,8 @@ impl From<RemoteError> for PeerError {
     }
 }
 
-/// Imported memory that is mapped or not. Mapped memory is faster if its address is registered.
+/// Access through the import, whether or not its memory is mapped here. If it is mapped, registering its
+/// address as [`RegionMemory::Shared`](super::RegionMemory::Shared) is faster.
 impl FarMemory for Import {
     fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), PeerError> {
         Ok(Self::read_at(self, offset, to)?)

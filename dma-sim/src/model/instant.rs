@@ -64,10 +64,13 @@ pub(super) struct TaskRing {
     depth: u32,
     /// The entries. Their number is a power of two, and task `n` is in entry `n` modulo this number.
     entries: Vec<TaskEntry>,
-    /// Numbers of the first task that is not polled, not reported, not ended and not submitted.
+    /// Number of the first task that is not polled.
     polled: u64,
+    /// Number of the first task that is not reported.
     reported: u64,
+    /// Number of the first task that has not ended.
     ended: u64,
+    /// Number of the next task to submit.
     submitted: u64,
     tasks: Vec<Task>,
     free: Vec<u32>,
@@ -91,7 +94,8 @@ impl TaskRing {
         self.polled < self.reported
     }
 
-    /// Returns the number of segments of unfinished tasks that name a region, without pinned segments.
+    /// Returns the number of segments of unfinished tasks that name a region. Pinned segments do not count,
+    /// because the region counts them itself.
     pub(super) fn segments_naming(&self, key: RegionKey) -> u32 {
         let (index, _) = region::parts(key);
         let entries = (self.ended..self.submitted).map(|number| &self.entries[self.place(number)]);

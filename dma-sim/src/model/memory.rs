@@ -44,7 +44,7 @@ pub(super) struct Piece {
     pub(super) offset: u64,
     region: u32,
     pub(super) remote: bool,
-    /// True if the memory has no address in this process: use [`MemoryTable::far`].
+    /// True if the memory has no address in this process, and is accessed by [`MemoryTable::far`].
     pub(super) far: bool,
 }
 
@@ -167,7 +167,8 @@ impl MemoryTable {
         self.insert(Region { addr, memory, len, rights, peer, pins: 0, owned })
     }
 
-    /// Unregisters a region, unless tasks in flight name it: they are counted by pins and by `others`.
+    /// Unregisters a region, unless segments of tasks in flight name it. The region's pins and `others` count
+    /// these segments.
     pub(super) fn unregister(&mut self, key: RegionKey, others: u32) -> Result<(), RegionError> {
         let region = self.get(key).ok_or(RegionError::Unknown { key })?;
         if region.pins + others > 0 {

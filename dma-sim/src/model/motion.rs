@@ -63,7 +63,7 @@ impl Tearing {
                 each(from, to)
             };
         }
-        // Every `parts`th grain belongs to the part. The first one depends on `chance`.
+        // Every `parts`th grain belongs to the part. The part's first grain depends on `chance`.
         let parts = u64::from(self.parts);
         let mut grain = (u64::from(part) + (self.chance >> 8 & 0xff)) % parts;
         loop {

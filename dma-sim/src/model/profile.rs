@@ -36,7 +36,7 @@ pub enum Found {
 pub enum ZeroLength {
     /// The task completes.
     Completes,
-    /// The task is an error.
+    /// The task is an error, which the device detects at this time.
     Mistake(Found),
 }
 
@@ -132,9 +132,9 @@ pub struct Profile {
     pub reporting: Reporting,
     /// Behaviour for tasks of 0 bytes.
     pub zero_length: ZeroLength,
-    /// Time of detecting tasks longer than `max_task`.
+    /// Time at which the device detects a task longer than `max_task`.
     pub oversize: Found,
-    /// Time of detecting segments outside of a region, or without the right.
+    /// Time at which the device detects a segment outside of its region, or in a region without the right.
     pub protection: Found,
     /// Effect of a failed task on its channel.
     pub on_failure: OnFailure,

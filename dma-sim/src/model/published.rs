@@ -303,7 +303,8 @@ impl Table {
         self.push(name, load, quantity, published, simulated, source);
     }
 
-    /// Adds the best throughput over all windows, and the smallest window with 95 % of it.
+    /// Adds a row for the best throughput over all windows, and a row for the smallest window with 95 % of
+    /// this throughput.
     fn add_sweep(&mut self, load: ClosedLoop, best_mib: f64, knee: u32, source: Source) {
         let sweep = WINDOWS.map(|window| self.measure(ClosedLoop { window, ..load }).bytes / MIB as f64);
         let best = sweep.iter().copied().fold(0.0, f64::max);
@@ -338,7 +339,7 @@ impl Table {
     }
 }
 
-/// The source of figures, and the tolerance for the model.
+/// The source of published figures, and the tolerance of the model's figures.
 #[derive(Clone, Copy)]
 struct Source {
     text: &'static str,

@@ -30,8 +30,9 @@ pub(super) fn move_part(
     }
     task.touched |= task.kind.writes();
     let mut moved = if task.far {
-        // SAFETY: pieces that are not far belong to regions that stay registered while they are pinned.
-        // Access to remote regions was acquired above.
+        // SAFETY: pieces that are not far belong to regions that stay registered while they are pinned, from
+        // submission to the end of the task. Access to remote regions was acquired above. The lengths were
+        // checked at submission.
         unsafe { bounce.move_part(memory, task, part) }
     } else {
         // SAFETY: the pieces belong to regions that stay registered while they are pinned, from submission to
@@ -41,8 +42,9 @@ pub(super) fn move_part(
         Ok(())
     };
     if moved.is_ok() && task.kind.has_result() && part == task.tearing.parts {
-        // SAFETY: pieces that are not far belong to regions that are pinned until the task's end. Access to
-        // remote regions was acquired above.
+        // SAFETY: pieces that are not far belong to regions that stay registered while they are pinned, from
+        // submission to the end of the task. Access to remote regions was acquired above. The lengths were
+        // checked at submission.
         moved = unsafe { bounce.result(memory, task) }.map(|result| task.result = result);
     }
     if task.remote {
@@ -66,8 +68,9 @@ pub(super) fn corrupt(memory: &MemoryTable, task: &mut Task) -> Result<Option<u6
     if task.remote {
         memory.acquire(task.pieces())?;
     }
-    // SAFETY: the pieces belong to regions that stay registered while they are pinned, and access was
-    // acquired above. The byte is within the destinations.
+    // SAFETY: pieces that are not far belong to regions that stay registered while they are pinned, from
+    // submission to the end of the task. Access to remote regions was acquired above. The byte is within the
+    // destinations.
     let flipped = unsafe { flip_bit(memory, &task.dst, byte, task.chance >> 8) };
     if task.remote {
         memory.release(task.pieces());
@@ -195,8 +198,8 @@ unsafe fn gather(memory: &MemoryTable, src: &[Piece], at: u64, load: &mut [u8]) 
             let far = memory.far(run.piece).ok_or(PeerError::Revoked)?;
             far.read_at(run.piece.offset + run.skip, to)?;
         } else {
-            // SAFETY: the caller's piece is not far, so it is registered and accessible. The buffer is this
-            // module's own.
+            // SAFETY: the caller's piece is not far, so it is registered and accessible, and the run is
+            // within it. No other code uses the buffer.
             unsafe { racy_copy::copy(to.as_mut_ptr(), run.piece.ptr(run.skip), to.len()) }
         }
     }
@@ -214,8 +217,8 @@ unsafe fn scatter(memory: &MemoryTable, dst: &[Piece], at: u64, load: &[u8]) -> 
             let far = memory.far(run.piece).ok_or(PeerError::Revoked)?;
             far.write_at(run.piece.offset + run.skip, from)?;
         } else {
-            // SAFETY: the caller's piece is not far, so it is registered and accessible. The buffer is this
-            // module's own.
+            // SAFETY: the caller's piece is not far, so it is registered and accessible, and the run is
+            // within it. No other code uses the buffer.
             unsafe { racy_copy::copy(run.piece.ptr(run.skip), from.as_ptr(), from.len()) }
         }
     }

@@ -251,7 +251,7 @@ pub enum Refused {
     /// The task is invalid, and can never be accepted.
     #[error("invalid task: {0}")]
     Invalid(#[source] TaskError),
-    /// No open channel has this name.
+    /// No open channel has this identifier.
     #[error("no such channel; it may have been closed")]
     NoSuchChannel,
 }

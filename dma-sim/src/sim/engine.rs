@@ -157,7 +157,8 @@ impl Deref for DeviceView<'_> {
 }
 
 #[expect(unsafe_code, reason = "the safe API relies on the description of an engine")]
-// SAFETY: `info` follows from the profile, and the model checks descriptors against the same profile.
+// SAFETY: `info` follows from the profile of the device, which accepts the regions of this engine. The device
+// checks each descriptor itself, so that even one that exceeds its limits accesses only its own segments.
 unsafe impl DmaEngine for SimEngine {
     fn info(&self) -> &EngineInfo {
         &self.info

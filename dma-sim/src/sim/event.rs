@@ -45,8 +45,7 @@ impl TimerFd {
         debug_assert!(set.is_ok(), "{set:?}");
     }
 
-    /// Returns the descriptor.
-    /// Returns an error if the system could not provide the descriptor.
+    /// Returns the descriptor, or the error with which the system refused to create it.
     pub(super) fn fd(&self) -> Result<BorrowedFd<'_>> {
         match &self.0 {
             Ok(fd) => Ok(fd.as_fd()),

@@ -23,21 +23,24 @@ pub enum Clock {
     Manual,
 }
 
-/// The texts of values.
+/// The values of the options that are not numbers, with their names in engine names.
 const CLOCKS: [(&str, Clock); 3] =
     [("virtual", Clock::Virtual), ("real", Clock::Real), ("manual", Clock::Manual)];
 const TRACES: [(&str, TraceMode); 3] =
     [("off", TraceMode::Off), ("digest", TraceMode::Digest), ("record", TraceMode::Record)];
 const SWITCH: [(&str, bool); 2] = [("on", true), ("off", false)];
 
-/// The allowed ranges of numbers.
+/// Allowed depths of a queue.
 const DEPTHS: RangeInclusive<u32> = 1..=Profile::DEPTH_MAX;
+/// Allowed numbers of queues and of segments.
 const COUNTS: RangeInclusive<u32> = 1..=u32::MAX;
-/// The range starts at the contract's minimum.
+/// Allowed maximum lengths of a descriptor, in bytes. The smallest is the contract's minimum.
 const TRANSFERS: RangeInclusive<u64> = 64..=u64::MAX;
+/// Allowed bandwidths, in bytes a second.
 const BANDWIDTHS: RangeInclusive<u64> = 1..=u64::MAX;
+/// Allowed jitters, in thousandths.
 const JITTERS: RangeInclusive<u32> = 0..=1_000;
-/// The maximum is the size of an address space.
+/// Allowed sizes of device memory, in bytes. The greatest is the size of an address space.
 const DEVICE_MEMORIES: RangeInclusive<u64> = 4_096..=1 << 46;
 
 /// Options of a simulated device.

@@ -25,8 +25,8 @@ pub(super) struct SimQueue {
     events: Option<SimEvents>,
     resets: u64,
     stopped: bool,
-    /// Token of a descriptor that was refused after others of its batch were accepted, and the reason. The
-    /// next submission of this descriptor returns the reason.
+    /// Token of a descriptor that was refused after earlier descriptors of its batch were accepted, and the
+    /// reason. The next submission of the refused descriptor returns this reason.
     refused: Option<(u64, Refused)>,
 }
 
@@ -59,7 +59,7 @@ impl SimQueue {
     }
 }
 
-/// Restarts a channel that the device took down, unless it was stopped.
+/// Restarts a channel that the device took down, unless the queue was stopped. Adds the restart to `resets`.
 fn recover(state: &mut DeviceState, channel: ChannelId, stopped: bool, resets: &mut u64) {
     if stopped {
         return;

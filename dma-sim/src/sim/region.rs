@@ -39,7 +39,7 @@ enum Backing {
     Imported,
 }
 
-/// Returns those of the rights `all` that `access` includes.
+/// Returns the subset of the rights `all` that `access` includes.
 fn rights(access: Access, all: Rights) -> Rights {
     let mut rights = Rights::empty();
     rights.set(Rights::LOCAL_READ | Rights::REMOTE_READ, access.contains(Access::READ));
@@ -120,7 +120,7 @@ impl SimRegion {
 
     pub(super) fn import(shared: &Arc<SharedDevice>, descriptor: &ExportDescriptor) -> Result<Self> {
         let import = Arc::new(Import::of(descriptor, NAME)?);
-        // The granted rights are asked from the exporter, because the descriptor is not trusted.
+        // The exporter states the granted rights, because the descriptor is not trusted.
         let access = import.grant().rights;
         let len = import.len();
         let base = import.span(0, len as u64, Access::empty())?;
@@ -177,9 +177,9 @@ impl Drop for SimRegion {
     }
 }
 
-// SAFETY: the region's information never changes. The memory at `cpu` stays mapped until the region is
-// dropped: either `backing` owns it, or the caller that registered it has promised this. The model accesses
-// it only as descriptors request.
+// SAFETY: the region's information never changes, and the model never reuses its key. The memory at `cpu`
+// stays mapped until the region is dropped: either `backing` owns it, or the caller that registered it has
+// promised this. The model accesses it only as descriptors request.
 unsafe impl RawRegion for SimRegion {
     fn info(&self) -> &RegionInfo {
         &self.info

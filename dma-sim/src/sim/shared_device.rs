@@ -18,7 +18,7 @@ pub(super) struct SharedDevice {
     state: Mutex<DeviceState>,
 }
 
-/// The device, and the queues whose owners sleep, with their events.
+/// The device, and the channel and the event of each queue whose owner sleeps.
 #[derive(Debug)]
 pub(super) struct DeviceState {
     pub(super) device: Device,

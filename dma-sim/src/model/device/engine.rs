@@ -27,8 +27,8 @@ struct Server {
     scheduled: bool,
 }
 
-/// Returns the server of a direction. Each direction has its own server, but on a device whose
-/// tasks end in order, all share one.
+/// Returns the server of a direction. Each direction has its own server, except on a device whose
+/// tasks end in order: there, all directions share one server.
 fn server_of(profile: &Profile, direction: Direction) -> usize {
     if profile.in_order { 0 } else { direction as usize }
 }
@@ -40,7 +40,7 @@ pub(super) struct TimedEngine {
     servers: [Server; 3],
     calendar: Calendar,
     injector: FaultInjector,
-    /// Fault rules that apply to all channels at their time, without a task.
+    /// Fault rules that need no task: at its time, each applies to whole channels.
     timed: Vec<FaultRule>,
     gone: bool,
     seed: u64,
@@ -304,7 +304,7 @@ impl TimedEngine {
     fn start_ready(&mut self, resources: &mut Resources, index: u32) {
         loop {
             let Some(channel) = &mut self.channels[index as usize] else { return };
-            // The scheduled event will call this function again.
+            // If an event is scheduled, it will call this function again.
             if channel.stuck || channel.rung == 0 || channel.issue_scheduled {
                 return;
             }
@@ -386,7 +386,7 @@ impl TimedEngine {
         }
     }
 
-    /// Removes a channel from the turns of all servers.
+    /// Removes a channel from the lists of channels that wait for a server.
     fn leave_servers(&mut self, index: u32) {
         for server in &mut self.servers {
             server.turns.retain(|turn| *turn != index);
@@ -425,7 +425,7 @@ impl TimedEngine {
         self.calendar.add(due, DeviceEvent::Finish { channel: index, epoch, slot });
     }
 
-    /// Moves a part of a task, except the last part.
+    /// Moves the next part of a task, but not the last part, which [`finish`](Self::finish) moves.
     fn move_some(&mut self, resources: &mut Resources, index: u32, epoch: u32, slot: u32) {
         let Some(channel) = &mut self.channels[index as usize] else { return };
         let task = &mut channel.tasks[slot as usize];
