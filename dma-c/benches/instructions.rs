@@ -26,8 +26,8 @@ use dma_c::header::{dma_completion, dma_copy, dma_queue_options};
 
 const BATCH: usize = 32;
 const SIZE: usize = 64;
-/// The programs. For a program of dma.h, the recorded ratio of its instructions to those of the safe API's
-/// program above it.
+/// The programs, each with its recorded ratio. For a program of dma.h, this is the ratio of its instructions
+/// to the instructions of the program above it, which uses the safe API.
 const PROGRAMS: [(&str, f64); 4] =
     [("batch", 1.0), ("batch in C", 1.14), ("copies", 1.0), ("copies in C", 1.16)];
 /// Maximum increase of a ratio.
@@ -56,8 +56,8 @@ fn in_rust(batch: bool, rounds: u64) {
 }
 
 fn in_c(batch: bool, rounds: u64) {
-    // SAFETY: all pointers lead to values of the types that the header declares, and zero bytes are valid
-    // values of these types.
+    // SAFETY: zero bytes are valid values of the header's types. All pointers lead to local values of the
+    // declared types and numbers, to constant strings, or are NULL where the header allows it.
     unsafe {
         let mut options: dma_queue_options = zeroed();
         (options.size, options.depth) = (size_of_val(&options), BATCH);

@@ -121,8 +121,8 @@ const char *dma_status_text(dma_status status);
 /* Returns the retry advice for a status. Any thread. */
 dma_retry dma_status_retry(dma_status status);
 
-/* These return the library's DMA_ABI_VERSION, and the library's version as text, such as "0.1.0". Any
- * thread. */
+/* dma_abi_version returns the library's DMA_ABI_VERSION. dma_version returns the library's version as text,
+ * such as "0.1.0". Any thread. */
 uint32_t dma_abi_version(void);
 const char *dma_version(void);
 

@@ -282,7 +282,7 @@ public:
   }
 
   Status disconnect(const std::string &agent_name) override {
-    // `last` is destroyed after the lock is released, because that waits for the peer's remote notifier.
+    // `last` is destroyed after the lock is released, because its destructor waits for the peer's remote notifier.
     std::shared_ptr<Peer> last;
     std::lock_guard<std::mutex> lock(mutex_);
     const auto peer = peers_.find(agent_name);

@@ -155,7 +155,7 @@ Outcome Peer::copy(Direction direction, const std::vector<iovec> &local, const s
     }
     const ssize_t done = total > 0 ? call(pid_, ours, count, theirs, count, 0) : 0;
     const int error = errno;
-    // The kernel may have assigned the number to another process in the meantime.
+    // The kernel may have assigned the process number to another process in the meantime.
     if (has_exited())
       return {DISCONNECTED, "it has exited"};
     if (done < 0 && error == EINTR)

@@ -10,7 +10,7 @@
 namespace dma_nixl {
 namespace {
 
-// Checks that the values are plausible. If the layout of NIXL's structure were different, they would not be.
+// Checks that the values are plausible. Implausible values show that NIXL's structure has another layout.
 bool is_sane(const InitParameters *init) {
   unsigned char flag;
   std::memcpy(&flag, &init->progress_thread, 1);

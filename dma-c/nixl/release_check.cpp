@@ -21,7 +21,7 @@ uint64_t hash(const char *text) {
 
 bool begins_with(const char *text, const char *start) { return std::strncmp(text, start, std::strlen(start)) == 0; }
 
-// Returns the number of symbols, which only the hash table for look-ups contains.
+// Computes the number of symbols from the GNU hash table, because the dynamic section does not contain this number.
 size_t symbol_count(const uint32_t *table) {
   const uint32_t buckets = table[0], first = table[1], bloom_words = table[2];
   const uint32_t *bucket = table + 4 + 2 * bloom_words, *chain = bucket + buckets;

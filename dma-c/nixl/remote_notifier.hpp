@@ -26,7 +26,7 @@ bool from_hex(const std::string &text, std::string &bytes);
 
 // The address at which a process receives notifications from other hosts.
 struct NotificationAddress {
-  std::string host = "-"; // A numeric address; "-" if the process does not receive any.
+  std::string host = "-"; // A numeric address; "-" if the process receives no notifications from other hosts.
   uint16_t port = 0;
   std::string secret;
 
@@ -59,7 +59,7 @@ private:
   Deliver deliver_;
   File socket_, event_;
   std::thread thread_;
-  std::list<Connection> connections_; // Only the thread accesses it.
+  std::list<Connection> connections_; // Only `thread_` accesses it.
 };
 
 // Sends notifications to a process of another host. Any thread may call its functions.

@@ -44,13 +44,13 @@ impl Taken {
         self.0.as_mut().ok_or_else(lost)
     }
 
-    /// Removes the list.
+    /// Removes and returns the list.
     #[inline]
     pub(crate) fn take_list(&mut self) -> Result<List> {
         self.0.take().ok_or_else(lost)
     }
 
-    /// Returns the list.
+    /// Puts the list back into the batch; `None` if the list is lost.
     #[inline]
     pub(crate) fn put_back(&mut self, list: Option<List>) {
         // The replaced value is `None`, so there is nothing to drop.
@@ -74,8 +74,8 @@ pub(crate) fn take(batch: dma_batch) -> Result<Taken> {
 /// is dropped.
 #[inline]
 pub(crate) fn received(batch: dma_batch) -> Taken {
-    // SAFETY: the batch has been in exclusive use since its submission. It has only one completion, so only
-    // this call resumes it.
+    // SAFETY: the batch's `InFlight` was kept when it was submitted. A submission has only one completion, so
+    // only this call resumes the batch.
     Taken(unsafe { BATCHES.resume(batch.id) })
 }
 
@@ -106,9 +106,11 @@ pub(crate) mod calls {
     c_calls! {
         fn dma_batch_create(copies: *const dma_copy, count: usize, batch: *mut dma_batch) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `batch` is NULL or leads to a place that this call may
+                // write.
                 let out = unsafe { Out::new("batch", batch) }?;
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `copies` is NULL or leads to `count` values that do not
+                // change during the call.
                 out.write(create(unsafe { slice("copies", copies, count) }?)?);
                 Ok(())
             })

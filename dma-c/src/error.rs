@@ -253,7 +253,8 @@ pub(crate) mod calls {
     c_calls! {
         fn dma_last_error(error: *mut dma_error) -> dma_status {
             // This does not use `guard`, because that would replace the last failure.
-            // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+            // SAFETY: the header requires that `error` is NULL or leads to a struct that begins with its size
+            // and that this call may write.
             match unsafe { OutStruct::new("error", error) } {
                 Ok(out) => {
                     out.write(last_error());
@@ -266,9 +267,11 @@ pub(crate) mod calls {
         fn dma_last_failures(failures: *mut dma_failure, capacity: usize, count: *mut usize) -> dma_status {
             // This does not use `guard`, because that would replace the last failure.
             let write = || {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `count` is NULL or leads to a place that this call may
+                // write.
                 let count = unsafe { Out::new("count", count) }?;
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `failures` is NULL or leads to `capacity` places that this
+                // call may write.
                 let mut out = unsafe { OutArray::new("failures", failures, capacity) }?;
                 let copies = last_failures();
                 copies.iter().for_each(|copy| out.push(*copy));

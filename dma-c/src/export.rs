@@ -26,7 +26,8 @@ pub(crate) mod calls {
     c_calls! {
         fn dma_region_export(region: dma_region, offset: usize, len: usize, rights: u32, exported: *mut dma_export) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `exported` is NULL or leads to a place that this call may
+                // write.
                 let out = unsafe { Out::new("exported", exported) }?;
                 let window = region::window(&dma_range { region, offset, len })?;
                 let export = window.export(region::access(rights)?)?;
@@ -37,9 +38,11 @@ pub(crate) mod calls {
 
         fn dma_export_descriptor(exported: dma_export, bytes: *mut c_void, capacity: usize, len: *mut usize) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `len` is NULL or leads to a place that this call may
+                // write.
                 let len = unsafe { Out::new("len", len) }?;
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `bytes` is NULL or leads to `capacity` places that this
+                // call may write.
                 let mut out = unsafe { OutArray::new("bytes", bytes.cast::<u8>(), capacity) }?;
                 let descriptor = EXPORTS.get(exported.id)?.descriptor().to_bytes();
                 len.write(descriptor.len());

@@ -113,8 +113,8 @@ impl<T> Table<T> {
             }
         };
         let slot = self.at(index).expect("the chunk exists");
-        // SAFETY: the slot has an even generation, so no valid handle leads to it. Only this call has its
-        // index.
+        // SAFETY: the slot has an even generation, so no handle leads to it, and `get` and `exclusive` return
+        // no access to it. Only this call has its index.
         unsafe { *slot.value.get() = Some(value) };
         // At the same time, only pins by stale handles change the state.
         let before = slot.state.fetch_add(GENERATION, Ordering::Release);
@@ -252,7 +252,8 @@ impl<T> Deref for Pin<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the value of a slot does not change while the slot is pinned.
+        // SAFETY: the value of a slot does not change while the slot is pinned, because only exclusive use
+        // changes it, and exclusive use needs a slot without pins.
         unsafe { &*self.slot.value.get() }.as_ref().expect(HELD)
     }
 }
@@ -267,7 +268,7 @@ impl<T> Drop for Pin<'_, T> {
 impl<T> Exclusive<'_, T> {
     #[inline]
     fn value(&mut self) -> &mut Option<T> {
-        // SAFETY: only this thread uses the slot, and `self` is borrowed uniquely.
+        // SAFETY: `self` has the slot in exclusive use, and is borrowed uniquely.
         unsafe { &mut *self.slot.value.get() }
     }
 
@@ -301,7 +302,8 @@ impl<T> Deref for Exclusive<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: only this thread uses the slot.
+        // SAFETY: `self` has the slot in exclusive use, and no `&mut` to the value exists while `self` is
+        // borrowed.
         unsafe { &*self.slot.value.get() }.as_ref().expect(HELD)
     }
 }
@@ -309,7 +311,7 @@ impl<T> Deref for Exclusive<'_, T> {
 impl<T> DerefMut for Exclusive<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: only this thread uses the slot, and `self` is borrowed uniquely.
+        // SAFETY: `self` has the slot in exclusive use, and is borrowed uniquely.
         unsafe { &mut *self.slot.value.get() }.as_mut().expect(HELD)
     }
 }

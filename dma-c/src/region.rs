@@ -18,7 +18,7 @@ use crate::{engine, header};
 #[derive(Debug)]
 pub(crate) struct Region {
     pub(crate) window: Window,
-    /// True if the memory has an owner that the library calls.
+    /// True if the program passed a release function for the memory.
     owned: bool,
 }
 
@@ -222,9 +222,11 @@ pub(crate) mod calls {
     c_calls! {
         fn dma_region_allocate(engine: dma_engine, len: usize, options: *const dma_memory_options, region: *mut dma_region) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `region` is NULL or leads to a place that this call may
+                // write.
                 let out = unsafe { Out::new("region", region) }?;
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `options` is NULL or leads to a struct that begins with
+                // its size and does not change during the call.
                 let options = unsafe { super::options("options", options) }?;
                 let window = engine::get(engine)?.engine.allocate_window(&request(len, &options)?)?;
                 out.write(insert(window, false)?);
@@ -234,7 +236,8 @@ pub(crate) mod calls {
 
         fn dma_region_register(engine: dma_engine, memory: *mut c_void, len: usize, rights: u32, region: *mut dma_region) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `region` is NULL or leads to a place that this call may
+                // write.
                 let out = unsafe { Out::new("region", region) }?;
                 // SAFETY: the caller meets the requirements of the header for this memory.
                 out.write(unsafe { register(engine, memory, len, rights, None) }?);
@@ -244,7 +247,8 @@ pub(crate) mod calls {
 
         fn dma_region_register_owned(engine: dma_engine, memory: *mut c_void, len: usize, rights: u32, release: dma_release, context: *mut c_void, region: *mut dma_region) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `region` is NULL or leads to a place that this call may
+                // write.
                 let out = unsafe { Out::new("region", region) }?;
                 let function = release.ok_or_else(|| invalid("release is NULL"))?;
                 let release = Some(Release { function, context });
@@ -256,11 +260,13 @@ pub(crate) mod calls {
 
         fn dma_region_register_device(engine: dma_engine, address: u64, len: usize, rights: u32, region: *mut dma_region) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `region` is NULL or leads to a place that this call may
+                // write.
                 let out = unsafe { Out::new("region", region) }?;
                 check_len(len)?;
                 let request = MemoryRequest::new(0).with_access(access(rights)?);
                 // SAFETY: the program promises that the memory stays allocated until the region is closed.
+                // Rust code has no references to it.
                 let memory = unsafe { DeviceMemory::from_raw(DeviceAddr(address), len, ()) };
                 let window = engine::get(engine)?.engine.register_device_with(memory, &request)?;
                 out.write(insert(window, false)?);
@@ -270,7 +276,8 @@ pub(crate) mod calls {
 
         fn dma_region_register_dmabuf(engine: dma_engine, fd: c_int, offset: u64, len: usize, rights: u32, region: *mut dma_region) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `region` is NULL or leads to a place that this call may
+                // write.
                 let out = unsafe { Out::new("region", region) }?;
                 check_len(len)?;
                 let request = MemoryRequest::new(0).with_access(access(rights)?);
@@ -281,7 +288,8 @@ pub(crate) mod calls {
                 // fails.
                 let fd = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned();
                 let fd = fd.map_err(|e| invalid("fd is not an open file").with_source(e))?;
-                // SAFETY: the program promises that others access these bytes only by DMA.
+                // SAFETY: the duplicated descriptor keeps the bytes allocated. Rust code has no references to
+                // them.
                 let memory = unsafe { DeviceMemory::from_dmabuf(fd, offset, len, ()) }?;
                 let window = engine::get(engine)?.engine.register_device_with(memory, &request)?;
                 out.write(insert(window, false)?);
@@ -291,7 +299,8 @@ pub(crate) mod calls {
 
         fn dma_region_describe(region: dma_region, info: *mut dma_region_info) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `info` is NULL or leads to a struct that begins with its
+                // size and that this call may write.
                 let out = unsafe { OutStruct::new("info", info) }?;
                 let region = get(region)?;
                 let window = &region.window;
@@ -315,7 +324,7 @@ pub(crate) mod calls {
                 }
                 let start = reachable(window, offset, len)?;
                 // SAFETY: the range is inside the region, which stays mapped while its handle is pinned. The
-                // program provides `len` bytes at `to`. A racy copy makes no references to either.
+                // program provides `len` bytes at `to`. Rust code has no references to either range.
                 unsafe { racy_copy::copy(to.cast(), start, len) };
                 Ok(())
             })
@@ -331,9 +340,9 @@ pub(crate) mod calls {
                 let start = reachable(window, offset, len)?;
                 // This checks that the memory may be written.
                 window.write_at(offset, &[])?;
-                // SAFETY: the range is inside the region, which stays mapped while its handle is pinned. The
-                // program provides `len` bytes at `from`, which a device may write: a racy copy makes no
-                // references to either.
+                // SAFETY: the range is inside the region, which stays mapped while its handle is pinned, and
+                // may be written. The program provides `len` bytes at `from`. Rust code has no references to
+                // either range, and a racy copy allows that a device writes them at the same time.
                 unsafe { racy_copy::copy(start, from.cast(), len) };
                 Ok(())
             })
@@ -341,12 +350,14 @@ pub(crate) mod calls {
 
         fn dma_region_import(engine: dma_engine, bytes: *const c_void, len: usize, region: *mut dma_region) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `region` is NULL or leads to a place that this call may
+                // write.
                 let out = unsafe { Out::new("region", region) }?;
                 if bytes.is_null() {
                     return Err(invalid("bytes is NULL"));
                 }
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `bytes` is NULL or leads to `len` values that do not
+                // change during the call.
                 let descriptor = ExportDescriptor::from_bytes(unsafe { slice("bytes", bytes.cast::<u8>(), len) }?)?;
                 let window = engine::get(engine)?.engine.import(&descriptor)?;
                 out.write(insert(window, false)?);

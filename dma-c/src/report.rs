@@ -64,7 +64,8 @@ pub(crate) mod calls {
     c_calls! {
         fn dma_discover(report: *mut dma_report) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `report` is NULL or leads to a place that this call may
+                // write.
                 let out = unsafe { Out::new("report", report) }?;
                 out.write(dma_report { id: REPORTS.insert(discover())? });
                 Ok(())
@@ -73,12 +74,14 @@ pub(crate) mod calls {
 
         fn dma_doctor(backend: *const c_char, report: *mut dma_report) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `report` is NULL or leads to a place that this call may
+                // write.
                 let out = unsafe { Out::new("report", report) }?;
                 let named = if backend.is_null() {
                     None
                 } else {
-                    // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                    // SAFETY: the header requires that `backend` is a C string that does not change during
+                    // the call.
                     Some(unsafe { text("backend", backend) }?)
                 };
                 out.write(dma_report { id: REPORTS.insert(diagnose(named)?)? });
@@ -88,7 +91,8 @@ pub(crate) mod calls {
 
         fn dma_report_count(report: dma_report, count: *mut usize) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `count` is NULL or leads to a place that this call may
+                // write.
                 let out = unsafe { Out::new("count", count) }?;
                 out.write(REPORTS.get(report.id)?.len());
                 Ok(())
@@ -97,7 +101,8 @@ pub(crate) mod calls {
 
         fn dma_report_read(report: dma_report, index: usize, entry: *mut dma_report_entry) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `entry` is NULL or leads to a struct that begins with its
+                // size and that this call may write.
                 let out = unsafe { OutStruct::new("entry", entry) }?;
                 let entries = REPORTS.get(report.id)?;
                 let Some(Entry { strings, verdict, usable }) = entries.get(index) else {

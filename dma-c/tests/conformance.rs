@@ -57,7 +57,8 @@ fn check(status: dma_status) -> Result<()> {
     if status == DMA_OK as dma_status {
         return Ok(());
     }
-    // SAFETY: zero bytes are a valid value, and the strings are valid until this thread's next call.
+    // SAFETY: zero bytes are a valid value, the pointer leads to it, and the strings are valid until this
+    // thread's next failure.
     let (message, remedy) = unsafe {
         let mut error: dma_error = zeroed();
         error.size = size_of_val(&error);
@@ -91,7 +92,8 @@ struct HeaderEngine {
 
 fn open(name: &str, lanes: u32) -> HeaderEngine {
     let name = CString::new(name).expect("a name");
-    // SAFETY: zero bytes are valid values, and all pointers lead to them.
+    // SAFETY: zero bytes are valid values. The pointers lead to these local values and to the C string
+    // `name`.
     let (engine, about) = unsafe {
         let (mut engine, mut about): (_, dma_engine_info) = (zeroed(), zeroed());
         about.size = size_of_val(&about);
@@ -185,7 +187,8 @@ unsafe impl DmaEngine for HeaderEngine {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: zero bytes are a valid value, and the pointers lead to it and to memory that stays mapped.
+        // SAFETY: zero bytes are a valid value. The pointers lead to it, and to memory that stays mapped
+        // until the region is dropped, as the caller promises.
         let region = unsafe {
             let mut region = zeroed();
             let (start, rights) = (memory.as_ptr().as_ptr().cast(), request.access.bits());
@@ -216,7 +219,8 @@ unsafe impl DmaEngine for HeaderEngine {
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
         let millis = u32::try_from(options.stall_timeout.as_millis()).expect("a time");
-        // SAFETY: zero bytes are valid values, and the pointers lead to them.
+        // SAFETY: zero bytes are valid values of the structs. The pointers lead to local structs and numbers,
+        // and the last argument of `dma_queue_depth` may be NULL.
         let (queue, fd, depth) = unsafe {
             let (mut wanted, mut queue): (dma_queue_options, _) = (zeroed(), zeroed());
             wanted.size = size_of_val(&wanted);
@@ -261,7 +265,8 @@ unsafe impl RawRegion for HeaderRegion {
     }
 
     unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
-        // SAFETY: zero bytes are a valid value, and the pointers lead to it and to the vector.
+        // SAFETY: zero bytes are a valid value. The pointers lead to it, to a number, and to a vector of
+        // `size` bytes; with a capacity of 0, the pointer to the bytes may be NULL.
         unsafe {
             let mut exported = zeroed();
             check(dma_c::dma_region_export(self.region, offset, len, rights.bits(), &raw mut exported))?;
@@ -308,7 +313,7 @@ struct HeaderEvents {
 
 impl QueueEvents for HeaderEvents {
     fn fd(&self) -> Result<BorrowedFd<'_>> {
-        // SAFETY: the queue keeps the descriptor open.
+        // SAFETY: the queue, which outlives the borrow of `self`, keeps the descriptor open.
         Ok(unsafe { BorrowedFd::borrow_raw(self.fd) })
     }
 
@@ -348,7 +353,8 @@ impl HeaderQueue {
             // SAFETY: the call has no pointer arguments.
             check(unsafe { dma_c::dma_queue_fence(queue) })?;
         }
-        // SAFETY: all pointers lead to ranges that are valid during the call.
+        // SAFETY: all pointers lead to local ranges, to a local number, or to the 8 bytes of the descriptor's
+        // pattern. They live until the call has returned.
         check(unsafe {
             match descriptor.operation() {
                 Operation::Copy { src, dst } => {
@@ -422,7 +428,8 @@ unsafe impl RawQueue for HeaderQueue {
     }
 
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
-        // SAFETY: zero bytes are valid values, and the pointers lead to them.
+        // SAFETY: zero bytes are valid values. The pointers lead to a local number, and to an array that has
+        // room for `capacity` completions.
         let (ended, count) = unsafe {
             let (mut ended, mut count): ([dma_completion; 64], _) = (zeroed(), 0);
             let capacity = completions.len().min(64);

@@ -247,7 +247,7 @@ fn other_releases_of_nixl_are_refused_with_the_reason() {
 
 #[test]
 fn wrong_declarations_are_told() {
-    // Each wrong declaration either compiles, or a `static_assert` reports it.
+    // A `static_assert` rejects a wrong declaration, or the plugin compiles and a test of `host.cpp` fails.
     let mutants = [
         (
             "virtual Status check(Handle *handle) const = 0;\n  virtual Status release(Handle *handle) const = 0;",

@@ -9,7 +9,7 @@ pub(crate) mod call_bindings;
 pub use bindings::*;
 
 /// Exports functions under their C names, all as `unsafe extern "C"`. The compiler checks that each has
-/// the type that the header declares. rustfmt skips them.
+/// the type that the header declares. rustfmt does not format the functions.
 macro_rules! c_calls {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $result:ty $body:block)*) => {
         $(

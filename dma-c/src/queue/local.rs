@@ -353,7 +353,7 @@ impl Operations for Local {
 
     fn poll(&mut self, out: &mut OutArray<dma_completion>) -> Result<()> {
         self.take_done(out);
-        // Without other operations, a poll would find nothing.
+        // If no entry has an operation, a poll would find nothing.
         if self.entries.len() == self.free.len() {
             return Ok(());
         }
@@ -430,7 +430,7 @@ impl Operations for Local {
         self.driver = None;
         if let Some(queue) = self.queue.take() {
             self.last_counters = queue.close(timeout);
-            // All transfers have ended.
+            // Closing the queue has ended all transfers, so the list gets all entries with an operation.
             let known = self.ended.split_off(self.taken);
             self.taken = 0;
             self.ended = known;

@@ -184,9 +184,11 @@ pub(crate) mod calls {
     c_calls! {
         fn dma_queue_open(engine: dma_engine, options: *const dma_queue_options, queue: *mut dma_queue) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `queue` is NULL or leads to a place that this call may
+                // write.
                 let out = unsafe { Out::new("queue", queue) }?;
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `options` is NULL or leads to a struct that begins with
+                // its size and does not change during the call.
                 out.write(open(engine, &unsafe { super::options("options", options) }?)?);
                 Ok(())
             })
@@ -202,12 +204,14 @@ pub(crate) mod calls {
 
         fn dma_queue_copy(queue: dma_queue, copies: *const dma_copy, count: usize, accepted: *mut usize) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `accepted` is NULL or leads to a place that this call may
+                // write.
                 let out = unsafe { Out::optional("accepted", accepted) }?;
                 if let Some(out) = &out {
                     out.write(0);
                 }
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `copies` is NULL or leads to `count` values that do not
+                // change during the call.
                 let copies = unsafe { slice("copies", copies, count) }?;
                 let (mut done, mut last_src, mut last_dst) = (0, LastRegion::default(), LastRegion::default());
                 let submitted = with!(queue, queue => copies.iter().try_for_each(|copy| {
@@ -224,9 +228,11 @@ pub(crate) mod calls {
 
         fn dma_queue_copy_list(queue: dma_queue, src: *const dma_range, src_count: usize, dst: *const dma_range, dst_count: usize, token: u64) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `src` is NULL or leads to `src_count` values that do not
+                // change during the call.
                 let src = windows(unsafe { slice("src", src, src_count) }?)?;
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `dst` is NULL or leads to `dst_count` values that do not
+                // change during the call.
                 let dst = windows(unsafe { slice("dst", dst, dst_count) }?)?;
                 with!(queue, queue => queue.submit(Request::CopyList(src, dst), token))
             })
@@ -234,11 +240,14 @@ pub(crate) mod calls {
 
         fn dma_queue_copy_to_both(queue: dma_queue, src: *const dma_range, dst: *const dma_range, also: *const dma_range, token: u64) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `src` is NULL or leads to a value that does not change
+                // during the call.
                 let src = window(unsafe { reference("src", src) }?)?;
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `dst` is NULL or leads to a value that does not change
+                // during the call.
                 let dst = window(unsafe { reference("dst", dst) }?)?;
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `also` is NULL or leads to a value that does not change
+                // during the call.
                 let also = window(unsafe { reference("also", also) }?)?;
                 with!(queue, queue => queue.submit(Request::CopyToBoth(src, dst, also), token))
             })
@@ -246,9 +255,11 @@ pub(crate) mod calls {
 
         fn dma_queue_fill(queue: dma_queue, dst: *const dma_range, dst_count: usize, pattern: *const u8, token: u64) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `dst` is NULL or leads to `dst_count` values that do not
+                // change during the call.
                 let dst = windows(unsafe { slice("dst", dst, dst_count) }?)?;
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `pattern` is NULL or leads to 8 bytes that do not change
+                // during the call.
                 let pattern = *unsafe { reference("pattern", pattern.cast::<[u8; 8]>()) }?;
                 with!(queue, queue => queue.submit(Request::Fill(dst, pattern), token))
             })
@@ -256,9 +267,11 @@ pub(crate) mod calls {
 
         fn dma_queue_compare(queue: dma_queue, a: *const dma_range, b: *const dma_range, token: u64) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `a` is NULL or leads to a value that does not change
+                // during the call.
                 let a = window(unsafe { reference("a", a) }?)?;
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `b` is NULL or leads to a value that does not change
+                // during the call.
                 let b = window(unsafe { reference("b", b) }?)?;
                 with!(queue, queue => queue.submit(Request::Compare(a, b), token))
             })
@@ -266,7 +279,8 @@ pub(crate) mod calls {
 
         fn dma_queue_crc32c(queue: dma_queue, src: *const dma_range, seed: u32, token: u64) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `src` is NULL or leads to a value that does not change
+                // during the call.
                 let src = window(unsafe { reference("src", src) }?)?;
                 with!(queue, queue => queue.submit(Request::Crc32c(src, seed), token))
             })
@@ -274,9 +288,11 @@ pub(crate) mod calls {
 
         fn dma_queue_copy_crc32c(queue: dma_queue, src: *const dma_range, dst: *const dma_range, seed: u32, token: u64) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `src` is NULL or leads to a value that does not change
+                // during the call.
                 let src = window(unsafe { reference("src", src) }?)?;
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `dst` is NULL or leads to a value that does not change
+                // during the call.
                 let dst = window(unsafe { reference("dst", dst) }?)?;
                 with!(queue, queue => queue.submit(Request::CopyCrc32c(src, dst, seed), token))
             })
@@ -300,9 +316,11 @@ pub(crate) mod calls {
 
         fn dma_queue_poll(queue: dma_queue, completions: *mut dma_completion, capacity: usize, count: *mut usize) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `count` is NULL or leads to a place that this call may
+                // write.
                 let count = unsafe { Out::new("count", count) }?;
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `completions` is NULL or leads to `capacity` places that
+                // this call may write.
                 let mut out = unsafe { OutArray::new("completions", completions, capacity) }?;
                 with!(queue, queue => queue.poll(&mut out))?;
                 count.write(out.written());
@@ -312,12 +330,14 @@ pub(crate) mod calls {
 
         fn dma_queue_wait(queue: dma_queue, completions: *mut dma_completion, capacity: usize, timeout_ms: u32, count: *mut usize) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `count` is NULL or leads to a place that this call may
+                // write.
                 let count = unsafe { Out::new("count", count) }?;
                 if capacity == 0 {
                     return Err(invalid("the capacity for completions is 0"));
                 }
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `completions` is NULL or leads to `capacity` places that
+                // this call may write.
                 let mut out = unsafe { OutArray::new("completions", completions, capacity) }?;
                 with!(queue, queue => queue.wait(&mut out, deadline(timeout_ms)))?;
                 count.write(out.written());
@@ -327,7 +347,8 @@ pub(crate) mod calls {
 
         fn dma_queue_wait_for(queue: dma_queue, token: u64, timeout_ms: u32, completion: *mut dma_completion) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `completion` is NULL or leads to a place that this call
+                // may write.
                 let out = unsafe { Out::new("completion", completion) }?;
                 out.write(with!(queue, queue => queue.wait_for(token, deadline(timeout_ms)))?);
                 Ok(())
@@ -336,7 +357,7 @@ pub(crate) mod calls {
 
         fn dma_queue_descriptor(queue: dma_queue, fd: *mut c_int) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `fd` is NULL or leads to a place that this call may write.
                 let out = unsafe { Out::new("fd", fd) }?;
                 out.write(with!(queue, queue => queue.descriptor())?);
                 Ok(())
@@ -345,7 +366,8 @@ pub(crate) mod calls {
 
         fn dma_queue_arm(queue: dma_queue, ready: *mut usize) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `ready` is NULL or leads to a place that this call may
+                // write.
                 let out = unsafe { Out::new("ready", ready) }?;
                 out.write(with!(queue, queue => queue.arm())?);
                 Ok(())
@@ -354,7 +376,8 @@ pub(crate) mod calls {
 
         fn dma_queue_counters(queue: dma_queue, counters: *mut dma_counters) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `counters` is NULL or leads to a struct that begins with
+                // its size and that this call may write.
                 let out = unsafe { OutStruct::new("counters", counters) }?;
                 out.write(super::counters(with!(queue, queue => queue.counters())));
                 Ok(())
@@ -363,9 +386,11 @@ pub(crate) mod calls {
 
         fn dma_queue_depth(queue: dma_queue, depth: *mut usize, available: *mut usize) -> dma_status {
             guard(|| {
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `depth` is NULL or leads to a place that this call may
+                // write.
                 let depth = unsafe { Out::optional("depth", depth) }?;
-                // SAFETY: the caller passes NULL or a valid pointer, as the header requires.
+                // SAFETY: the header requires that `available` is NULL or leads to a place that this call may
+                // write.
                 let available = unsafe { Out::optional("available", available) }?;
                 let numbers = with!(queue, queue => queue.depth());
                 if let Some(depth) = depth {

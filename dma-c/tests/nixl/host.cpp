@@ -724,7 +724,8 @@ static void unreachable_peers_are_errors() {
   CHECK(agent.remove(l) == DONE);
 }
 
-// Memory that a peer on another host has deregistered, an unreachable peer, and peers with a wrong secret.
+// Transfers and notifications fail if the peer has deregistered its memory or lacks the option `remote`, or if the
+// secret is wrong.
 static void peers_on_other_hosts_grant_what_they_registered() {
   Peer peer(FAR);
   Agent agent("me", FAR), near("near");
@@ -738,7 +739,7 @@ static void peers_on_other_hosts_grant_what_they_registered() {
   CHECK(agent.import("peer", reinterpret_cast<uint64_t>(peer.bytes), Peer::LEN, "1", r) == DONE);
   CHECK(agent.prepare(WRITE, places(ours.data(), {{0, 8}}, l), places(peer.bytes, {{0, 8}}, r), "peer", handle) == UNSUPPORTED);
   agent.unload(r);
-  // A peer without the option `remote`, and an agent without it. In an address, the first word is the format, and the
+  // First the peer lacks the option `remote`, then the agent does. In an address, the first word is the format, and the
   // second is the host.
   Text elsewhere = near.address();
   elsewhere[elsewhere.find(' ') + 1] = elsewhere[elsewhere.find(' ') + 1] == '1' ? '2' : '1';
@@ -746,7 +747,7 @@ static void peers_on_other_hosts_grant_what_they_registered() {
   elsewhere = peer.address;
   elsewhere[elsewhere.find(' ') + 1] = elsewhere[elsewhere.find(' ') + 1] == '1' ? '2' : '1';
   CHECK(near.meet("peer", elsewhere) == DONE && near.notify("peer", "note") == UNSUPPORTED);
-  // An address with another secret, which stands before the mailbox.
+  // The address gets another secret, which stands before the mailbox.
   Text stranger = peer.address;
   char &digit = stranger[stranger.rfind('-', stranger.rfind(' ')) - 1];
   digit = digit == '1' ? '2' : '1';
@@ -761,7 +762,7 @@ static void peers_on_other_hosts_grant_what_they_registered() {
   const Bytes before(peer.bytes, peer.bytes + 4096);
   const int posted = agent.post(WRITE, {}, {}, "peer", handle);
   const int state = posted == IN_PROGRESS ? agent.wait(handle) : posted;
-  // The peer is reachable, and its memory is not.
+  // The peer can still be reached, but its memory cannot.
   CHECK(state < 0 && state != GONE && std::equal(before.begin(), before.end(), peer.bytes));
   CHECK(agent.free(handle) == DONE);
   agent.unload(r);
