@@ -123,7 +123,9 @@ impl Contender for Raw {
                 let (src, dst) = self.segments[i];
                 Descriptor::copy(i as u64, src, dst)
             });
-            // SAFETY: the pairs outlive the queue, and nothing else accesses them while it runs.
+            // SAFETY: each pair belongs to one descriptor, is memory of the queue's engine, and stays in
+            // `self`. No other code accesses it until all copies of the batch have completed below. The
+            // copies are within the limits of the CPU engine, and the batch is shorter than the queue.
             assert_eq!(unsafe { self.queue.submit(&batch) }.unwrap(), BATCH);
             self.queue.flush();
             let mut done = 0;

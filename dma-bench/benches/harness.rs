@@ -39,7 +39,8 @@ impl Bare {
     }
 
     fn batch(&mut self) {
-        // SAFETY: the memory outlives the queue, and nothing else accesses it.
+        // SAFETY: the segments are within memory of the queue's engine, which stays in `self`, and do not
+        // overlap. No other code accesses them until all copies have completed below.
         assert_eq!(unsafe { self.queue.submit(&self.batch) }.unwrap(), BATCH);
         self.queue.flush();
         let mut done = 0;

@@ -6,7 +6,7 @@ use std::process::Command;
 use dma::ioat::spdk_sys::SPDK;
 use serde_json::Value;
 
-/// Creates a library that lacks all of the calls.
+/// Creates a library that has none of the functions that backends call.
 fn library(dir: &Path, name: &str) {
     let source = dir.join("stub.c");
     std::fs::write(&source, "int nothing(void) { return 0; }\n").unwrap();

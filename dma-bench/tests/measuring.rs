@@ -62,7 +62,8 @@ fn the_warm_up_is_in_no_figure() {
 
 #[test]
 fn a_rate_is_one_schedule() {
-    // One of 700 operations takes 200 ms. All others are scheduled during that time or afterwards.
+    // The fault makes 1 operation of 700 take 200 ms. The others are scheduled during that time or
+    // afterwards.
     let words = "-e sim:profile=dsa,clock=real,faults=slow@100:for=200ms -o 4K -q 1 --rate 10k -n 10 --samples 70 --warm-up 0";
     let (all, _) = cells(words);
     let cell = engine(&all);

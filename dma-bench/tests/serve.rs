@@ -67,7 +67,7 @@ impl Served {
         kill_process(Pid::from_child(&self.child), signal).expect("it runs");
     }
 
-    /// Waits until it ends.
+    /// Waits until the process ends.
     fn end(mut self) -> Output {
         let start = Instant::now();
         while self.child.try_wait().expect("a child").is_none() {

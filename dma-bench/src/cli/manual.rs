@@ -11,7 +11,7 @@ use clap_mangen::roff::{Roff, roman};
 use crate::cli::arguments::Arguments;
 use crate::files::{refused, write_file};
 
-/// If the text after the options begins with one of these, it begins with examples.
+/// Headings that mark the beginning of the text after the options as examples.
 const EXAMPLES: [&str; 2] = ["Examples:\n", "Example:\n"];
 
 /// Returns the program as the manual shows it, without the subcommand `help`.

@@ -18,8 +18,9 @@ pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     lines: bool,
     quiet: bool,
-    /// The start of the run, and the time of the last line.
+    /// The start of the run.
     begun: Instant,
+    /// The time of the last line of progress.
     last: Instant,
     done: u64,
     of: u64,

@@ -33,10 +33,10 @@ pub(crate) struct ReplayReport {
     queues: usize,
     bytes: u64,
     engines: Vec<ReplayRow>,
-    /// A byte or a result was wrong.
+    /// True if a byte or a result was wrong.
     #[serde(skip)]
     pub(crate) wrong: bool,
-    /// An engine's name is invalid.
+    /// True if an engine's name is invalid.
     #[serde(skip)]
     pub(crate) refused: bool,
 }

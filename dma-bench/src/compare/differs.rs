@@ -18,8 +18,9 @@ pub(crate) struct Circumstance {
     pub what: &'static str,
     /// The engine that the circumstance belongs to, if any.
     pub engine: Option<String>,
-    /// The earlier and the later value, in words.
+    /// The value in the earlier run, in words.
     pub before: String,
+    /// The value in the later run, in words.
     pub after: String,
 }
 
@@ -60,7 +61,7 @@ fn list(words: &[String]) -> String {
 }
 
 /// Returns the conditions of measurement. The number of samples is left out, because the statistical test
-/// includes it, and so is the operation, because it is part of a cell's name.
+/// takes it into account. The properties of cells are left out, because only equal cells are compared.
 fn campaign(c: &Campaign) -> Vec<Named> {
     // If a sample has a fixed number of operations, its time is not fixed.
     let seconds = if c.count.is_none() { nanos(c.seconds * 1e9) } else { "as long as it takes".to_owned() };

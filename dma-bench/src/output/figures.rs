@@ -14,7 +14,7 @@ const HEADER: [&str; 16] = [
     "CPU/op", "CPU s/GB", "bells/op", "polls/op",
 ];
 
-/// The columns of wide tables. Their titles name the kind of measurement.
+/// The columns of wide tables. The first column is left out, because the title of the table contains it.
 const WIDE: [usize; 15] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 /// The columns of narrow tables, which fit 80 characters.
 const NARROW: [usize; 7] = [1, 2, 3, 4, 6, 7, 9];

@@ -35,7 +35,7 @@ impl MemoryLimit {
     }
 }
 
-/// A part of a [`MemoryLimit`], returned when it is dropped.
+/// Bytes that are reserved from a [`MemoryLimit`]. Dropping the value returns them to the limit.
 #[derive(Debug)]
 struct Reservation {
     limit: MemoryLimit,
@@ -121,7 +121,7 @@ fn answer(
 }
 
 /// Exports memory of `engine` to one peer until the connection ends. If `refusal` is given, refuses every
-/// request with it.
+/// request with an error that has this text.
 pub(crate) fn export_memory(
     engine: &dyn DmaEngine,
     limit: &MemoryLimit,

@@ -12,7 +12,7 @@ pub(super) struct Axis {
     pub(super) base: f64,
 }
 
-/// The range of an axis and its ticks. On a logarithmic axis, all are logarithms.
+/// The range of an axis and its ticks. On a logarithmic axis, all these numbers are logarithms.
 #[derive(Clone, Debug)]
 pub(super) struct Ticks {
     pub(super) from: f64,

@@ -285,7 +285,7 @@ fn add(series: &mut Vec<Series>, name: String, x: f64, y: Option<Value>, referen
     }
 }
 
-/// Returns the explanation below a plot. A model's begins with a label.
+/// Returns the explanation below a plot. For a model's figures, it begins with a label.
 fn noted(note: &str, model: bool) -> String {
     if model { format!("MODEL: a simulated device, not a measurement. {note}") } else { note.to_owned() }
 }

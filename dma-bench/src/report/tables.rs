@@ -35,7 +35,7 @@ pub(super) fn tag(model: bool) -> Markup {
     html! { @if model { " " span.tag { "model" } } }
 }
 
-/// Renders the figures of all cells: measured ones, or those of models.
+/// Renders the figures of all measured cells or, with `models`, of all cells of models.
 pub(super) fn figures(results: &Results, models: bool) -> Markup {
     html! {
         (table(&output::figures(&results.campaign, results.with_figures(models).collect())))

@@ -62,7 +62,7 @@ impl Theme {
         Self { name: "page", colors: std::array::from_fn(|role| RGBColor(1, 2, role as u8)) }
     }
 
-    /// Curves.
+    /// Returns the colour of curve `at`. Colours repeat after [`MAX_SERIES`] curves.
     pub(super) fn series(&self, at: usize) -> RGBColor {
         self.colors[4 + at % MAX_SERIES]
     }

@@ -188,7 +188,8 @@ impl ActiveCell {
     }
 
     pub(crate) fn is_complete(&self) -> bool {
-        // The number of the baseline's samples depends on the engines', some of which may fail.
+        // The number of the baseline's samples depends on the number of the engines' samples, and some
+        // engines may fail.
         let all =
             self.samples.len() >= self.wanted as usize || (self.cell.is_baseline() && !interrupt::stopped());
         !self.samples.is_empty() && all && !self.interrupted

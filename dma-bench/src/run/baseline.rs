@@ -72,8 +72,9 @@ impl Baseline {
         Ok(())
     }
 
-    /// Takes a sample of the baseline on one of `cpus`, and compares the first `compare` bytes that it
-    /// copied. Returns `None` if the sample failed or was stopped before an operation ended.
+    /// Takes a sample of the baseline on the first of `cpus`. Compares the bytes of its first buffer if these
+    /// are at most `compare` bytes, or if `compare` is at least `COMPARE_MUCH`. Returns `None` if the sample
+    /// failed or was stopped before an operation ended.
     pub(super) fn sample(
         &mut self,
         base: &mut ActiveCell,

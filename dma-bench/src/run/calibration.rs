@@ -14,9 +14,9 @@ const MAX_CLOCK_SHARE: f64 = 0.005;
 /// Operations that run before a sample's clock starts, as a fraction of its operations. They evict the
 /// previous sample's data from the caches.
 const WARM_OPS_SHARE: f64 = 0.2;
-/// Maximum time of these operations, in seconds.
+/// Maximum time of the operations that run before a sample's clock starts, in seconds.
 const MAX_WARM_OPS_SECONDS: f64 = 0.01;
-/// Up to this number of bytes, all hot buffers are used once before the clock starts.
+/// If the hot buffers have at most this number of bytes, all are used once before the clock starts.
 const MAX_WARM_BYTES: u64 = 4 << 20;
 /// Hot buffers with more bytes than this, counting sources and destinations, exceed a core's private caches.
 const CORE_CACHE_BYTES: u64 = 1 << 20;
@@ -81,8 +81,8 @@ impl<'a> Calibration<'a> {
             Some(rate) => ((seconds * rate) as u64).max(1),
             None => ((seconds / per_op.max(1e-9)) as u64).max(depth).next_multiple_of(batch),
         });
-        // The baseline also runs operations before its clock starts. A schedule begins with its first
-        // operation, so a run at a rate has none.
+        // Like the baseline, a cell runs operations before its clock starts. A run at a rate has no such
+        // operations, because its schedule begins with the first operation.
         let warm = match self.campaign.rate {
             Some(_) => 0,
             None => warm_ops(&cell.cell, ops, per_op, depth).next_multiple_of(batch),

@@ -48,12 +48,14 @@ impl Offsets {
     }
 }
 
-/// Shifts of buffers are multiples of this.
+/// Shifts of buffers are multiples of this number of bytes.
 const PAGE: usize = 4096;
 
-/// The step of the sources: the fractional part of the golden ratio.
+/// Step of the sources from pass to pass, as a fraction of the space in which they move: the fractional part
+/// of the golden ratio.
 const GOLDEN_STEP: f64 = 0.618_033_988_749_895;
-/// The step of the destinations: the fractional part of the silver ratio.
+/// Step of the destinations from pass to pass, as a fraction of the space in which they move: the fractional
+/// part of the silver ratio.
 const SILVER_STEP: f64 = std::f64::consts::SQRT_2 - 1.0;
 
 /// Bytes between two segments.

@@ -8,7 +8,7 @@ use super::drive::{CellError, Counts, Extent, Rate, Worker};
 use super::sample::Sample;
 use crate::interrupt;
 
-/// The result of all queues.
+/// The result of one sample of a cell, on all its queues.
 pub(crate) struct QueuesRun {
     pub(crate) counts: Vec<Counts>,
     /// CPU time of the process, in nanoseconds.
@@ -120,13 +120,13 @@ fn run_in_turns(workers: &mut [Worker]) -> Result<(), CellError> {
     Ok(())
 }
 
-/// This is added to the number of arrived threads if a thread cannot be started.
+/// Number of arrived threads that is stored if a thread cannot be started, so that all others stop waiting.
 const INCOMPLETE: usize = usize::MAX / 2;
 /// Number of spins between two yields of the CPU.
 const SPINS_PER_YIELD: u32 = 256;
 
-/// Waits until `all` threads have called this function. They spin, because a woken thread would start late.
-/// Returns false once `arrived` is at least [`INCOMPLETE`].
+/// Waits until `all` threads have called this function. The threads spin, because a woken thread would start
+/// late. Returns false once `arrived` is at least [`INCOMPLETE`].
 fn start_together(arrived: &AtomicUsize, all: usize) -> bool {
     arrived.fetch_add(1, Ordering::AcqRel);
     for spins in 1_u32.. {

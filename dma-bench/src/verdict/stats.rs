@@ -135,9 +135,9 @@ pub(crate) fn interval(samples: &[f64], risk: f64) -> Option<(f64, f64)> {
     Some((sorted[last], sorted[n - 1 - last]))
 }
 
-/// Returns the interval for samples in the order of measurement, which may be correlated. It is the result of
-/// [`interval`], whose logarithms are widened by a factor: that by which the mean of an AR(1) process spreads
-/// more than the mean of independent samples.
+/// Returns the interval for samples in the order of measurement, which may be correlated. The interval from
+/// [`interval`] is widened around the median, in logarithms, by the factor by which the mean of an AR(1)
+/// process spreads more than the mean of independent samples.
 pub(crate) fn interval_in_order(samples: &[f64], risk: f64) -> Option<(f64, f64)> {
     let (low, high) = interval(samples, risk)?;
     let middle = median(samples)?;

@@ -316,14 +316,15 @@ impl Profile {
 
     /// The DMA engine of an NVIDIA BlueField-2, driven from its Arm cores with DOCA 1.5.
     ///
-    /// **Measured:** task rate and bandwidth by size, 10.5 M/s read and 10.2 M/s write, 25.6 and 15.4 GB/s;
-    /// 4.16 M/s from one thread with 64 in flight. Source: `smartnickit-project/smartnic-bench`,
+    /// **Measured:** task rate and bandwidth by size, at most 10.5 M/s and 25.6 GB/s for reads, and 10.2 M/s
+    /// and 15.4 GB/s for writes; 4.16 M/s from one thread with 64 in flight. Source:
+    /// `smartnickit-project/smartnic-bench`,
     /// `benchs/docs/doca_dma.md`, commit 86d1377, the artefact of the OSDI'23 study of off-path SmartNICs.
     /// The source does not state the number of threads for the peaks; in the model, four or more channels
     /// reach them.
     ///
     /// **Assumed:** the latency of a single task (1.5 µs and its bytes at 10 GB/s) and how it grows with the
-    /// window; local copies cost as much as the slower direction; the longest task, 128 MiB, which is the
+    /// window; a local copy costs the same as one in the slower direction; the longest task, 128 MiB, is the
     /// largest size that `digiou/dpu-coprocessing-artifacts` measured; 8 channels, one for each Arm core;
     /// lists of up to 64 segments, as on [BlueField-3](Self::bluefield3), because NVIDIA's DMA samples for
     /// both cards require at least 2; jitter. DOCA has no fences. Errors are detected in the engine and take
@@ -384,8 +385,8 @@ impl Profile {
     /// the limit.
     ///
     /// **Assumed:** the latency of single pulls, for which only the windows are known; several channels reach
-    /// the coalesced task rate together; local copies cost as much as the slower direction of each kind; 16
-    /// channels, one for each Arm core; jitter.
+    /// the coalesced task rate together; a local copy of each kind costs the same as one in the slower
+    /// direction; 16 channels, one for each Arm core; jitter.
     ///
     /// `jukebox03/DPUmesh` states that a device reported lists of up to 64 segments.
     #[must_use]
@@ -431,7 +432,7 @@ impl Profile {
         }
     }
 
-    /// One socket's Intel I/OAT (CBDMA), Skylake generation.
+    /// The Intel I/OAT (CBDMA) of one socket, Skylake generation.
     ///
     /// **Measured:** 3.7 M copies of 512 bytes a second with a doorbell for each, and 14.0 M/s with a
     /// doorbell for every 128, with 256 in flight. Source: SPDK commit 6728c1b8cb. It does not state the

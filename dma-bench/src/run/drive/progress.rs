@@ -23,8 +23,9 @@ pub(super) struct Progress {
     pub(super) interrupted: bool,
     /// The ends of samples at a rate.
     pub(super) sample_ends: Vec<SampleEnd>,
-    /// Number of consecutive polls without a completion, and the time of the first.
+    /// Number of consecutive polls without a completion.
     idle_polls: u32,
+    /// Time of the first of these polls.
     idle_since: Instant,
     /// Time limit for a queue that completes no operation.
     stall: Duration,

@@ -69,7 +69,8 @@ struct SyntheticQueue {
     done: VecDeque<Completion>,
 }
 
-// SAFETY: copies end before `submit` returns, and access only the caller's ranges.
+// SAFETY: copies end before `submit` returns, and access only the caller's ranges. Each accepted descriptor
+// has one entry in `done`, which `poll` removes and reports.
 unsafe impl RawQueue for SyntheticQueue {
     fn engine_id(&self) -> EngineId {
         self.queue.engine_id()
@@ -85,13 +86,13 @@ unsafe impl RawQueue for SyntheticQueue {
                 unreachable!("only copies are measured")
             };
             let (from, to) = (src.addr.as_ptr().cast_const(), dst.addr.as_ptr());
-            // In a buffer that will be compared, every byte is wrong before the copy, so its copy is not
-            // skipped.
-            // SAFETY: the caller promises that the range is valid. It is memory of this process, allocated by
-            // the CPU engine.
+            // In a destination that will be compared, every byte is wrong before the copy, so this copy is
+            // not skipped.
+            // SAFETY: the caller promises that the source is valid. It has at least one byte, and is memory
+            // of this process, allocated by the CPU engine.
             let source = unsafe { from.read_volatile() };
-            // SAFETY: the caller promises that the range is valid. It is memory of this process, allocated by
-            // the CPU engine.
+            // SAFETY: the caller promises that the destination is valid. It has at least one byte, and is
+            // memory of this process, allocated by the CPU engine.
             let arrived = source == unsafe { to.read_volatile() };
             let times = match self.fast.contains(&(src.len as u64)) {
                 true if arrived => 0,
