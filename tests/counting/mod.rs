@@ -17,12 +17,12 @@ thread_local! {
     static OF_THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Number of allocations of all threads, for tests that have a process of their own.
+/// Returns the number of allocations of all threads, for tests that have a process of their own.
 pub(crate) fn of_process() -> u64 {
     OF_PROCESS.load(Ordering::SeqCst)
 }
 
-/// Number of allocations of this thread.
+/// Returns the number of allocations of this thread.
 pub(crate) fn of_thread() -> u64 {
     OF_THREAD.get()
 }

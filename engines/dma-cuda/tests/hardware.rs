@@ -130,7 +130,7 @@ fn the_driver_is_as_the_engine_takes_it_to_be() {
     let driver = engine.driver();
     println!("calls that the driver lacks: {:?}", driver.absent());
     let mut context = 0;
-    // SAFETY: writes the context of the device that is open.
+    // SAFETY: the call writes the context of an existing device to a local variable.
     assert_eq!(unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut context, 0) }, 0);
     // SAFETY: the context was retained just before.
     assert_eq!(unsafe { (driver.cuCtxPushCurrent_v2)(context) }, 0);
@@ -157,9 +157,9 @@ fn the_driver_is_as_the_engine_takes_it_to_be() {
         // SAFETY: the call writes the address to a local variable.
         assert_eq!(unsafe { (driver.cuMemAlloc_v2)(&raw mut device, len) }, 0);
         println!("{len} bytes: host {host:p}, device {device:#x}");
-        // SAFETY: allocated just now.
+        // SAFETY: this memory was allocated just now, and is freed once.
         assert_eq!(unsafe { (driver.cuMemFreeHost)(host) }, 0);
-        // SAFETY: allocated just now.
+        // SAFETY: this memory was allocated just now, and is freed once.
         assert_eq!(unsafe { (driver.cuMemFree_v2)(device) }, 0);
     }
     // Two registrations side by side, and a copy across them.
@@ -187,7 +187,7 @@ fn the_driver_is_as_the_engine_takes_it_to_be() {
         println!("attribute {attribute}: {value} ({code})");
     }
     let mut popped = 0;
-    // SAFETY: the context was pushed above.
+    // SAFETY: the context was pushed above, and the call writes it to a local variable.
     assert_eq!(unsafe { (driver.cuCtxPopCurrent_v2)(&raw mut popped) }, 0);
     // SAFETY: the context was retained above.
     assert_eq!(unsafe { (driver.cuDevicePrimaryCtxRelease_v2)(0) }, 0);
@@ -215,8 +215,8 @@ impl Way {
     }
 }
 
-/// Returns the seconds that `pieces` copies of `piece` bytes take on the queue. With `polls` it spins, as the
-/// loop's synchronization does; otherwise it waits, which sleeps after a while.
+/// Returns the seconds that `pieces` copies of `piece` bytes take on the queue. With `polls` this function
+/// spins, as the loop's synchronization does; otherwise it calls `wait`, which sleeps after a while.
 fn by_engine(queue: &Queue, way: &Way, piece: usize, pieces: usize, polls: bool) -> f64 {
     let began = Instant::now();
     let transfers: Vec<_> = (0..pieces)
@@ -243,7 +243,8 @@ fn by_loop(engine: &CudaEngine, stream: usize, way: &Way, piece: usize, pieces: 
     let began = Instant::now();
     for i in 0..pieces as u64 {
         let at = i * piece as u64;
-        // SAFETY: within both windows, which only this function uses.
+        // SAFETY: the ranges lie within windows that only this function uses, and the caller made the context
+        // current.
         assert_eq!(unsafe { (driver.cuMemcpyAsync)(dst + at, src + at, piece, stream) }, 0);
     }
     // SAFETY: the stream exists.
@@ -271,7 +272,8 @@ fn by_batches(
         let (dsts, srcs, lens) = (&dsts[at..at + chunk], &srcs[at..at + chunk], &lens[at..at + chunk]);
         let (mut first, stream) = (0, streams[i % streams.len()]);
         let (dst, src, len) = (dsts.as_ptr(), srcs.as_ptr(), lens.as_ptr());
-        // SAFETY: within both windows, which only this function uses.
+        // SAFETY: the arrays have `chunk` entries, whose ranges lie within windows that only this function
+        // uses. The caller made the context current.
         let code = unsafe { batch(dst, src, len, chunk, &raw mut attributes, &raw mut first, 1, stream) };
         if code != 0 {
             println!("the driver answers {code}");
@@ -295,7 +297,7 @@ fn rates_of_batch_calls_by_their_attributes() {
         return;
     }
     let mut context = 0;
-    // SAFETY: writes the context of the device that is open.
+    // SAFETY: the call writes the context of an existing device to a local variable.
     assert_eq!(unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut context, 0) }, 0);
     // SAFETY: the context was retained just before.
     assert_eq!(unsafe { (driver.cuCtxPushCurrent_v2)(context) }, 0);
@@ -353,7 +355,7 @@ fn rates_are_those_of_a_bare_loop_and_small_pieces_beat_it() {
     let driver = engine.driver();
     let queue = engine.open_queue(&QueueOptions::new().with_depth(8192)).expect("a queue");
     let mut context = 0;
-    // SAFETY: writes the context of the device that is open.
+    // SAFETY: the call writes the context of an existing device to a local variable.
     assert_eq!(unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut context, 0) }, 0);
     // SAFETY: the context was retained just before.
     assert_eq!(unsafe { (driver.cuCtxPushCurrent_v2)(context) }, 0);
@@ -376,7 +378,7 @@ fn rates_are_those_of_a_bare_loop_and_small_pieces_beat_it() {
         ] {
             let (mut ours, mut waited, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
             let began = Instant::now();
-            // The two alternate, so that a disturbance affects both.
+            // The engine and the loop alternate, so that a disturbance affects both.
             while ours.len() < 5 || (ours.len() < 201 && began.elapsed() < Duration::from_millis(700)) {
                 ours.push(by_engine(&queue, way, piece, pieces, true));
                 waited.push(by_engine(&queue, way, piece, pieces, false));

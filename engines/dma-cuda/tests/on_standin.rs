@@ -6,7 +6,7 @@ mod support;
 use dma_cuda::CudaEngine;
 use support::{HEALTHY, driver_without, open, options};
 
-/// A driver that lacks calls.
+/// Opens an engine on a driver that lacks these calls.
 fn older(lacks: &[&str]) -> CudaEngine {
     CudaEngine::open_with(&driver_without(HEALTHY, lacks), &options(0)).expect("it opens")
 }

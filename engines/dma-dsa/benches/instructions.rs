@@ -1,6 +1,6 @@
-//! Instructions per copy through `Box<dyn RawQueue>`, against a C program that fills the same batch
-//! descriptor for the same portal: 64 bytes, batches of 32, a completion record of each copy. The limit is
-//! a ratio of 1.10.
+//! Counts the instructions per copy through `Box<dyn RawQueue>`, compared with a C program that fills the
+//! same batch descriptor for the same portal: 64 bytes, batches of 32, a completion record of each copy. The
+//! limit is a ratio of 1.10.
 //!
 //! `cargo bench -p dma-dsa --bench instructions`. Needs `valgrind` and a C compiler. Fails above that ratio.
 

@@ -117,7 +117,7 @@ impl DsaEngine {
         Ok(Self { opened: Arc::new(opened), id: EngineId::unique(), info })
     }
 
-    /// The opened work queue.
+    /// Returns the opened work queue.
     #[cfg(test)]
     pub(crate) fn opened(&self) -> &Opened {
         &self.opened

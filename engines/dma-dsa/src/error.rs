@@ -90,7 +90,7 @@ pub(crate) fn kind_of(errno: Errno) -> ErrorKind {
     }
 }
 
-/// An error of this backend.
+/// Makes an error of this backend.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Error {
     Error::new(kind, message).with_backend(BACKEND)
 }

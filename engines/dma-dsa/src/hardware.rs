@@ -41,7 +41,7 @@ pub(crate) struct Record {
     pub(crate) status: AtomicU8,
     pub(crate) result: AtomicU8,
     pub(crate) reserved: AtomicU16,
-    /// Number of bytes done; for a batch, of descriptors done.
+    /// Number of bytes that are done, or, for a batch, number of descriptors that are done.
     pub(crate) done: AtomicU32,
     pub(crate) fault: AtomicU64,
     /// The CRC; after a failure, the invalid flags.

@@ -46,7 +46,7 @@ impl DsaOptions {
     /// Maximum depth of a queue, in descriptors. The device's limit may be lower.
     pub const DEPTH_MAX: usize = 4096;
 
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -19,8 +19,8 @@ const TRIES: u32 = 16;
 
 /// A way to submit descriptors.
 pub(crate) trait Portal: fmt::Debug + Send + Sync {
-    /// Submits descriptors in order, and returns the number that the work queue accepted. If it is less than
-    /// all, the work queue is full.
+    /// Submits descriptors in order, and returns the number that the work queue accepted. If it accepted
+    /// fewer than all, the work queue is full.
     ///
     /// # Safety
     ///

@@ -39,7 +39,7 @@ impl Mode {
 pub(crate) struct QueueConfig {
     /// The name `wqX.Y`. If empty, the next work queue of device 0.
     pub(crate) name: String,
-    /// The name that an administrator gave it.
+    /// The name that an administrator gave the work queue.
     pub(crate) label: String,
     pub(crate) mode: Mode,
     /// Number of entries.
@@ -50,7 +50,7 @@ pub(crate) struct QueueConfig {
     #[serde(deserialize_with = "bytes")]
     pub(crate) max_transfer: u64,
     pub(crate) block_on_fault: bool,
-    /// Descriptors run in any order that fences allow.
+    /// True if descriptors run in any order that fences allow.
     pub(crate) unordered: bool,
     /// True if the kernel maps the work queue. If false, `mmap` fails with EPERM.
     pub(crate) mmap: bool,

@@ -59,7 +59,7 @@ pub(crate) fn decode(code: &[u8], registers: &impl Registers) -> Option<Instruct
             0x67 => address_size = true,
             0xf2 | 0xf3 => repeat = Some(byte),
             0x64 => fs = true,
-            // Segments without a base.
+            // These segments have no base.
             0x26 | 0x2e | 0x36 | 0x3e => fs = false,
             // LOCK makes each of these instructions undefined on every processor. The tests use that to cover
             // processors that lack them.

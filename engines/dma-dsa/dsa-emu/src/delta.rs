@@ -19,7 +19,7 @@ fn split(len: usize, access: Result<(), Fault>) -> (usize, Option<Fault>) {
     access.map_or_else(|fault| (fault.done, Some(fault)), |()| (len, None))
 }
 
-/// Checks the operands of both operations. `size` is the size of the record, or its maximum.
+/// Checks the operands of creating or applying a record. `size` is the size of the record, or its maximum.
 pub(crate) fn check(descriptor: &Descriptor, record: u64, size: u32, regions: &[u64]) -> Result<(), Record> {
     let len = u64::from(descriptor.len());
     if !len.is_multiple_of(WORD as u64) || len > REGION_MAX {
@@ -36,8 +36,8 @@ pub(crate) fn check(descriptor: &Descriptor, record: u64, size: u32, regions: &[
     if regions.iter().any(crosses) { Err(Record::of(status::OVERLAP)) } else { Ok(()) }
 }
 
-/// Creates the record of the words in which the second source differs from the first. The result is 0 if they
-/// are equal, 1 if the record has all differences, and 2 if it has no room for the next one.
+/// Creates the record of the words in which the second source differs from the first. The result is 0 if the
+/// sources are equal, 1 if the record has all differences, and 2 if it has no room for the next difference.
 pub(crate) fn create(descriptor: &Descriptor) -> Record {
     let (mut done, mut size) = (0, 0);
     match compare(descriptor, &mut done, &mut size) {
@@ -54,7 +54,8 @@ pub(crate) fn create(descriptor: &Descriptor) -> Record {
     }
 }
 
-/// Appends entries to the record. Returns the result; `done` is the number of bytes that were compared.
+/// Appends entries to the record. Returns the result, and sets `done` to the number of compared bytes and
+/// `size` to the size of the record.
 fn compare(descriptor: &Descriptor, done: &mut u64, size: &mut u32) -> Result<u8, Fault> {
     let (len, size_max) = (u64::from(descriptor.len()), descriptor.0[6] as u32);
     while *done < len {

@@ -25,24 +25,24 @@ impl Descriptor {
     pub(crate) const fn has(&self, flag: u32) -> bool {
         self.flags() & flag != 0
     }
-    /// The address of the completion record.
+    /// Returns the address of the completion record.
     pub(crate) const fn record(&self) -> u64 {
         self.0[1]
     }
-    /// The source, the pattern, or the list of a batch.
+    /// Returns the source, the pattern, or the list of a batch.
     pub(crate) const fn src(&self) -> u64 {
         self.0[2]
     }
-    /// The destination, the second source, or the pattern of a comparison.
+    /// Returns the destination, the second source, or the pattern of a comparison.
     pub(crate) const fn dst(&self) -> u64 {
         self.0[3]
     }
-    /// The length in bytes, or the number of descriptors of a batch.
+    /// Returns the length in bytes, or the number of descriptors of a batch.
     pub(crate) const fn len(&self) -> u32 {
         self.0[4] as u32
     }
-    /// Depends on the opcode: the second destination, the seed of a CRC, the expected result of a comparison,
-    /// the address or size of a delta record, or the flags of DIF.
+    /// Returns a field whose meaning depends on the opcode: the second destination, the seed of a CRC, the
+    /// expected result of a comparison, the address or size of a delta record, or the flags of DIF.
     pub(crate) const fn extra(&self) -> u64 {
         self.0[5]
     }
@@ -91,7 +91,7 @@ pub(crate) mod status {
     pub(crate) const PAGE_FAULT_REFUSED: u8 = 4;
     pub(crate) const BATCH_FAILED: u8 = 5;
     pub(crate) const LIST_FAULT: u8 = 6;
-    /// The words of a delta record do not increase.
+    /// The numbers of the words in a delta record do not increase.
     pub(crate) const DELTA_ORDER: u8 = 7;
     /// A word of a delta record lies beyond the destination.
     pub(crate) const DELTA_OFFSET: u8 = 8;
@@ -117,7 +117,7 @@ pub(crate) mod status {
 pub(crate) struct Record {
     pub(crate) status: u8,
     pub(crate) result: u8,
-    /// Number of bytes done; for a batch, of descriptors done.
+    /// Number of bytes that are done, or, for a batch, number of descriptors that are done.
     pub(crate) done: u32,
     pub(crate) fault: u64,
     /// The CRC, the size of a delta record, or the invalid flags.

@@ -133,10 +133,11 @@ struct Dif {
     flags: u8,
     /// Size of a block without its field.
     block: usize,
-    /// Number of bytes of a block that are read, and that are written.
+    /// Number of bytes that are read for a block (`reads`), and that are written for it (`writes`).
     reads: usize,
     writes: usize,
-    /// True if the opcode has tags of the source, and of the destination.
+    /// True if the source has fields, which are checked (`checks`), and if the destination gets fields
+    /// (`makes`).
     checks: bool,
     makes: bool,
 }

@@ -113,7 +113,7 @@ impl Emu {
     ///
     /// If no descriptor is accepted: `NODEV` if there is no such work queue or it is disabled; `INVAL` for a
     /// batch if the kernel does not map the work queue, or for a completion record that is not aligned;
-    /// `AGAIN` if it is full.
+    /// `AGAIN` if the work queue is full.
     ///
     /// # Safety
     ///

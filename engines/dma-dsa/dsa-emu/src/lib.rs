@@ -31,7 +31,7 @@
 //!   thread makes it present.
 //! - *ENQCMD to ordinary memory* reports a refusal. Intel's manual does not define this case.
 //! - *UMWAIT* returns early where the processor lacks it.
-//! - *Entries* are free as soon as the engine takes the descriptor.
+//! - *Entries of a work queue* are free as soon as its engine takes the descriptor.
 //! - *Clients* of a dedicated work queue are counted in the C library's open calls: a second client gets
 //!   EBUSY. Rust tests, and programs that make the system call themselves, can open it twice.
 //! - *A forked child* keeps the portals of its parent. The child has no worker thread, so it runs each

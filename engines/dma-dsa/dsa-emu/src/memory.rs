@@ -39,11 +39,12 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    /// Returns the number of bytes that are left. If bytes are left, `fault` has been written.
+    /// Copies bytes. Returns the number of bytes that are left. If bytes are left, `fault` has been written.
     fn dsa_emu_move(to: u64, from: u64, len: usize, fault: &mut MaybeUninit<Fault>) -> usize;
     static dsa_emu_move_at: u8;
     static dsa_emu_move_end: u8;
-    /// Returns 0, or 1 if the access faulted; then `fault` has been written.
+    /// Writes to a byte without changing it. Returns 0, or 1 if the access faulted; then `fault` has been
+    /// written.
     fn dsa_emu_touch(at: u64, fault: &mut MaybeUninit<Fault>) -> u32;
     static dsa_emu_touch_at: u8;
     static dsa_emu_touch_end: u8;
@@ -73,7 +74,7 @@ impl Fault {
         Self { code: SI_KERNEL, ..Self::unmapped(0, false) }
     }
 
-    /// Returns the address of the page.
+    /// Returns the address of the page in which the access faulted.
     pub(crate) const fn page(&self) -> u64 {
         self.address & !0xfff
     }
@@ -95,7 +96,7 @@ pub(crate) fn recover(rip: u64) -> Option<u64> {
     accesses.into_iter().find(|(at, _)| rip == at.addr() as u64).map(|(_, end)| end.addr() as u64)
 }
 
-/// Copies `len` bytes, upwards.
+/// Copies `len` bytes, from the lowest address to the highest.
 ///
 /// # Safety
 ///

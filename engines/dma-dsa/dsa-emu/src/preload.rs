@@ -69,7 +69,7 @@ fn start() {
     }
     let _ = ROOT.set(root.into_encoded_bytes());
     if std::env::var_os("DSA_EMU_REPORT").is_some() {
-        // SAFETY: the function may run when the process ends.
+        // SAFETY: `report` has the type that `atexit` expects, and may run when the process ends.
         unsafe { libc::atexit(report) };
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Queue {
     engine: Mutex<Engine>,
     state: AtomicU8,
     closed: AtomicBool,
-    /// The process whose thread runs the descriptors; 0 if no thread was started.
+    /// Id of the process whose thread runs the descriptors; 0 if no thread was started.
     worker_of: AtomicU32,
     submissions: AtomicU64,
     /// Number of descriptors that the worker has run or dropped.
@@ -85,8 +85,8 @@ impl Queue {
         if self.worker_of.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get().cast_unsigned() {
             return self.ring.push(descriptor);
         }
-        // A forked child has no worker, so it runs the descriptor here. It takes no lock, because a thread of
-        // the parent may have held the lock during the fork.
+        // A forked child has no worker, so it runs the descriptor here. The child takes no lock, because a
+        // thread of the parent may have held the lock during the fork.
         Engine::new(number).run(&self.config, &self.injector, descriptor);
         true
     }

@@ -33,7 +33,7 @@ impl Tree {
         self.root.join("sys/bus/dsa/devices")
     }
 
-    /// Describes a device, below the folder of its PCI function.
+    /// Returns the folder that describes a device, which is below the folder of its PCI function.
     fn device_dir(&self, number: u32) -> PathBuf {
         self.root.join("sys").join(device_below_sys(number))
     }

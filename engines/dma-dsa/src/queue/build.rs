@@ -13,11 +13,11 @@ pub(super) struct Builder {
     /// The flags of all descriptors (`flags`), and of descriptors that write (`write_flags`).
     flags: u32,
     write_flags: u32,
-    /// The open list has a fence after its first descriptor.
+    /// True if the open list has a fence after its first descriptor.
     fenced: bool,
-    /// The open list has a copy to two destinations that is submitted as two copies.
+    /// True if the open list has a copy to two destinations that is submitted as two copies.
     split: bool,
-    /// The open list has descriptors other than unfenced copies.
+    /// True if the open list has descriptors other than unfenced copies.
     mixed: bool,
 }
 

@@ -21,11 +21,11 @@ pub(super) struct List {
     pub(super) sent: u32,
     /// Number of work queue entries to release at the end.
     pub(super) entries: u32,
-    /// The list is submitted as a batch descriptor.
+    /// True if the list is submitted as a batch descriptor.
     pub(super) batch: bool,
-    /// The list has a fence after its first descriptor.
+    /// True if the list has a fence after its first descriptor.
     pub(super) fenced: bool,
-    /// The list has only unfenced copies.
+    /// True if the list has only unfenced copies.
     pub(super) plain: bool,
     /// Status of the batch once it has ended.
     pub(super) ended: Option<BatchEnd>,

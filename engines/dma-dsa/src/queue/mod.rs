@@ -173,7 +173,7 @@ impl DsaQueue {
     ///
     /// # Errors
     ///
-    /// `DeviceLost`: it is still disabled, or some descriptors are not reported yet.
+    /// `DeviceLost`: the work queue is still disabled, or some descriptors are not reported yet.
     #[cold]
     fn recover(&mut self, why: &'static str) -> Result<()> {
         self.watch.recover(why, self.in_flight > 0, &self.opened)?;

@@ -19,7 +19,7 @@ use crate::{DsaEngine, DsaOptions};
 #[derive(Clone, Debug)]
 pub(crate) struct Fake {
     pub(crate) shared: bool,
-    /// False: the portal accepts no batches, like `write()`.
+    /// False if the portal accepts no batches, like `write()`.
     pub(crate) batches: bool,
     pub(crate) size: u32,
     pub(crate) max_batch: u32,
@@ -43,7 +43,7 @@ pub(crate) struct State {
     pub(crate) statuses: VecDeque<u8>,
     /// The error that every submission returns.
     pub(crate) errno: Option<Errno>,
-    /// Operations are accepted but never run.
+    /// True if operations are accepted but never run.
     pub(crate) hangs: bool,
     /// Addresses of the completion records of operations whose last run met a page fault at the first byte.
     /// The next run of such an operation gets further, as if the page had been mapped.

@@ -77,7 +77,7 @@ Starts PROGRAM on made-up work queues of Intel DSA.
         unsafe { set.assume_init() }
     }
 
-    /// Waits for the program's end, and passes signals on to it in the meantime.
+    /// Waits for the program's end. In the meantime, forwards SIGTERM and SIGHUP to the program.
     fn wait(mut child: Child, signals: &libc::sigset_t) -> std::io::Result<ExitStatus> {
         loop {
             if let Some(status) = child.try_wait()? {

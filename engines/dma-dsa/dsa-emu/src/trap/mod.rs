@@ -81,8 +81,8 @@ pub(crate) fn with_link<T>(
     then(rustix::fs::readlinkat_raw(rustix::fs::CWD, name, &mut path[..]).ok()?.0)
 }
 
-/// Returns the work queue whose portal has this address, and true if its file was removed since it was
-/// mapped.
+/// Returns the work queue whose portal has this address, and true if the work queue's file was removed after
+/// the portal was mapped.
 fn portal(address: u64) -> Option<(&'static Queue, bool)> {
     let page = address & !0xfff;
     let end = page.checked_add(0x1000)?;
@@ -246,7 +246,8 @@ impl Context<'_> {
     const fn set(&mut self, register: c_int, value: u64) {
         self.0.uc_mcontext.gregs[register as usize] = value.cast_signed();
     }
-    /// Sets the given flags, and clears the others, of carry, parity, adjust, zero, sign and overflow.
+    /// Among the flags carry, parity, adjust, zero, sign and overflow, sets those in `flags` and clears the
+    /// others.
     const fn set_flags(&mut self, flags: u64) {
         const ALL: u64 = 0x8d5;
         self.set(REG_EFL, self.get(REG_EFL) & !ALL | flags);
@@ -272,7 +273,7 @@ impl Registers for Context<'_> {
 
 extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let registers = context.cast::<ucontext_t>();
-    // SAFETY: the system passes a valid context.
+    // SAFETY: the system passes a valid context, which only this handler accesses.
     let registers = unsafe { &mut *registers };
     // SAFETY: the system passes a valid description.
     let described = unsafe { &*info };
