@@ -81,7 +81,7 @@ unsafe fn memcpy(dst: *mut u8, src: *const u8, len: usize) {
     unsafe { std::ptr::copy_nonoverlapping(src, dst, len) }
 }
 
-/// Makes as many pairs as the memory has room for, in an order that prefetchers cannot follow.
+/// Makes all pairs that the memory has room for, in an order that prefetchers cannot follow.
 fn scattered_pairs(src: Memory, dst: Memory, len: usize) -> Pairs {
     let mut pairs = Pairs::new(src, dst, len, usize::MAX);
     pairs.step = (0x9e37_79b9 % pairs.slots()).max(1);

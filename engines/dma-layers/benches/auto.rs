@@ -23,8 +23,8 @@ use dma_layers::auto::{AutoEngine, AutoOptions};
 use dma_sim::sim::{SimEngine, SimOptions};
 
 const SIZES: [usize; 6] = [64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 2 << 20];
-/// Bytes of memory for the sources and for the destinations: of cold copies (`COLD`), and of hot copies
-/// unless one copy is longer (`HOT`).
+/// Bytes of memory for the sources, and the same number for the destinations: `COLD` for cold copies; `HOT`
+/// for hot copies, or the length of a copy if that is more.
 const COLD: usize = 256 << 20;
 const HOT: usize = 256 << 10;
 const LATENCY: Duration = Duration::from_nanos(1500);

@@ -1,5 +1,5 @@
-//! Instructions per copy on the CPU engine alone, within wrappers and within `AutoEngine`: through the safe
-//! API and on raw queues, in batches and one at a time.
+//! Counts instructions per copy on the CPU engine alone, within wrappers and within `AutoEngine`: through the
+//! safe API and on raw queues, in batches and one at a time.
 //!
 //! `cargo bench -p dma-layers --bench instructions` runs itself under `valgrind --tool=callgrind` with two
 //! numbers of batches for each engine, and prints the cost of each additional copy and the ratio to the CPU

@@ -3,7 +3,8 @@
 //!
 //! `cargo bench -p dma-layers --bench replay` records mixed runs on the CPU and on simulated devices in real
 //! time, replays each, and prints the median ratio of times, because runs of a busy machine differ. If this
-//! ratio, or the doorbells of any run, differ by more than 10 %, it exits with 1, unless run with `--test`.
+//! ratio, or the doorbells of any run, differ by more than 10 %, the bench exits with 1, unless run with
+//! `--test`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -180,7 +180,7 @@ fn run_beside(
         *seen.lock().unwrap() = Seen::default();
         let batch = &batch[..batch.len().min(depth)];
         for at in 0..SLOTS * SLOT {
-            // SAFETY: the addresses are within regions that outlive the queue.
+            // SAFETY: the CPU reaches the region, and no operation is in flight.
             unsafe { byte(dst.info(), at).write(0xee) };
         }
         let places: Vec<_> =
@@ -219,7 +219,7 @@ fn run_beside(
                     (true, true) => b"patterns"[at % 8],
                     (true, false) => at as u8 ^ (at >> 8) as u8,
                 };
-                // SAFETY: the addresses are within regions that outlive the queue.
+                // SAFETY: the CPU reaches the region, and no operation is in flight.
                 let found = unsafe { byte(dst.info(), i * SLOT + at).read() };
                 assert_eq!(found, expected, "byte {at} of operation {i} of {len} B, fill: {fill}");
             }

@@ -10,7 +10,7 @@ use dma_core::conformance::inner_memory_is_rejected;
 use dma_layers::auto::{AutoEngine, AutoOptions, Prefer};
 use engines::{cpu, meter, record, sim, verify};
 
-/// Returns an engine made of both, for each value of `Prefer`.
+/// Returns an engine made of `cpu` and `device`, for each value of `Prefer`.
 fn autos(cpu: &Arc<dyn DmaEngine>, device: &Arc<dyn DmaEngine>) -> [AutoEngine; 2] {
     [Prefer::Measured, Prefer::Device].map(|prefer| {
         let options = AutoOptions::new().with_prefer(prefer);

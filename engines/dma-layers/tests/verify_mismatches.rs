@@ -1,5 +1,5 @@
-//! Tests that a `VerifyEngine` reports wrong copies, with the right byte, and no correct copies, and that
-//! copies of a warm queue do not allocate.
+//! Tests that a `VerifyEngine` reports each wrong copy with its first wrong byte, and reports no correct
+//! copy, and that copies of a warm queue do not allocate.
 
 #[path = "../../../tests/counting/mod.rs"]
 mod counting;

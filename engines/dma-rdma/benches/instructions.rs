@@ -1,5 +1,6 @@
-//! Instructions per copy through `Box<dyn RawQueue>`, against a C program that does the same on the same
-//! provider: 64 bytes, batches of 32, a completion of each copy. The limit is a ratio of 1.10.
+//! Counts the instructions per copy through `Box<dyn RawQueue>`, compared with a C program that makes the
+//! same calls of the same provider: 64 bytes, batches of 32, a completion of each copy. The limit is a ratio
+//! of 1.10.
 //!
 //! `cargo bench -p dma-rdma --bench instructions`. Needs `valgrind` and a C compiler. Fails above that ratio.
 

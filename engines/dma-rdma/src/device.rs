@@ -47,7 +47,7 @@ impl<T> Handle<T> {
     }
 }
 
-/// An object of the library, which is destroyed when this is dropped.
+/// An object of the library, which is destroyed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Owned<T: 'static> {
     handle: Handle<T>,

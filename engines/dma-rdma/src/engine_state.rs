@@ -53,8 +53,8 @@ impl EngineState {
         Ok(started)
     }
 
-    /// Adds imported memory of `len` bytes. `make` makes it from its number and its address. The exporter's
-    /// address is not used, because this process may use the same one.
+    /// Adds imported memory of `len` bytes, which `make` makes from its number and its address. The
+    /// exporter's address is not used, because memory of this process may have the same address.
     pub(crate) fn add(&self, len: u64, make: impl FnOnce(u32, u64) -> Import) -> Result<Arc<Import>> {
         let mut imports = lock(&self.imports);
         let addr = imports.next_addr;

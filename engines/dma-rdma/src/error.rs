@@ -104,8 +104,7 @@ pub(crate) fn kind(code: i32) -> ErrorKind {
     }
 }
 
-/// Returns the error of a call that failed with `errno`. If its kind has only one remedy, the error has it as
-/// its hint.
+/// Returns the error of a call that failed with `errno`. The error's hint is the usual remedy for `errno`.
 pub(crate) fn failed(message: impl Into<Cow<'static, str>>, errno: Errno) -> Error {
     let (kind, hint) = match errno {
         Errno::PERM | Errno::ACCESS => (
@@ -134,7 +133,7 @@ pub(crate) fn load(cause: LoadError) -> Error {
     cause.into_error(&crate::library::RDMA_CORE, BACKEND)
 }
 
-/// An error of this backend.
+/// Makes an error of this backend.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Error {
     Error::new(kind, message).with_backend(BACKEND)
 }

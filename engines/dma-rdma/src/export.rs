@@ -67,7 +67,7 @@ pub(crate) struct Granted {
 }
 
 impl Granted {
-    /// Makes a queue pair and connects it to the peer's queue pair. Returns it and its end.
+    /// Makes a queue pair and connects it to the peer's queue pair. Returns the new queue pair and its end.
     pub(crate) fn serve(&self, peer: &End) -> Result<(QueuePair, End)> {
         let domain = Arc::clone(&self.domain);
         let (device, pd, cq) = (&self.domain.device, domain.pd.handle(), domain.completions.cq.handle());
@@ -80,13 +80,13 @@ impl Granted {
     }
 }
 
-/// Memory granted to a peer. Dropping it revokes.
+/// Memory granted to a peer. Dropping this value revokes the grant.
 #[derive(Debug)]
 pub(crate) struct RdmaExport {
     device: Arc<Device>,
     service: Arc<Service>,
     id: Id,
-    /// `None` once it is deregistered.
+    /// `None` once the region is deregistered.
     region: Option<Handle<ibv_mr>>,
     /// The domain of the region. The device keeps a domain while it contains a region.
     _domain: Arc<Domain>,

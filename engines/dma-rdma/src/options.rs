@@ -71,7 +71,7 @@ impl RdmaOptions {
     /// Maximum depth of a queue, in descriptors. The device's limit may be lower.
     pub const DEPTH_MAX: usize = 16_384;
 
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

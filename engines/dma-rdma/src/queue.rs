@@ -182,7 +182,7 @@ impl RdmaQueue {
             end.send_flags |= SEND_SIGNALED;
         } else {
             let proof = self.proof.at(0);
-            // SAFETY: it is the only request of its ring, and providers copied it when it was posted.
+            // SAFETY: this is the only request of its ring, and providers copied it when it was posted.
             unsafe { (*proof).wr.wr_id = self.head - 1 };
             end.next = proof.cast();
         }
@@ -258,7 +258,7 @@ impl RdmaQueue {
             };
             for at in 0..number.min(TAKE) {
                 let ibv_wc { wr_id, status, .. } = self.taken[at];
-                // Requests that a reset ended may have left completions.
+                // A completion of a request that a reset has already ended is ignored.
                 if !(self.done..self.posted).contains(&wr_id) {
                     continue;
                 }
@@ -300,7 +300,7 @@ impl RdmaQueue {
         match self.state {
             PairState::Failed if self.done == self.posted => {
                 self.recover();
-                // The doorbell of the remaining requests may have been rung.
+                // The doorbell of the remaining requests may have been rung already, so they are posted now.
                 self.ring();
             }
             PairState::Lost(_) if self.done < self.posted => _ = self.abort(),

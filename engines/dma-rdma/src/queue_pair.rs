@@ -42,7 +42,7 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
 #[derive(Debug)]
 pub(crate) struct QueuePair {
     device: Arc<Device>,
-    /// `None` once it is destroyed.
+    /// `None` once the queue pair is destroyed.
     handle: Option<Handle<ibv_qp>>,
     post_send: ibv_post_send,
     is_connected: bool,
@@ -96,7 +96,7 @@ impl QueuePair {
         self.handle.ok_or_else(|| error(ErrorKind::DeviceLost, "the queue pair is gone"))
     }
 
-    /// Returns true if it is connected, as far as this side knows.
+    /// Returns true if the queue pair is connected, as far as this side knows.
     pub(crate) const fn is_connected(&self) -> bool {
         self.is_connected
     }

@@ -37,7 +37,7 @@ impl Bytes {
     }
 }
 
-/// Memory that is registered with the device, until this is dropped.
+/// Memory that is registered with the device until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Registered {
     pub(crate) handle: Handle<ibv_mr>,

@@ -77,7 +77,7 @@ impl Relay {
 pub(crate) enum Route {
     /// The descriptor goes through the queue pair in use.
     Ready,
-    /// The descriptor must wait until others have ended.
+    /// The descriptor must wait until other descriptors have ended.
     Later,
     /// The descriptor is copied in pieces through the bounce buffer. No request is in flight now.
     Relay,
@@ -140,7 +140,7 @@ impl RdmaQueue {
         let is_connected = self.pair.use_link(&import, slots)?;
         self.link = Some(Target::of(&import, slots));
         self.state = if is_connected { PairState::Runs } else { PairState::Unconnected };
-        // SAFETY: it is the only request of its ring, and providers copied it when it was posted.
+        // SAFETY: this is the only request of its ring, and providers copied it when it was posted.
         let proof = unsafe { &mut *self.proof.at(0) };
         let grant = &import.grant;
         proof.sge = ibv_sge { addr: bounce.addr.0, length: PROOF as u32, lkey: keys(bounce.key).0 };

@@ -33,13 +33,13 @@ const LONGEST: u64 = 1 << 57;
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
-    /// The number of the queue pair, and the number of its first packet.
+    /// The number of the queue pair (`number`), and the number of the first packet that it sends (`psn`).
     pub(crate) number: u32,
     pub(crate) psn: u32,
     pub(crate) lid: u16,
     /// The code of the MTU.
     pub(crate) mtu: u8,
-    /// Maximum number of concurrent reads that it answers.
+    /// Maximum number of concurrent reads that this end answers.
     pub(crate) reads: u8,
     /// The port's GID; all bytes are 0 if it has none.
     pub(crate) gid: [u8; 16],

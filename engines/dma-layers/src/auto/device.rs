@@ -57,7 +57,7 @@ struct DeviceWork {
     /// memory.
     copy: Option<(Repeat, Class)>,
     at: Instant,
-    /// The queue's `polled` and `completed` at the submission.
+    /// The queue's `polled` and `completed` when this descriptor was submitted.
     polled: Duration,
     completed: u64,
 }
@@ -87,7 +87,7 @@ pub(super) struct DeviceQueue {
     backoff: Duration,
     submissions: u32,
     failures: u32,
-    /// Number of copies that the device has completed since it is used again.
+    /// Number of copies that the device has completed since the queue uses it again.
     done_since_return: u32,
     last_poll: Instant,
     last_done: Instant,
@@ -285,7 +285,8 @@ impl DeviceQueue {
         match operation {
             Operation::Copy { src, dst } => is(src) || is(dst),
             Operation::Fill { dst, .. } => dst.iter().any(|segment| is(*segment)),
-            // If the device has memory, the engine declares neither lists nor other operations.
+            // If the device has memory, the engine declares neither lists nor other operations, so none
+            // arrives here.
             _ => false,
         }
     }
@@ -419,7 +420,7 @@ impl DeviceQueue {
         }
     }
 
-    /// Polls the device. If `stopped`, copies that it aborted are reported instead of repeated.
+    /// Polls the device. If `stopped`, copies that the device aborted are reported instead of repeated.
     pub(super) fn poll(
         &mut self,
         completions: &mut [Completion],
@@ -555,7 +556,8 @@ impl DeviceQueue {
         }
     }
 
-    /// Arms the device's events, and the timer for the next check for a stall.
+    /// Arms the device's events, and the timer for the next check for a stall. Returns false if the device
+    /// has completions to poll.
     pub(super) fn arm(&mut self) -> Result<bool> {
         if let Some(own) = self.own_events()
             && !own.arm()?

@@ -11,7 +11,7 @@ use rustix::time::{
 };
 
 /// A descriptor that is readable while one of the added descriptors is, or once the timer has expired. If the
-/// system refuses one of the descriptors, this keeps the error, and the queue can only be polled.
+/// system refuses one of the descriptors, this value contains the error, and the queue can only be polled.
 #[derive(Debug)]
 pub(super) struct Events(Result<Files>);
 
@@ -47,7 +47,7 @@ impl Events {
         Self(Files::open(queues))
     }
 
-    /// Adds the descriptor of another queue. Closing a queue removes its descriptor. Errors: the system
+    /// Adds the descriptor of another queue. Closing a queue removes its descriptor. Fails if the system
     /// refuses the descriptor.
     pub(super) fn add(&self, fd: Result<BorrowedFd<'_>>) -> Result<()> {
         match &self.0 {
@@ -68,7 +68,7 @@ impl Events {
     }
 
     /// Returns the descriptor.
-    /// Errors: the system refused it.
+    /// Fails if the system refused the descriptor.
     pub(super) fn fd(&self) -> Result<BorrowedFd<'_>> {
         match &self.0 {
             Ok(files) => Ok(files.epoll.as_fd()),

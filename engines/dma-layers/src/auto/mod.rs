@@ -101,7 +101,7 @@ impl Default for AutoOptions {
 }
 
 impl AutoOptions {
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

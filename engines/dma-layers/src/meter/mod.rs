@@ -60,7 +60,7 @@ impl MeterOptions {
     pub const INFO: &'static [OptionInfo] =
         &[OptionInfo::new("label", "TEXT", "the backend", "the engine's name in spans and metrics")];
 
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

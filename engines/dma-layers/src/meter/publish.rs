@@ -94,7 +94,7 @@ struct PoolSum {
 }
 
 impl PoolSum {
-    /// Adds a buffer size of a pool, of whose counts a part was published before.
+    /// Adds the counts of one buffer size of a pool, less the counts that were published `before`.
     fn add(&mut self, class: &PoolClass, before: &Published) {
         self.buffers += class.count;
         self.max += class.max;

@@ -20,7 +20,8 @@ pub struct Events<'a> {
     /// The length of the previous operation, and true if it was a copy.
     len: u64,
     copied: bool,
-    /// The number of its repetitions that were not read yet, and their distances on both sides.
+    /// Number of repetitions of the previous operation that were not read yet (`repeats`), and the distances
+    /// of the repetitions on both sides (`steps`).
     repeats: u64,
     steps: [u64; 2],
     /// The region and the end of the last segment of each side.

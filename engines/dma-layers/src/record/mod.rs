@@ -7,7 +7,7 @@
 //!   copies.
 //! - Each queue has a buffer. The buffer is written to the file when it is full, when the queue is closed,
 //!   and by the first submission more than a second after the last write. Copies do not allocate once the
-//!   queues and regions are known. A copy that finds the buffer full blocks until it is written.
+//!   queues and regions are known. A copy that finds the buffer full blocks until the buffer is written.
 //! - The file gets its name when the engine and all its queues are closed. Until then its name is
 //!   `NAME.partial`. The file keeps this name if the program ends earlier, by a signal or by `exit`. A
 //!   partial trace can be read up to its last complete block.

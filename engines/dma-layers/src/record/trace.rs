@@ -33,7 +33,7 @@ pub enum TraceError {
     /// The content of the trace is invalid.
     #[error("the trace is damaged: {what}")]
     Damaged {
-        /// The error.
+        /// A description of the invalid content.
         what: &'static str,
     },
 }

@@ -139,7 +139,8 @@ impl ReplayMemory {
     }
 }
 
-/// Transfers bytes between device memory and its copies in host memory, which checks read and write.
+/// Transfers bytes between device memory and its copies in host memory. Checks read and write only these
+/// copies.
 pub(super) struct Staging<'a> {
     queue: Queue,
     memory: &'a ReplayMemory,
@@ -155,7 +156,7 @@ impl<'a> Staging<'a> {
         Ok(Some(Self { queue: engine.open_queue(&options)?, memory }))
     }
 
-    /// Copies one window to another, and waits for the end.
+    /// Copies one window to another, and waits until the copy has ended.
     fn copy(&self, from: Window, to: Window) -> Result<()> {
         self.queue.copy(from, to)?.wait()?;
         Ok(())
@@ -220,13 +221,13 @@ impl Check {
             for at in (0..len).step_by(CHUNK) {
                 let len = CHUNK.min(len - at);
                 if let Some(src) = src {
-                    // SAFETY: the range is within a window of this process, which is mapped while `self`
-                    // exists, and no references to its bytes exist.
+                    // SAFETY: the range lies in a window of the `ReplayMemory`, which outlives its checks,
+                    // and no references to its bytes exist.
                     unsafe { racy_copy::copy(bytes.as_mut_ptr(), src.wrapping_add(at), len) };
                     bytes[..len].iter_mut().for_each(|byte| *byte = !*byte);
                 }
-                // SAFETY: a window of this process, whose bytes have no references. It is mapped while `self`
-                // exists.
+                // SAFETY: the range lies in a window of the `ReplayMemory`, which outlives its checks, and no
+                // references to its bytes exist.
                 unsafe { racy_copy::copy(dst.wrapping_add(at), bytes.as_ptr(), len) };
             }
             None::<()>
@@ -246,14 +247,14 @@ impl Check {
         let wrong = |offset| Mismatch { queue, operation: self.operation, offset };
         let crc = || {
             let one = self.src[0];
-            // SAFETY: a window of this process, whose bytes have no references. It is mapped while `self`
-            // exists.
+            // SAFETY: the range lies in a window of the `ReplayMemory`, which outlives its checks, and no
+            // references to its bytes exist.
             u64::from(unsafe { racy_copy::crc32c(0, one.addr.as_ptr(), one.len) })
         };
         if self.kind == Kind::Compare {
             let (a, b) = (self.src[0], self.dst[0]);
-            // SAFETY: a window of this process, whose bytes have no references. It is mapped while `self`
-            // exists.
+            // SAFETY: both ranges lie in windows of the `ReplayMemory`, which outlives its checks, and no
+            // references to their bytes exist.
             let first = unsafe { racy_copy::first_difference(a.addr.as_ptr(), b.addr.as_ptr(), a.len) };
             let expected = first.map_or(dma_core::Completion::EQUAL, |at| at as u64);
             return (result != expected).then(|| wrong(None));
@@ -261,8 +262,8 @@ impl Check {
         if self.kind != Kind::Crc32c {
             let byte = for_each_pair(&self.pairs(), |offset, src, dst, len| {
                 let at = match src {
-                    // SAFETY: a window of this process, whose bytes have no references. It is mapped while
-                    // `self` exists.
+                    // SAFETY: both ranges lie in windows of the `ReplayMemory`, which outlives its checks,
+                    // and no references to their bytes exist.
                     Some(src) => unsafe { racy_copy::first_difference(src, dst, len) },
                     None => self.not_filled(dst, len),
                 };
@@ -280,8 +281,8 @@ impl Check {
         let mut bytes = [0; CHUNK];
         (0..len).step_by(CHUNK).find_map(|at| {
             let len = CHUNK.min(len - at);
-            // SAFETY: a window of this process, whose bytes have no references. It is mapped while `self`
-            // exists.
+            // SAFETY: the range lies in a window of the `ReplayMemory`, which outlives its checks, and no
+            // references to its bytes exist.
             unsafe { racy_copy::copy(bytes.as_mut_ptr(), dst.wrapping_add(at), len) };
             bytes[..len].iter().position(|byte| *byte != self.byte).map(|wrong| at + wrong)
         })

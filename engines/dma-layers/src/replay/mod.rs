@@ -8,8 +8,8 @@
 //!   program reused it.
 //! - Each queue has its own memory: the part of each region that the queue's operations name, in the recorded
 //!   place. Device memory has a copy in host memory, which is used to check its bytes.
-//! - Operations that exceed the engine's limits are split, and the depth of queues does not exceed its limit.
-//!   If the engine has no fences, the replay waits for all earlier operations instead.
+//! - Operations that exceed the engine's limits are split, and the depth of queues does not exceed the
+//!   engine's limit. If the engine has no fences, the replay waits for all earlier operations instead.
 //! - Before the timed runs, the trace runs once without pauses, and all bytes and results are checked.
 //!
 //! ```
@@ -73,7 +73,7 @@ impl Default for ReplayOptions {
 }
 
 impl ReplayOptions {
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -104,7 +104,7 @@ impl<'a> Player<'a> {
         })
     }
 
-    /// Makes all calls. Returns early if `stop` is set.
+    /// Makes all calls of the queue. Returns early if `stop` is set.
     pub(super) fn play(&mut self, stop: &AtomicBool) -> Result<Replayed> {
         let ended = self.calls(stop).and_then(|()| self.drain(stop));
         if ended.is_err() || stop.load(Ordering::Relaxed) {

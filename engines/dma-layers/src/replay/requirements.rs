@@ -86,7 +86,7 @@ impl Requirements {
         Ok(())
     }
 
-    /// Returns the bytes of the memory in these regions.
+    /// Returns the number of bytes of memory in the regions for which `of` returns true.
     pub(super) fn bytes(&self, of: impl Fn(usize) -> bool) -> u64 {
         let parts = self.regions.iter().flatten().filter(|(region, _)| of(**region));
         parts.fold(0, |sum: u64, (_, part)| sum.saturating_add(part.len() as u64))

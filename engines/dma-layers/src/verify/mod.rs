@@ -5,13 +5,13 @@
 //!   [`ErrorKind::DeviceFault`], and the error names the first byte that is wrong.
 //! - [`VerifyOptions`] choose the copies: all, one in N copies, or one for every N bytes.
 //! - All copies are verified, including those with a CRC-32C and those to two destinations. Fills,
-//!   comparisons and checksums are not verified. [`VerifyReport`] counts both.
+//!   comparisons and checksums are not verified. [`VerifyReport`] counts verified and unverified descriptors.
 //! - Copies from or to device memory that the CPU cannot reach are verified when they are done. With device
 //!   memory, each queue has a second queue, which copies source and destination to host memory, piece by
 //!   piece, where they are compared. Polls do not wait for these copies, so later operations may be reported
-//!   earlier, and a waiting thread polls instead of sleeping while such copies are in flight. If the queue
-//!   cannot be opened, or such a copy fails, the operation counts as not verified. Copies of imported memory
-//!   also count as not verified.
+//!   earlier, and a waiting thread polls instead of sleeping while such copies are in flight. If the second
+//!   queue cannot be opened, or one of its copies fails, the operation counts as not verified. Copies of
+//!   imported memory also count as not verified.
 //! - The planner keeps fences, so that no later operation writes the bytes before they are verified.
 //! - If the program writes a window's bytes while they are copied, a mismatch may be reported, because the
 //!   write looks like a wrong byte of the device.
@@ -62,8 +62,8 @@ const STAGING_STEPS: usize = 16;
 /// The first code of a mismatch. This code is outside the range of errno values and of the vendors' codes.
 const FIRST_CODE: i32 = i32::MIN;
 
-/// The options of a [`VerifyEngine`]. A copy is verified when both numbers are reached since the last
-/// verified copy of the queue. By default, every copy is verified.
+/// The options of a [`VerifyEngine`]. A copy is verified once both numbers, of copies and of bytes, are
+/// reached since the queue's last verified copy. By default, every copy is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyOptions {
@@ -86,7 +86,7 @@ impl VerifyOptions {
         OptionInfo::new("sample_bytes", "BYTES", "1", "bytes from one verified copy of a queue to the next"),
     ];
 
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -213,7 +213,7 @@ unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_ack_async_event(_event: *mut ibv_async_event) {}
 
-/// A protection domain stores a pointer to its context.
+/// Allocates a protection domain, which is only a pointer to its context.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     let state = state_of(context);

@@ -45,7 +45,7 @@ impl Default for Config {
 
 impl Config {
     /// Reads and checks a configuration.
-    /// Errors: one line that names the key and the remedy.
+    /// An error is one line that names the key and the remedy.
     fn parse(text: &str) -> Result<Self, String> {
         let config: Self = toml::from_str(text).map_err(|e| one_line(&e))?;
         match config {

@@ -114,7 +114,7 @@ pub(crate) struct Region {
 pub(crate) struct Queue {
     pub(crate) state: c_int,
     pub(crate) pd: usize,
-    /// Rights of the peer, and the number of its queue pair.
+    /// Rights of the peer (`access`), and number of the peer's queue pair (`peer`).
     pub(crate) access: c_int,
     pub(crate) peer: u32,
     pub(crate) cq: u32,
@@ -136,8 +136,8 @@ pub(crate) struct Completions {
     pub(crate) armed: bool,
     pub(crate) events: u32,
     pub(crate) signal: c_int,
-    /// Completions, each with its queue pair, and the number of requests whose places are free once it is
-    /// polled.
+    /// Completions, each with its queue pair, and with the number of requests whose places are free once this
+    /// completion is polled.
     pub(crate) entries: VecDeque<(ibv_wc, u32, u64)>,
 }
 
@@ -225,7 +225,7 @@ impl State {
         Some(code)
     }
 
-    /// Returns the byte at an address, if a region has the key, the bytes and the rights.
+    /// Returns a pointer to the byte at an address, if a region has the key, the bytes and the rights.
     fn granted(&self, pd: usize, key: u32, addr: u64, len: u64, access: c_int) -> Option<*mut u8> {
         let region = self.regions.get(&key)?;
         let inside = addr >= region.base && addr + len <= region.base + region.len;
@@ -381,7 +381,7 @@ impl State {
         let entry = ibv_wc { wr_id: wr.wr_id, status, qp_num: number, ..ibv_wc::default() };
         let Some(completions) = self.completions.get_mut(&cq) else { return false };
         if completions.entries.len() >= completions.room {
-            // Like a real device, it reports the overflow by an event, and loses the completion.
+            // Like a real device, the stand-in reports the overflow by an event, and loses the completion.
             self.events.push_back(EVENT_CQ_ERR);
             return false;
         }

@@ -1,8 +1,8 @@
 //! A stand-in for rdma-core's `libibverbs.so.1`: an RDMA device in software, for programs that copy with
 //! verbs.
 //!
-//! The `install` script beside this crate installs it as rdma-core's library. The README describes the
-//! configuration. Rust tests make a [`Nic`] and pass its [table](Nic::verbs) to the code under test; all
+//! The `install` script beside this crate installs the stand-in as rdma-core's library. The README describes
+//! the configuration. Rust tests make a [`Nic`] and pass its [table](Nic::verbs) to the code under test; all
 //! other functions have C's interface.
 //!
 //! # Supported

@@ -58,7 +58,7 @@ unsafe impl Send for Job {}
 #[derive(Debug)]
 pub(crate) struct Node {
     id: u32,
-    /// The process that made this. A forked child does not have its threads.
+    /// Id of the process that claimed the entry. A forked child does not have the threads of this value.
     pid: u32,
     listener: UnixListener,
     is_served: bool,

@@ -61,7 +61,7 @@ fn memory_of_a_device_is_sent_to_a_peer_and_received() {
     near.read_at(0, &mut arrived).unwrap();
     assert!(arrived == sample(LEN), "written from device memory");
 
-    // A part of other device memory, with a peer's bytes and with host memory.
+    // Copies from a peer's memory, and from host memory, to a part of other device memory.
     let other = gpu.allocate_device(LEN).unwrap();
     let part = here.register_device(other.slice(5000..5100).dmabuf().unwrap()).unwrap();
     queue.copy(remote.slice(100..200), part.clone()).unwrap().wait().unwrap();

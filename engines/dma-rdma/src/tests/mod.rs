@@ -371,8 +371,8 @@ fn stop_ends_hung_and_lost_operations() {
     }
 }
 
-/// If a queue pair cannot be reset, it is destroyed. If it cannot be destroyed either, it keeps its
-/// descriptors.
+/// If a queue pair cannot be reset, it is destroyed. If it cannot be destroyed either, its descriptors are
+/// not reported until a later attempt succeeds.
 #[test]
 fn memory_is_given_back_only_if_the_device_lets_go() {
     let nic = Nic::with(|state| state.hangs = true);

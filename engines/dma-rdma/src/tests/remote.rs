@@ -41,7 +41,7 @@ fn open_queue(engine: &RdmaEngine) -> Queue {
     engine.open_queue(&QueueOptions::new()).unwrap()
 }
 
-/// Two engines on one network, like two hosts.
+/// Opens two engines on one network, like two hosts.
 fn hosts() -> (Nic, RdmaEngine, RdmaEngine) {
     let nic = Nic::default();
     let (here, there) = (nic.open(), nic.open());
@@ -231,7 +231,7 @@ fn writes_before_a_failure_are_aborted() {
     let of = |window: &Window| window.region().as_raw().info().segment(0, 64);
     let (src, dst) = (of(&local), of(&remote));
     nic.state().statuses.extend([0, wc::NO_ANSWER]);
-    // SAFETY: the windows outlive the queue.
+    // SAFETY: the windows outlive the queue, and all copies write the same bytes.
     unsafe { queue.submit(&[0, 1, 2].map(|token| Descriptor::copy(token, src, dst))) }.unwrap();
     queue.flush();
     let (mut ended, begun) = (Vec::new(), Instant::now());

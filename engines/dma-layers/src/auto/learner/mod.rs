@@ -30,8 +30,8 @@ const MAX_COST_GROWTH: f32 = 1.25;
 const LONG_RUN_PARTS: usize = 48;
 /// Nanoseconds after which a long run ends.
 const LONG_RUN_NS: f32 = 20e6;
-/// If an engine's cost exceeds the other's by this ratio, its run ends early: before the last part, or after
-/// [`CLEARLY_SLOWER_NS`].
+/// If an engine's cost exceeds the other engine's by this ratio, its run ends early: before the last part, or
+/// after [`CLEARLY_SLOWER_NS`].
 const CLEARLY_SLOWER: f32 = 1.25;
 /// Nanoseconds after which the run of a clearly slower engine ends.
 const CLEARLY_SLOWER_NS: f32 = 4e6;
@@ -176,6 +176,7 @@ impl Learner {
     }
 
     /// Reserves up to `most` next copies for the CPU, without further calls of [`choose`](Self::choose).
+    /// Returns the number of reserved copies.
     #[inline]
     pub(super) fn reserve_streak(&mut self, class: Class, most: u32) -> u32 {
         let state = &mut self.states[class.index()];
