@@ -1,11 +1,12 @@
-//! Instructions per copy, through `Box<dyn RawQueue>` and by a C loop that does the same, on the same
-//! installed stand-in SDK.
+//! Counts the instructions per copy through `Box<dyn RawQueue>`, and those of a C loop that makes the same
+//! copies, on the same installed stand-in SDK.
 //!
 //! `cargo bench -p dma-doca --bench instructions` installs the stand-in (release) and compiles `copies.c`. It
 //! runs both programs under `valgrind --tool=callgrind` with two numbers of copies. The difference gives the
 //! instructions of one copy in each program, which are printed with their ratio. If the ratio is above 1.10,
-//! it exits with 1, unless run with `--test`. Set `DMA_DOCA_LIB_DIR` to measure a stand-in that is installed
-//! already, with its headers. DOCA 1.5 and 2.2 are measured with their work queues, against `jobs.c`.
+//! the benchmark exits with 1, unless it was run with `--test`. Set `DMA_DOCA_LIB_DIR` to measure a stand-in
+//! that is installed already, with its headers. DOCA 1.5 and 2.2 are measured with their work queues, against
+//! `jobs.c`.
 
 mod beside_c;
 mod callgrind;
@@ -48,7 +49,7 @@ fn main() {
             })
             .fold(true, |all, one| all & one),
     };
-    // A test run checks only that it runs, because the counts depend on the compilers.
+    // A test run checks only that the benchmark runs, because the counts depend on the compilers.
     if !are_within && !args.iter().any(|arg| arg == "--test") {
         eprintln!("a count is above its bound");
         std::process::exit(1);

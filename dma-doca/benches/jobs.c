@@ -1,4 +1,4 @@
-/* copies.c for DOCA 1.5 and 2.2. It makes jobs once, and changes the addresses of both buffers for each copy. */
+/* The program copies.c for DOCA 1.5 and 2.2. It makes jobs once, and changes the addresses of both buffers for each copy. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

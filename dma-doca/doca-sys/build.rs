@@ -1,5 +1,6 @@
-//! Locates the installed SDK for the features `linked` and `bindgen`. Without these features, it does
-//! nothing. If the SDK is missing, it prints a warning, and everything builds except linked programs.
+//! Locates the installed SDK for the features `linked` and `bindgen`. Without these features, this build
+//! script does nothing. If the SDK is missing, the script prints a warning, and everything builds except
+//! linked programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,14 +14,14 @@ fn main() {
     bind();
 }
 
-/// The output of pkg-config, if it is installed and knows the package.
+/// Returns the output of pkg-config, if pkg-config is installed and knows the packages.
 fn pkg_config(option: &str) -> Option<String> {
     let output = Command::new("pkg-config").args([option, "doca-dma", "doca-common"]).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| text.trim().to_owned())
 }
 
-/// The first directory that contains `file`.
+/// Returns the first directory that contains `file`.
 fn first_with(file: &str, dirs: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
     dirs.into_iter().find(|dir| dir.join(file).exists())
 }
@@ -125,8 +126,8 @@ fn bind() {
     std::fs::write(&out, text).unwrap_or_else(|e| panic!("{}: {e}", out.display()));
 }
 
-/// Returns the types and constants of `include/` that an older SDK lacks, because the types of optional
-/// calls need them. The calls themselves and the version number of `include/` are not added.
+/// Returns the types and constants of `include/` that the installed SDK lacks. The types of optional calls
+/// need them. The calls themselves and the version number of `include/` are not added.
 #[cfg(feature = "bindgen")]
 fn lacking(installed: &str) -> String {
     use quote::ToTokens as _;
@@ -146,7 +147,7 @@ fn lacking(installed: &str) -> String {
         .collect()
 }
 
-/// The name that an item declares, if it is a type or a constant.
+/// Returns the name that an item declares, if the item is a type or a constant.
 #[cfg(feature = "bindgen")]
 fn type_or_constant(item: &syn::Item) -> Option<String> {
     let name = match item {

@@ -30,7 +30,8 @@ pub(crate) struct BufferSource {
     pub(crate) imported: Option<Arc<[u8]>>,
 }
 
-// SAFETY: the pointers are handles, and every use of the map holds the lock `Device::maps`.
+// SAFETY: the pointers are a handle and an address, neither of which belongs to a thread, and every use of
+// the map holds the lock `Device::maps`.
 unsafe impl Send for BufferSource {}
 
 impl RegionTable {
@@ -87,7 +88,7 @@ pub(crate) struct Bound {
     pub(crate) dst: *mut doca_buf,
     /// The slot's task; null until its first use. It stays when the binding changes.
     pub(crate) task: *mut doca_task,
-    /// Set if the buffers are lists, which are used for only one operation.
+    /// Set if the buffers are lists. Lists are released after one operation.
     pub(crate) listed: bool,
     /// Key of an imported region of the operation, or `NONE`.
     pub(crate) imported: usize,
@@ -142,7 +143,7 @@ impl QueueBuffers {
             columns: Vec::new(),
             slots: vec![UNBOUND; depth].into(),
         };
-        // SAFETY: the inventory was created above, and is not started.
+        // SAFETY: the inventory was created above, is not started, and is owned by `buffers`.
         check(sdk, "doca_buf_inventory_start", unsafe { (sdk.common.doca_buf_inventory_start)(inventory) })?;
         let buffers = Arc::new(Mutex::new(buffers));
         table.join(&buffers);
@@ -211,7 +212,7 @@ impl QueueBuffers {
         self.columns.get(key)?.as_ref()?.entry.imported.as_ref()
     }
 
-    /// The buffers of a region in this queue, created on first use.
+    /// Returns the queue's buffers of a region. The entry is created on first use.
     fn column(&mut self, key: usize) -> Result<&mut Column, Shortage> {
         if key >= self.columns.len() {
             self.columns.resize_with(key + 1, || None);
@@ -225,7 +226,7 @@ impl QueueBuffers {
         self.columns[key].as_mut().ok_or(Shortage::Full)
     }
 
-    /// Takes a free buffer over a whole region, or makes one.
+    /// Takes a free buffer that spans a whole region, or makes one.
     fn take(&mut self, key: usize) -> Result<*mut doca_buf, Shortage> {
         let column = self.column(key)?;
         if let Some(buf) = column.free.pop() {
@@ -235,7 +236,7 @@ impl QueueBuffers {
         let buf = self.make(&entry, entry.base, entry.len, 0)?;
         let column = self.column(key)?;
         column.made += 1;
-        // `give` must not allocate.
+        // Reserve room here, because `give` must not allocate.
         column.free.reserve(column.made);
         Ok(buf)
     }
@@ -247,7 +248,8 @@ impl QueueBuffers {
         }
     }
 
-    /// Creates a list of buffers over `segments`; with content for a source, empty for a destination.
+    /// Creates a list of buffers over `segments`. The buffers of a source have `content`; those of a
+    /// destination are empty.
     fn list(&mut self, segments: &[Segment], content: bool) -> Result<*mut doca_buf, Shortage> {
         let mut head: *mut doca_buf = std::ptr::null_mut();
         for segment in segments {
@@ -296,8 +298,8 @@ impl QueueBuffers {
         for attempt in 0..3 {
             let code = {
                 let _serial = lock(&device.maps);
-                // SAFETY: the inventory and the map are started. The region keeps the map while a descriptor
-                // names the region.
+                // SAFETY: the inventory and the map are started, and the region keeps the map while a
+                // descriptor names the region. The range is within the region, and `buf` can be written.
                 unsafe { get(self.inventory, entry.map, addr.cast(), len, addr.cast(), data, &raw mut buf) }
             };
             match code {
@@ -334,7 +336,8 @@ impl QueueBuffers {
             return;
         }
         let _serial = lock(&self.device.maps);
-        // SAFETY: `buf` is a buffer of this inventory or the head of a list, and no task uses it.
+        // SAFETY: `buf` is a buffer of this inventory or the head of a list, and no task uses it. The pointer
+        // for the count may be NULL.
         let code = unsafe { (self.device.sdk.common.doca_buf_dec_refcount)(buf, std::ptr::null_mut()) };
         if code != DOCA_SUCCESS {
             tracing::error!(target: "doca", error = %failed(&self.device.sdk, "doca_buf_dec_refcount", code), "a buffer is leaked");
@@ -355,7 +358,7 @@ impl QueueBuffers {
         }
     }
 
-    /// Releases all buffers and destroys the inventory. All tasks must be freed.
+    /// Releases all buffers and destroys the inventory. All tasks that use the buffers must be freed.
     pub(crate) fn close(&mut self) -> Result<()> {
         for slot in 0..self.slots.len() {
             self.unbind(slot);
@@ -366,7 +369,8 @@ impl QueueBuffers {
             return Ok(());
         }
         let sdk = &self.device.sdk;
-        // SAFETY: `new` created the inventory, and all its buffers were returned.
+        // SAFETY: `new` created the inventory, all its buffers were returned, and the queue's pointer to it
+        // was cleared above.
         let code = unsafe { (sdk.common.doca_buf_inventory_destroy)(inventory) };
         check(sdk, "doca_buf_inventory_destroy", code)
     }

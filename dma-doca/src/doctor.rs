@@ -90,8 +90,8 @@ mod tests {
 
     use super::*;
 
-    /// Makes a tree like /sys/bus/pci/devices with these devices and their drivers, and returns its
-    /// functions.
+    /// Makes a tree like /sys/bus/pci/devices with these devices and their drivers, and returns the PCI
+    /// functions in it.
     fn functions(list: &[(&str, &str, Option<&str>)]) -> Vec<Function> {
         let root = tempfile::tempdir().unwrap();
         for (address, device, driver) in list {

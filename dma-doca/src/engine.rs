@@ -114,7 +114,8 @@ fn numa_node(address: &str) -> Option<u32> {
     dma_vendor::host::numa_node(&Path::new(dma_vendor::host::pci::SYSFS).join(address.to_string()))
 }
 
-/// The maximum number of tasks of a context. Only a context can report it, so one is created for that.
+/// Returns the maximum number of tasks of a context. Only a context can report this number, so one is created
+/// to ask it.
 fn max_tasks(device: &Arc<Device>) -> Result<u32> {
     let dma_calls = &device.sdk.dma;
     let Some(ask) = dma_calls.doca_dma_cap_get_max_num_tasks else { return Ok(MOST) };
@@ -124,7 +125,7 @@ fn max_tasks(device: &Arc<Device>) -> Result<u32> {
     let code = unsafe { (dma_calls.doca_dma_create)(device.raw(), &raw mut dma) };
     crate::error::check(&device.sdk, "doca_dma_create", code)?;
     let mut most = 0;
-    // SAFETY: the context was created above.
+    // SAFETY: the context was created above, and `most` can be written.
     let code = unsafe { ask(dma, &raw mut most) };
     // SAFETY: the context was created above and never started, and is not used again.
     unsafe { (dma_calls.doca_dma_destroy)(dma) };
@@ -201,7 +202,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// True if the device exports memory.
+    /// Returns true if the device exports memory over the fabric of the options.
     pub(crate) const fn exports(&self) -> bool {
         self.info.capabilities.contains(Capabilities::EXPORT)
     }

@@ -58,8 +58,8 @@ pub(crate) const fn kind(code: doca_error_t) -> ErrorKind {
     }
 }
 
-/// Encodes the status of a failed task in a completion, for a task with an imported operand whose export is
-/// not revoked.
+/// Encodes the status of a failed task as a negative number. This marks a task with an imported operand whose
+/// export is not revoked.
 pub(crate) const fn on_imported(status: i32) -> i32 {
     status.wrapping_neg()
 }

@@ -14,8 +14,8 @@ use crate::options::SdkLog;
 /// Forwards log lines of the SDK, of level `log` or more severe, as events of the target `doca`. Does so once
 /// per library. Does nothing without a `tracing` subscriber, or if the library lacks the needed calls.
 ///
-/// The SDK writes to a pipe, and a thread reads it, because a callback could run on any thread of the SDK,
-/// while the SDK holds a lock.
+/// The SDK writes to a pipe, from which a thread reads. A callback could run on any thread of the SDK, while
+/// the SDK holds a lock.
 pub(crate) fn forward(sdk: &Sdk, log: SdkLog) {
     static FORWARDED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     let level = match log {
@@ -65,8 +65,8 @@ pub(crate) fn forward(sdk: &Sdk, log: SdkLog) {
     }
 }
 
-/// Emits a line as an event. The level is in the third bracket: `[time][pid][WRN][SOURCE][file:line][func]
-/// message`.
+/// Emits a line as an event. The level of the line is in the third bracket:
+/// `[time][pid][WRN][SOURCE][file:line][func] message`.
 fn event(line: &str) {
     let level = line.split(['[', ']']).find_map(|word| match word {
         "CRT" | "CRIT" | "ERR" | "ERROR" => Some(tracing::Level::ERROR),

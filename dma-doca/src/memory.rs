@@ -65,7 +65,7 @@ mod tests {
             for request in [request.clone(), request.with_huge_pages(true)] {
                 let mapping = Mapping::new(&request).unwrap();
                 assert!(mapping.base().as_ptr().addr().is_multiple_of(align));
-                // SAFETY: the bytes are mapped, and owned by this value alone.
+                // SAFETY: the bytes are mapped as long as `mapping` exists, and nothing writes to them.
                 let bytes = unsafe { std::slice::from_raw_parts(mapping.base().as_ptr(), 10_000) };
                 assert!(bytes.iter().all(|b| *b == 0));
             }

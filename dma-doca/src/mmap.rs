@@ -28,10 +28,11 @@ pub(crate) struct Mmap {
     memory: Option<Mapping>,
 }
 
-// SAFETY: a map is used only under the device's lock or by its owner, and has no thread-local state.
+// SAFETY: a map has no thread-local state, and no two calls on it run at the same time: queues hold the lock
+// `Device::maps`, and its creator makes all other calls before queues can use it.
 unsafe impl Send for Mmap {}
-// SAFETY: a map is used only under the device's lock or by its owner, so no two calls on it run at the same
-// time.
+// SAFETY: no two calls on a map run at the same time: its creator makes its calls before queues can use the
+// map, and all later calls hold the lock `Device::maps`.
 unsafe impl Sync for Mmap {}
 
 /// The memory of a map.
@@ -59,8 +60,8 @@ impl MapMemory<'_> {
     }
 }
 
-/// Returns the SDK's rights for memory that the device may access with `access`, and peers with `peer` over
-/// `fabric`. `None` if the SDK has no such rights.
+/// Returns the SDK's rights for memory that the device may access as `access` says, and peers over `fabric`
+/// as `peer` says. `None` if the SDK has no such rights.
 pub(crate) fn permissions(access: Access, peer: Access, fabric: Fabric) -> Option<u32> {
     let local = if access.contains(Access::WRITE) {
         DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
@@ -101,7 +102,7 @@ impl Mmap {
         }
         let mut map = Self::create(device)?;
         let sdk = &device.sdk;
-        // SAFETY: the map is not started, and `memory` outlives it.
+        // SAFETY: the map is not started, and its memory of `len` bytes at `base` outlives it.
         let code = unsafe { (sdk.common.doca_mmap_set_memrange)(map.raw(), base.as_ptr().cast(), len) };
         check(sdk, "doca_mmap_set_memrange", code)?;
         if let MapMemory::Own(mapping, _) = memory {
@@ -126,7 +127,7 @@ impl Mmap {
         let offset = usize::try_from(offset).map_err(|_| ErrorKind::OutOfRange)?;
         let map = Self::create(device)?;
         // SAFETY: the map is not started. The file is open during the call, and the caller of `register`
-        // keeps the memory until it has dropped the map.
+        // keeps the memory until the map is dropped.
         let code = unsafe { set(map.raw(), fd.as_raw_fd(), base.as_ptr().cast(), offset, len) };
         check(sdk, "doca_mmap_set_dmabuf_memrange", code)?;
         map.start(permissions, len)?;
@@ -168,20 +169,21 @@ impl Mmap {
             return Err(error(ErrorKind::Unsupported, "the library has no doca_mmap_create_from_export"));
         };
         let name = "doca_mmap_create_from_export";
-        // SAFETY: the descriptor has `blob.len()` bytes, the device is open, and the user data may be NULL.
+        // SAFETY: the descriptor has `blob.len()` bytes, the device is open, the user data may be NULL, and
+        // `out` passes a pointer that can be written.
         let raw = out(sdk, name, std::ptr::null_mut(), |p| unsafe {
             call(std::ptr::null(), blob.as_ptr().cast(), blob.len(), device.raw(), p)
         })?;
         Self::of(device, raw, name)
     }
 
-    /// The address and length of the map's memory in the process that registered it. `None` if the library
-    /// lacks the call.
+    /// Returns the address and length of the map's memory in the process that registered it. `None` if the
+    /// library lacks the call.
     pub(crate) fn range(&self) -> Result<Option<(*mut u8, usize)>> {
         let sdk = &self.device.sdk;
         let Some(call) = sdk.common.doca_mmap_get_memrange else { return Ok(None) };
         let (mut base, mut len) = (std::ptr::null_mut(), 0);
-        // SAFETY: the map is started.
+        // SAFETY: the map is started, and both pointers can be written.
         let code = unsafe { call(self.raw(), &raw mut base, &raw mut len) };
         check(sdk, "doca_mmap_get_memrange", code)?;
         Ok(Some((base.cast(), len)))
@@ -201,7 +203,8 @@ impl Mmap {
         if code == DOCA_SUCCESS {
             let _serial = lock(&self.device.maps);
             let get = common.doca_buf_inventory_buf_get_by_args;
-            // SAFETY: the inventory and the map are started.
+            // SAFETY: the inventory and the map are started, and `buf` can be written. The library checks the
+            // range.
             code = unsafe { get(inventory, self.raw(), addr.cast(), len, addr.cast(), 0, &raw mut buf) };
             if code == DOCA_SUCCESS {
                 // SAFETY: the buffer was made above, and is not used again.
@@ -228,17 +231,17 @@ impl Mmap {
             return Err(error(ErrorKind::Unsupported, format!("the library has no {name}")));
         };
         let (mut blob, mut len) = (std::ptr::null(), 0);
-        // SAFETY: the map is started, and the device was added to it.
+        // SAFETY: the map is started, the device was added to it, and both pointers can be written.
         let code = unsafe { call(self.raw(), self.device.raw(), &raw mut blob, &raw mut len) };
         check(sdk, name, code)?;
         if blob.is_null() {
             return Err(error(ErrorKind::DeviceFault, format!("{name} returned no descriptor")));
         }
-        // SAFETY: the descriptor has `len` bytes, and is valid until the map is stopped.
+        // SAFETY: the descriptor has `len` bytes, and is valid until the map is stopped. It is copied here.
         Ok(unsafe { std::slice::from_raw_parts(blob.cast::<u8>(), len) }.into())
     }
 
-    /// The handle, valid until the map is destroyed.
+    /// Returns the map's handle, which is valid until the map is destroyed.
     pub(crate) const fn raw(&self) -> *mut doca_mmap {
         self.raw
     }

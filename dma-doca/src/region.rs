@@ -39,7 +39,8 @@ impl DocaRegion {
         Ok(Self::new(engine, map, base.as_ptr(), request.len, request.access, Some(request.export), None))
     }
 
-    /// The caller of `register_raw` promises that the memory outlives the region.
+    /// Registers the caller's host memory. The caller of `register_raw` promises that the memory outlives the
+    /// region.
     pub(crate) fn register(
         engine: &Arc<Inner>,
         memory: &HostMemory,
@@ -55,7 +56,8 @@ impl DocaRegion {
         Ok(Self::new(engine, map, base.as_ptr(), len, request.access, Some(request.export), None))
     }
 
-    /// The caller of `register_device_raw` promises that the memory outlives the region.
+    /// Registers memory of another device. The caller of `register_device_raw` promises that it outlives the
+    /// region.
     pub(crate) fn register_device(
         engine: &Arc<Inner>,
         memory: &DeviceMemory,
@@ -141,8 +143,8 @@ pub fn split_native(native: &[u8]) -> Result<(u64, &[u8])> {
     Ok((u64::from_le_bytes(*address), blob))
 }
 
-/// Returns the address of the first byte if the map grants all `len` bytes at `addr`. Otherwise the
-/// descriptor claims too much, which is an error.
+/// Returns the address of the first byte if the map grants all `len` bytes at `addr`. Otherwise returns an
+/// error, because the descriptor claims too much.
 fn granted(map: &Mmap, addr: u64, len: u64) -> Result<*mut u8> {
     let too_much = |grants: String| {
         let message = format!("the descriptor states {len} bytes at {addr:#x}, {grants}");
@@ -212,8 +214,8 @@ fn not_imported(e: Error) -> Error {
 }
 
 // SAFETY: the description never changes. Local memory stays mapped until the drop, because the map owns it
-// or the caller of `register` promised that. The device accesses it only for tasks, which are made of
-// descriptors. The drop deregisters it.
+// or the caller of `register` promised that. The device accesses the memory only for tasks, which are made of
+// descriptors, and the drop deregisters it.
 unsafe impl RawRegion for DocaRegion {
     fn info(&self) -> &RegionInfo {
         &self.info

@@ -30,8 +30,8 @@ fn listen(name: &str) -> Server {
     Server::listen(&options("03:00.0"), at("3b:00.0"), name).unwrap()
 }
 
-/// Makes a connection, and returns both ends. The stand-in's devices are per thread until they are opened,
-/// so the server is opened before the other thread uses it.
+/// Makes a connection, and returns both ends. The stand-in's list of devices is per thread. So the caller
+/// opens the server and the client on one thread, before another thread uses them.
 fn connect(server: &Server, client: &Client) -> (Channel, Channel) {
     std::thread::scope(|scope| {
         let dpu = scope.spawn(|| server.accept(SOON).unwrap());
@@ -109,7 +109,7 @@ fn bad_messages_and_names_are_refused_with_numbers() {
     host.send(&[0; 100], SOON).unwrap();
     let e = Client::new(&options("3b:00.0"), &"x".repeat(30)).unwrap_err();
     assert_eq!((e.kind(), e.requested()), (ErrorKind::OutOfRange, Some(30)), "{e}");
-    // With its NUL, a name of 20 bytes is one too long.
+    // With its NUL, a name of 20 bytes is one byte too long.
     let e = Client::new(&options("3b:00.0"), &"x".repeat(20)).unwrap_err();
     assert_eq!((e.kind(), e.requested(), e.limit()), (ErrorKind::OutOfRange, Some(20), Some(19)), "{e}");
     Client::new(&options("3b:00.0"), &"x".repeat(19)).unwrap();

@@ -12,7 +12,7 @@ use dma_core::{
 };
 use dma_doca::{DocaEngine, DocaOptions};
 
-/// A card that takes no time, and a card that does.
+/// Configurations of a card whose copies take no time, and of a card whose copies take time.
 fn configs(faults: &str) -> [String; 2] {
     let faults = format!("faults = \"{faults}\"\norder = \"submitted\"\n");
     [faults.clone(), format!("{faults}profile = \"bluefield3\"\nclock = \"virtual\"\n")]
@@ -146,7 +146,7 @@ fn a_stuck_context_is_taken_down_and_the_device_goes_on() {
         assert_eq!(outcomes(&engine, &queue, 1), [Ok(())]);
         let ends = outcomes(&engine, &queue, 3);
         assert_eq!(ends, [Err((ErrorKind::TimedOut, 0)); 3]);
-        // Stopping the context ends the tasks, and so returns their memory.
+        // Stopping the context ends the tasks, which returns the memory that they use.
         let counters = queue.close(Duration::from_millis(300));
         assert_eq!((counters.in_flight, counters.abandoned), (0, 0), "{counters:?}");
         assert_eq!((counters.completed, counters.failed, counters.aborted), (1, 0, 3), "{counters:?}");
@@ -203,8 +203,8 @@ fn a_memlock_limit_is_named_with_its_remedy() {
     let e = engine.allocate(1 << 20).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::PermissionDenied, "{e}");
     assert!(e.to_string().contains("ulimit -l"), "{e}");
-    // The stand-in's device refuses this. The error names the process's limit only if that limit is too low
-    // as well.
+    // The stand-in's device refuses to pin this memory. The error names the process's limit only if that
+    // limit is too low as well.
     let limit = dma_vendor::host::exceeded_memlock(1 << 20);
     assert_eq!(
         (e.limit(), e.to_string().contains("the device or its driver refused")),
@@ -418,7 +418,7 @@ fn a_memfd_is_registered_by_its_file() {
     let buffer = engine.register(memory).unwrap();
     let (_, got) = queue(&engine).copy(buffer, engine.allocate(4096).unwrap()).unwrap().wait().unwrap();
     assert!(got.iter().all(|byte| *byte == 7), "{}", got[0]);
-    // For a file that is not a DMA buffer, the memory is registered by its address.
+    // The engine registers memory by its address if its file is not a DMA buffer.
     let memory = HostMemory::from_owner(vec![1_u8; 4096]);
     let null: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
     #[expect(unsafe_code, reason = "declares memory to be a file")]
@@ -477,8 +477,8 @@ fn a_library_without_optional_calls_still_copies() {
     }
 }
 
-/// A reset without a faulty task looks like a stop by a task. At every second such reset, the first task is
-/// reported as failed.
+/// A reset that names no faulty task cannot be told apart from a stop by a task. At every second such reset,
+/// the first task is reported as failed.
 #[test]
 fn of_two_resets_that_no_task_is_named_for_the_second_is_a_failure() {
     let engine =

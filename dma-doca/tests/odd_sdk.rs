@@ -21,8 +21,9 @@ thread_local! {
     static REFUSE: Cell<Option<(u32, doca_error_t)>> = const { Cell::new(None) };
     /// If set, destroying maps fails.
     static KEEP_MAPS: Cell<bool> = const { Cell::new(false) };
-    /// Number of buffers that are created before a failure. `TASKS` is the same for tasks.
+    /// Number of buffers that are created before a failure.
     static BUFFERS: Cell<Option<u32>> = const { Cell::new(None) };
+    /// Number of tasks that are created before a failure.
     static TASKS: Cell<Option<u32>> = const { Cell::new(None) };
     /// If set, a stopped context does not become idle.
     static RESTLESS: Cell<bool> = const { Cell::new(false) };
@@ -33,7 +34,7 @@ unsafe extern "C" fn submit_ex(task: *mut doca_task, flags: u32) -> doca_error_t
         Some((0, code)) => {
             REFUSE.set(None);
             if code == DOCA_ERROR_BAD_STATE {
-                // Simulate a context that has stopped, although its user has not been notified yet.
+                // Simulate a context that has stopped by itself, before a callback has reported that.
                 // SAFETY: the caller passes a task of a running context.
                 let ctx = unsafe { doca_task_get_ctx(task) };
                 // SAFETY: this is the context of the caller's task.
@@ -48,7 +49,7 @@ unsafe extern "C" fn submit_ex(task: *mut doca_task, flags: u32) -> doca_error_t
     unsafe { doca_task_submit_ex(task, flags) }
 }
 
-/// Returns true for the call that must fail. Later calls succeed.
+/// Counts one call down. Returns true for the call that must fail; later calls succeed.
 fn fails(countdown: &'static std::thread::LocalKey<Cell<Option<u32>>>) -> bool {
     countdown.replace(countdown.get().and_then(|n| n.checked_sub(1))) == Some(0)
 }
@@ -112,7 +113,7 @@ unsafe extern "C" fn start_in_progress(ctx: *mut doca_ctx) -> doca_error_t {
 unsafe extern "C" fn get_state(ctx: *const doca_ctx, state: *mut doca_ctx_states) -> doca_error_t {
     // SAFETY: the caller's arguments are passed on unchanged.
     let code = unsafe { doca_ctx_get_state(ctx, state) };
-    // SAFETY: the caller passed this pointer, and the stand-in has just written to it.
+    // SAFETY: the caller passed this pointer, and the stand-in has just written the state to it.
     if RESTLESS.get() && unsafe { *state } == DOCA_CTX_STATE_IDLE {
         // SAFETY: the caller passed this pointer, and the stand-in has just written to it.
         unsafe { *state = DOCA_CTX_STATE_STOPPING };
@@ -171,7 +172,8 @@ fn a_task_that_is_not_taken_fails_alone_wherever_it_stands() {
     assert_eq!((queue.counters().resets, queue.counters().failed), (0, 5));
 }
 
-/// The earlier tasks were submitted without a doorbell, so only a stop ends them.
+/// The tasks before the refused one were submitted without a doorbell. Without a call to flush, only a stop
+/// ends them.
 #[test]
 fn without_a_call_to_flush_a_refusal_aborts_what_went_before() {
     let engine =
@@ -203,7 +205,7 @@ fn a_context_that_has_stopped_by_itself_aborts_what_it_does_not_take() {
     assert_eq!(queue.counters().resets, 3);
 }
 
-/// The next poll repeats a failed flush, so `arm` refuses to sleep before it.
+/// The next poll repeats a failed flush, so `arm` returns false until then.
 #[test]
 fn nobody_is_told_to_sleep_while_a_flush_is_due() {
     let engine = open("", &[], |common, _| common.doca_task_submit_ex = Some(submit_ex));
@@ -252,7 +254,7 @@ fn a_context_that_does_not_come_to_rest_is_given_up() {
     assert_eq!(five(&engine, &self::queue(&engine)), [Ok(()); 5]);
 }
 
-/// True if `address` is mapped.
+/// Returns true if `address` is mapped.
 fn is_mapped(address: usize) -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     maps.lines().any(|line| {
@@ -263,7 +265,7 @@ fn is_mapped(address: usize) -> bool {
     })
 }
 
-/// The memory is long, so that its address is not reused soon.
+/// Length of the memory in bytes. It is long, so that its address is not reused soon.
 const LONG: usize = 1 << 30;
 
 #[test]

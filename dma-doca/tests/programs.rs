@@ -54,7 +54,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A buffer, split into pieces, and its expected content. `None` while the buffer is in flight.
+/// A buffer, split into pieces, and the buffer's expected content. `None` while the buffer is in flight.
 type Slot = Option<(Vec<BufferMut>, Vec<u8>)>;
 type Pieces = Vec<BufferMut>;
 
@@ -114,8 +114,8 @@ impl System {
         Some((vec![buffer], sample(seed)))
     }
 
-    /// Puts the buffer of an ended operation back into its slot. Checks its content after a
-    /// success, and sets it after a failure.
+    /// Puts the buffer of an ended operation back into its slot. Checks the buffer's content after a success,
+    /// and writes the expected content after a failure.
     fn land(&mut self, slot: usize, pieces: Option<Pieces>, expected: Vec<u8>, ok: bool) {
         self.slots[slot] = match pieces {
             Some(mut pieces) => {

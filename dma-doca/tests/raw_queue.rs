@@ -1,4 +1,4 @@
-//! The raw queue: parts of the contract that the safe API does not use.
+//! Tests those parts of the raw queue's contract that the safe API does not use.
 #![expect(unsafe_code, reason = "submits to the queue as the safe API does")]
 
 #[path = "support/calls.rs"]
@@ -18,7 +18,7 @@ const LEN: usize = 64;
 /// Makes a region: a source with a pattern, followed by room for a copy.
 fn region(engine: &DocaEngine) -> Box<dyn RawRegion> {
     let region = engine.allocate_raw(&MemoryRequest::new(2 * LEN)).unwrap();
-    // SAFETY: the memory is mapped, and only this test uses it.
+    // SAFETY: the memory is mapped and has `2 * LEN` bytes, and only this test uses it.
     unsafe { region.info().addr.as_ptr().write_bytes(7, LEN) };
     region
 }
@@ -35,8 +35,8 @@ fn open(engine: &DocaEngine) -> Box<dyn RawQueue> {
 fn submit(queue: &mut dyn RawQueue, region: &dyn RawRegion, tokens: std::ops::Range<u64>) {
     let (src, dst) = halves(region);
     let batch: Vec<_> = tokens.map(|token| Descriptor::copy(token, src, dst)).collect();
-    // SAFETY: the region outlives the copies in flight. Concurrent copies write the same values to
-    // the same bytes.
+    // SAFETY: the region outlives the copies in flight, and no reference to its bytes exists. Concurrent
+    // copies write the same values to the same bytes.
     assert_eq!(unsafe { queue.submit(&batch) }.unwrap(), batch.len());
 }
 
@@ -138,8 +138,7 @@ fn a_queue_with_something_held_back_goes_at_once() {
     assert!(times.iter().any(|time| time.as_secs() < 5), "{times:?}");
 }
 
-/// After `arm` has returned true, later completions signal the event, but earlier completions do
-/// not.
+/// After `arm` has returned true, only completions that end later signal the event.
 #[test]
 fn nobody_is_told_to_sleep_while_reports_wait() {
     let engine = engine("");
@@ -218,7 +217,7 @@ fn an_export_lies_within_its_region() {
     })
     .unwrap();
     let region = engine.allocate_raw(&MemoryRequest::new(100).exportable(Access::READ)).unwrap();
-    // SAFETY: nothing in this process has a reference to the region's bytes.
+    // SAFETY: nothing in this process has a reference to the region's bytes, and no peer copies them.
     let export = |offset, len| unsafe { region.export(offset, len, Access::READ) };
     for (offset, len) in [(0, 101), (100, 1), (usize::MAX, 2)] {
         assert_eq!(export(offset, len).unwrap_err().kind(), ErrorKind::OutOfRange);

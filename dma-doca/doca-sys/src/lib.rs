@@ -15,9 +15,9 @@
 //! - `linked`: `Library::linked` has the calls of the libraries that the program was linked with. The
 //!   libraries are then needed to build and to start the program.
 //! - `bindgen`: makes [`bindings`] from the headers of the installed SDK, instead of those in `include/`.
-//!   They are searched in `DOCA_INCLUDE_DIR`, then in the directory that pkg-config reports, then in
-//!   `/opt/mellanox/doca/include`. Needs libclang. Functions that these headers lack are absent from
-//!   [`bindings`] and `None` in the tables. Their types come from the headers in `include/`.
+//!   The headers are searched in `DOCA_INCLUDE_DIR`, then in the directory that pkg-config reports, then in
+//!   `/opt/mellanox/doca/include`. Needs libclang. Functions that the installed headers lack are absent from
+//!   [`bindings`] and `None` in the tables. The types of these functions come from the headers in `include/`.
 
 #[cfg(not(feature = "bindgen"))]
 pub mod bindings;

@@ -29,9 +29,9 @@ pub static DOCA: Vendor = Vendor {
     implicit_symbols: &[],
 };
 
-/// The generation of the library that was loaded first (true for work queues), and its file. Only one
-/// generation can be loaded, because the generations have calls of the same names, which the system's loader
-/// would mix in one process.
+/// The generation of the library that was loaded first (true for work queues), and the library's file. Only
+/// one generation can be loaded, because the generations have calls of the same names, which the system's
+/// loader would mix in one process.
 static GENERATION: OnceLock<(bool, PathBuf)> = OnceLock::new();
 
 /// `doca_emu_model` of the stand-in SDK: writes the profile of a device, in at most `size` bytes.
@@ -52,15 +52,15 @@ pub struct Library {
     pub comch_missing: Option<LoadError>,
     /// The call that identifies the project's stand-in; `None` for an SDK.
     pub stand_in: Option<StandIn>,
-    /// The version that the libraries report. Without one, the version in the file's name. Without both,
-    /// empty.
+    /// The version that the common library reports. If it reports none, the version in its file's name. Empty
+    /// if both are missing.
     pub version: String,
-    /// The file of the common library; empty if it was not loaded from one.
+    /// The file of the common library. Empty if the calls were linked or passed as tables.
     pub path: PathBuf,
 }
 
 impl Library {
-    /// Loads the libraries, as [`Vendor::open`] of [`DOCA`].
+    /// Finds and loads the libraries, as [`Vendor::open`] does for [`DOCA`].
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl Library {
         Self::of(&DOCA.open()?)
     }
 
-    /// Loads the libraries from `dir`, as [`Vendor::open_in`] of [`DOCA`].
+    /// Loads the libraries from `dir`, as [`Vendor::open_in`] does for [`DOCA`].
     ///
     /// # Errors
     ///
@@ -102,9 +102,11 @@ impl Library {
         // SAFETY: the linker and the system found these names in the SDK's libraries, which stay loaded with
         // the program.
         let common = unsafe { Common::linked(|name| program.symbol(name)) };
-        // SAFETY: the declarations are those of the library that the program is linked with.
+        // SAFETY: the declarations are those of the library that the program is linked with, which stays
+        // loaded with the program.
         let dma = unsafe { Dma::linked(|name| program.symbol(name)) };
-        // SAFETY: the declarations are those of the library that the program is linked with.
+        // SAFETY: the declarations are those of the library that the program is linked with, which stays
+        // loaded with the program.
         let comch = unsafe { Comch::linked(|name| program.symbol(name)) };
         let version = version(&program).unwrap_or_default();
         let tables = Self::from_tables(common, dma, Some(comch), version);
@@ -131,11 +133,11 @@ impl Library {
         // It stays loaded.
         let common_calls = unsafe { Common::load(|name| common.symbol(name)) }
             .map_err(|missing| incomplete(common, &missing))?;
-        // SAFETY: the declarations are those of `libdoca_dma.so`.
+        // SAFETY: the declarations are those of the functions of `libdoca_dma.so`, which stays loaded.
         let dma_calls =
             unsafe { Dma::load(|name| dma.symbol(name)) }.map_err(|missing| incomplete(dma, &missing))?;
         let comch = DOCA.open_beside("libdoca_comch.so", common).and_then(|comch| {
-            // SAFETY: the declarations are those of `libdoca_comch.so`.
+            // SAFETY: the declarations are those of the functions of `libdoca_comch.so`, which stays loaded.
             unsafe { Comch::load(|name| comch.symbol(name)) }.map_err(|missing| incomplete(&comch, &missing))
         });
         let (comch, comch_missing) = match comch {
@@ -160,7 +162,8 @@ impl Library {
         // declarations of this generation describe its functions. It stays loaded.
         let own_common = unsafe { WorkqCommon::load(|name| common.symbol(name)) }
             .map_err(|missing| incomplete(common, &missing))?;
-        // SAFETY: the declarations are those of `libdoca_dma.so` of this generation.
+        // SAFETY: the declarations are those of the functions of `libdoca_dma.so` of this generation, which
+        // stays loaded.
         let own_dma = unsafe { WorkqDma::load(|name| dma.symbol(name)) }
             .map_err(|missing| incomplete(dma, &missing))?;
         let missing = workq::missing(&own_common);
@@ -182,15 +185,15 @@ impl Library {
 }
 
 fn stand_in(common: &Loaded) -> Option<StandIn> {
-    // SAFETY: only the stand-in has a call of this name, with these parameters.
+    // SAFETY: only the stand-in has a function of this name, which has these parameters.
     common.symbol(c"doca_emu_model").map(|f| unsafe { dma_vendor::function(f) })
 }
 
-/// The version that the common library reports. Without one, the version in its file's name.
+/// Returns the version that the common library reports, or the version in its file's name.
 fn version(common: &Loaded) -> Option<String> {
     type VersionRuntime = unsafe extern "C" fn() -> *const c_char;
     let stated = common.symbol(c"doca_version_runtime").and_then(|f| {
-        // SAFETY: in every library that has this call, it takes nothing and returns a string.
+        // SAFETY: in every library that has a function of this name, it takes nothing and returns a string.
         let call: VersionRuntime = unsafe { dma_vendor::function(f) };
         // SAFETY: the library's function takes nothing and returns a string.
         let text = unsafe { call() };

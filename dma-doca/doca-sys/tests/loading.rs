@@ -78,7 +78,7 @@ fn a_library_that_is_cut_off_is_not_loaded() {
             "{end}: {e}"
         );
     }
-    // A complete library for another processor.
+    // The file of a complete library, changed so that it names another processor.
     let mut other = whole;
     other[18] ^= 0xff;
     fs::write(&file, &other).unwrap();

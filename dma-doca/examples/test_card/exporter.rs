@@ -27,9 +27,9 @@ pub(crate) enum Request {
     Checksum,
     /// Revokes the export. The answer is empty.
     Revoke,
-    /// Makes a child process export [`CHILD_LEN`] bytes. The answer is the export's descriptor.
+    /// Starts a child process that exports [`CHILD_LEN`] bytes. The answer is the export's descriptor.
     ExportInChild,
-    /// Kills that process. The answer is empty.
+    /// Kills the child process. The answer is empty.
     KillChild,
 }
 

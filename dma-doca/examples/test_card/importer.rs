@@ -168,8 +168,8 @@ impl Importer<'_> {
         self.check(&remote.expected)
     }
 
-    /// Reads memory that was exported for reading. It must not change even if the descriptor is altered to
-    /// claim more rights.
+    /// Reads memory that was exported for reading. The memory must not change, even if the descriptor is
+    /// altered to claim more rights.
     fn reading_only(&mut self) -> Result {
         const LEN: usize = 10_000;
         let bytes = self.ask(Request::Export { len: LEN as u64, rights: Access::READ })?;

@@ -32,7 +32,8 @@ pub(crate) fn copies_own_exports(engine: &DocaEngine) -> std::result::Result<(),
     copy().map_err(|e| e.to_string())
 }
 
-/// Runs every case of the suite. Without `own`, the cases get a device that does not import.
+/// Runs every case of the suite. `own` is true if the device copies its own side's exports; otherwise the
+/// cases get a device that does not import.
 pub(crate) fn suite(engine: &DocaEngine, own: bool, report: &mut Report) {
     let limited = WithoutImport::new(engine);
     let engine: &dyn DmaEngine = if own { engine } else { &limited };
@@ -46,7 +47,7 @@ pub(crate) fn suite(engine: &DocaEngine, own: bool, report: &mut Report) {
     }
 }
 
-/// A device that does not import.
+/// The engine without the capability to import.
 #[derive(Debug)]
 struct WithoutImport<'a> {
     engine: &'a DocaEngine,
@@ -61,7 +62,8 @@ impl<'a> WithoutImport<'a> {
     }
 }
 
-// SAFETY: each call goes to the inner engine, which keeps the contract. One capability is removed.
+// SAFETY: each call goes to the inner engine, which keeps the contract. Imports, whose capability is removed,
+// return an error.
 unsafe impl DmaEngine for WithoutImport<'_> {
     fn info(&self) -> &EngineInfo {
         &self.info

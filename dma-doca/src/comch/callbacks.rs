@@ -1,4 +1,4 @@
-//! Callbacks of an endpoint, which run while it makes progress.
+//! Callbacks of an endpoint, which run inside of the endpoint's calls of the SDK.
 #![expect(unsafe_code, reason = "called by C")]
 
 use std::cell::{Cell, RefCell};
@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 
 use doca_sys::bindings::*;
 
-/// State that callbacks write. Callbacks run inside of the endpoint's calls. They find this state in
-/// a thread-local variable, because not every version has user data for connections.
+/// State of an endpoint that its callbacks write. The callbacks find this state in a thread-local variable,
+/// because not every SDK version has user data for connections.
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    /// True for a client. Messages may arrive on its connection before it is reported as connected.
+    /// True for a client. Its messages may arrive before its connection is reported as open.
     pub(super) client: Cell<bool>,
     pub(super) peers: RefCell<Vec<Peer>>,
     pub(super) sends: RefCell<Vec<Outgoing>>,
@@ -26,7 +26,7 @@ pub(super) struct Peer {
     pub(super) accepted: bool,
 }
 
-/// A message being sent. The device reads it until its task ends.
+/// A message that is being sent. The device reads the message until the send task ends.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) number: u64,
@@ -36,7 +36,7 @@ pub(super) struct Outgoing {
     pub(super) _message: Box<[u8]>,
     /// The result, once the task has ended.
     pub(super) end: Option<doca_error_t>,
-    /// Set when the sender has stopped waiting.
+    /// Set when the sender has stopped waiting for the result.
     pub(super) abandoned: bool,
     pub(super) status: unsafe extern "C" fn(*const doca_task) -> doca_error_t,
     pub(super) free: unsafe extern "C" fn(*mut doca_task),
@@ -47,7 +47,7 @@ thread_local! {
 }
 
 impl Events {
-    /// Runs `call`, whose callbacks write to this value.
+    /// Runs `call`. Callbacks that run inside of `call` write to this value.
     pub(super) fn during<T>(&self, call: impl FnOnce() -> T) -> T {
         let before = CURRENT.replace(self);
         let result = call();
@@ -61,7 +61,7 @@ impl Events {
         NEXT.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The connection of a client, which is added on first use.
+    /// Returns the number of a client's connection, which is added on first use.
     pub(super) fn own(&self, raw: *mut doca_comch_connection) -> u64 {
         let known =
             self.peers.borrow().iter().find(|peer| peer.raw == raw && peer.open).map(|peer| peer.number);
@@ -79,7 +79,7 @@ impl Events {
         let mut sends = self.sends.borrow_mut();
         let Some(at) = sends.iter().position(|send| send.send == task && send.end.is_none()) else { return };
         let send = &mut sends[at];
-        // SAFETY: `send.task` is the ended task that this callback reports. It is freed only below.
+        // SAFETY: `send.task` is the ended task that this callback reports, and is freed only below.
         let status = unsafe { (send.status)(send.task) };
         send.end = Some(match (failed, status) {
             (false, _) => DOCA_SUCCESS,
@@ -94,7 +94,7 @@ impl Events {
     }
 }
 
-/// Passes the state to a callback.
+/// Calls `tell` with the state of the endpoint whose call runs on this thread, if there is one.
 fn current(tell: impl FnOnce(&Events)) {
     let events = CURRENT.get();
     // SAFETY: the pointer is null, or was set by `during`, which has not returned and borrows the
@@ -121,7 +121,7 @@ pub(super) unsafe extern "C" fn received(
     let message = if buffer.is_null() {
         Vec::new()
     } else {
-        // SAFETY: the message is valid while the callback runs.
+        // SAFETY: the SDK passes a pointer to `len` bytes, which are valid while the callback runs.
         unsafe { std::slice::from_raw_parts(buffer, len as usize) }.to_vec()
     };
     current(|events| {

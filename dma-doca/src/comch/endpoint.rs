@@ -31,7 +31,7 @@ pub(super) struct Endpoint {
     side: EndpointSide,
     max: u32,
     handle: Option<i32>,
-    /// Boxed, because callbacks use its address.
+    /// Boxed, because callbacks use the address of these events.
     events: Box<Events>,
 }
 
@@ -79,7 +79,7 @@ impl Endpoint {
         }
         let ask = device.sdk.comch.and_then(|calls| calls.doca_comch_cap_get_max_name_len);
         let Some(ask) = ask else { return Ok(()) };
-        // SAFETY: the info belongs to an open device.
+        // SAFETY: the info belongs to an open device, and `out` passes a pointer that can be written.
         let most = out(&device.sdk, "", u32::MAX, |p| unsafe { ask(device.info(), p) }).unwrap_or(u32::MAX);
         // The limit includes the NUL.
         if name.len() >= most as usize {
@@ -90,7 +90,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Starts a server for the function of `representor`. Without a representor, starts a client.
+    /// Starts a server for the function of `representor`, or a client if there is no representor.
     pub(super) fn new(
         device: &Arc<Device>,
         name: &CStr,
@@ -104,7 +104,8 @@ impl Endpoint {
             out(sdk, "doca_pe_create", std::ptr::null_mut(), |p| unsafe { (sdk.common.doca_pe_create)(p) })?;
         let made = match representor {
             Some(representor) => {
-                // SAFETY: the device and the representor are open, and the name is a C string.
+                // SAFETY: the device and the representor are open, the name is a C string, and `out` passes a
+                // pointer that can be written.
                 let server = out(sdk, "doca_comch_server_create", std::ptr::null_mut(), |p| unsafe {
                     (calls.doca_comch_server_create)(device.raw(), representor.raw(), name.as_ptr(), p)
                 });
@@ -115,7 +116,8 @@ impl Endpoint {
                 })
             }
             None => {
-                // SAFETY: the device is open, and the name is a C string.
+                // SAFETY: the device is open, the name is a C string, and `out` passes a pointer that can be
+                // written.
                 let client = out(sdk, "doca_comch_client_create", std::ptr::null_mut(), |p| unsafe {
                     (calls.doca_comch_client_create)(device.raw(), name.as_ptr(), p)
                 });
@@ -127,12 +129,13 @@ impl Endpoint {
             }
         };
         let (ctx, side) = made.inspect_err(|_| {
-            // SAFETY: the object was made above, and no context is connected to it.
+            // SAFETY: the progress engine was created above, no context is connected to it, and it is not
+            // used again.
             unsafe { (sdk.common.doca_pe_destroy)(pe) };
         })?;
         let ask = |call: Option<unsafe extern "C" fn(*const doca_devinfo, *mut u32) -> doca_error_t>,
                    most: u32| {
-            // SAFETY: the info belongs to an open device.
+            // SAFETY: the info belongs to an open device, and `out` passes a pointer that can be written.
             call.and_then(|call| out(sdk, "", 0, |p| unsafe { call(device.info(), p) }).ok()).unwrap_or(most)
         };
         let max = ask(calls.doca_comch_cap_get_max_msg_size, MAX_MESSAGE);
@@ -160,7 +163,8 @@ impl Endpoint {
         let (sdk, calls, max) = (&self.device.sdk, &self.calls, self.max);
         macro_rules! call {
             ($name:ident($($argument:expr),*)) => {
-                // SAFETY: the endpoint is not started, and the callbacks have the right types.
+                // SAFETY: the server or client exists and is not started, and the callbacks have the types
+                // that the calls require.
                 check(sdk, stringify!($name), unsafe { (calls.$name)($($argument),*) })?
             };
         }
@@ -187,7 +191,7 @@ impl Endpoint {
 
     fn start(&self) -> Result<()> {
         let sdk = &self.device.sdk;
-        // SAFETY: the context exists and is configured.
+        // SAFETY: the context exists and is configured, and `during` provides the state for its callbacks.
         let code = self.events.during(|| unsafe { (sdk.common.doca_ctx_start)(self.ctx) });
         // A client connects while it is starting.
         if code == DOCA_SUCCESS || code == DOCA_ERROR_IN_PROGRESS {
@@ -205,7 +209,8 @@ impl Endpoint {
     fn notification(&self) -> Option<i32> {
         let common = &self.device.sdk.common;
         let get = common.doca_pe_get_notification_handle?;
-        // SAFETY: the progress engine exists as long as the endpoint.
+        // SAFETY: the progress engine exists as long as the endpoint, and `out` passes a pointer that can be
+        // written.
         let handle = out(&self.device.sdk, "", -1, |p| unsafe { get(self.pe, p) }).ok()?;
         (handle >= 0).then_some(handle)
     }
@@ -217,11 +222,11 @@ impl Endpoint {
     fn state(&self) -> doca_ctx_states {
         let sdk = &self.device.sdk;
         let call = sdk.common.doca_ctx_get_state;
-        // SAFETY: the context exists as long as the endpoint.
+        // SAFETY: the context exists as long as the endpoint, and `out` passes a pointer that can be written.
         out(sdk, "", DOCA_CTX_STATE_IDLE, |p| unsafe { call(self.ctx, p) }).unwrap_or(DOCA_CTX_STATE_STOPPING)
     }
 
-    /// Makes progress until no work is left.
+    /// Makes progress until no work is left. Marks all connections as closed if the context has stopped.
     pub(super) fn progress(&mut self) {
         let progress = self.device.sdk.common.doca_pe_progress;
         // SAFETY: the progress engine is this endpoint's, and the caller holds the endpoint's lock.
@@ -233,7 +238,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns a descriptor that becomes readable at the next event.
+    /// Requests a notification, and returns a descriptor that becomes readable at the next event.
     pub(super) fn arm(&mut self) -> Sleep {
         let common = &self.device.sdk.common;
         let (Some(handle), Some(request), Some(clear)) =
@@ -241,7 +246,8 @@ impl Endpoint {
         else {
             return Sleep(None);
         };
-        // SAFETY: the handle belongs to this progress engine.
+        // SAFETY: `handle` is the notification handle of this progress engine, which exists as long as the
+        // endpoint.
         unsafe { clear(self.pe, handle) };
         // SAFETY: the progress engine is this endpoint's, and only this thread uses it now.
         let armed = unsafe { request(self.pe) } == DOCA_SUCCESS;
@@ -251,14 +257,14 @@ impl Endpoint {
         Sleep(armed.then(|| fd.try_clone_to_owned().ok()).flatten())
     }
 
-    /// The connection of a client, once it is connected.
+    /// Returns the number of a client's connection, or `None` while the client is connecting.
     pub(super) fn connected(&mut self) -> Result<Option<u64>> {
         let EndpointSide::Client(raw) = self.side else { return Ok(None) };
         let sdk = &self.device.sdk;
         match self.state() {
             DOCA_CTX_STATE_RUNNING => {
                 let get = self.calls.doca_comch_client_get_connection;
-                // SAFETY: the client is running.
+                // SAFETY: the client is running, and `out` passes a pointer that can be written.
                 let peer = out(sdk, "doca_comch_client_get_connection", std::ptr::null_mut(), |p| unsafe {
                     get(raw, p)
                 })?;
@@ -269,7 +275,7 @@ impl Endpoint {
         }
     }
 
-    /// Accepts a connection, if one waits.
+    /// Accepts a connection, if one is waiting, and returns its number.
     pub(super) fn accepted(&mut self) -> Result<Option<u64>> {
         let mut peers = self.events.peers.borrow_mut();
         // Drops connections that closed before they were accepted.
@@ -295,7 +301,8 @@ impl Endpoint {
         }
     }
 
-    /// Starts to send a message; `None` if too many are being sent.
+    /// Starts to send a message, and returns the number of the send. `None` if too many messages are being
+    /// sent.
     pub(super) fn send(&mut self, number: u64, message: &[u8]) -> Result<Option<u64>> {
         let open = |events: &Events| {
             let peers = events.peers.borrow();
@@ -307,8 +314,8 @@ impl Endpoint {
         let (bytes, len) = (message.as_ptr().cast(), message.len() as u32);
         macro_rules! allocate {
             ($name:ident($raw:expr)) => {{
-                // SAFETY: the connection is open and belongs to this endpoint, and the message outlives the
-                // task.
+                // SAFETY: the connection is open and belongs to this endpoint, and `out` passes a pointer
+                // that can be written. The message is kept until the task has ended.
                 let allocate = |p| unsafe { (calls.$name)($raw, peer, bytes, len, p) };
                 (stringify!($name), out(sdk, stringify!($name), std::ptr::null_mut(), allocate))
             }};
@@ -332,7 +339,8 @@ impl Endpoint {
         };
         // SAFETY: the task was created above.
         let task = unsafe { (calls.doca_comch_task_send_as_task)(send) };
-        // SAFETY: the task is not submitted.
+        // SAFETY: the task was created above and is not submitted yet, and its message is kept until it has
+        // ended.
         let code = self.events.during(|| unsafe { (sdk.common.doca_task_submit)(task) });
         if code != DOCA_SUCCESS {
             // SAFETY: the task was not submitted, and is not used again.
@@ -392,13 +400,15 @@ impl Endpoint {
         if let (true, EndpointSide::Server(raw, _), Some(call)) =
             (peer.open, &self.side, self.calls.doca_comch_server_disconnect)
         {
-            // SAFETY: the connection is open and belongs to this server.
+            // SAFETY: the connection is open and belongs to this server, which exists as long as the
+            // endpoint.
             self.events.during(|| unsafe { call(*raw, peer.raw) });
             self.progress();
         }
     }
 
-    /// Stops the context and destroys everything. Returns false if the context does not become idle.
+    /// Stops the context and destroys the endpoint's objects. Returns false if that fails or exceeds the time
+    /// limit.
     fn take_down(&mut self) -> bool {
         let sdk = Arc::clone(&self.device.sdk);
         // Give messages that are being sent time to complete.
@@ -438,8 +448,8 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         if !self.take_down() {
-            // Leak the messages, because the device may still read them. Do this before the log line, because
-            // a log subscriber may panic.
+            // Leak the messages, because the device may still read them. This must precede the log line,
+            // because a log subscriber may panic.
             std::mem::forget(std::mem::take(&mut self.events));
             std::mem::forget(Arc::clone(&self.device));
             tracing::error!(target: "doca", device = self.device.address, "a comm channel does not become idle, and is leaked");

@@ -42,7 +42,8 @@ pub struct Channel {
     max: usize,
 }
 
-/// Opens the device that `options` name, which must support the side.
+/// Opens the device that `options` name. It must support the server's or the client's side of the comm
+/// channel.
 fn open(options: &DocaOptions, name: &str, server: bool) -> Result<Arc<Device>> {
     let sdk = Sdk::new(options.load()?);
     if sdk.comch.is_none() {
@@ -76,7 +77,7 @@ fn open(options: &DocaOptions, name: &str, server: bool) -> Result<Arc<Device>> 
     Ok(device)
 }
 
-/// Marks an error with the operation that failed.
+/// Returns a function that adds the failed operation to an error.
 fn of(operation: &'static str) -> impl Fn(Error) -> Error {
     move |e| e.with_operation(operation)
 }
@@ -121,7 +122,7 @@ impl Server {
 }
 
 impl Client {
-    /// A client of servers called `name`, on the device that `options` name.
+    /// Opens the device that `options` name, for a client of servers called `name`. Does not connect yet.
     ///
     /// # Errors
     ///
@@ -177,8 +178,8 @@ impl Channel {
         self.max
     }
 
-    /// Sends a message, and waits until it was sent. Messages arrive whole and in order. When the call
-    /// returns, the peer may not have received the message yet.
+    /// Sends a message, and waits until the device has sent it. Messages arrive whole and in order. When the
+    /// call returns, the peer may not have received the message yet.
     ///
     /// # Errors
     ///
@@ -246,7 +247,8 @@ fn wait<T>(
     what: &'static str,
     mut done: impl FnMut(&mut Endpoint) -> Result<Option<T>>,
 ) -> Result<T> {
-    /// Maximum time of a sleep, because another thread may consume the event of the shared descriptor.
+    /// Maximum time of a sleep. It is short, because another thread may consume the event that this thread
+    /// waits for.
     const NAP: Duration = Duration::from_millis(2);
 
     let deadline = Instant::now().checked_add(timeout);

@@ -36,7 +36,7 @@ impl List {
                 ));
             }
         }
-        // SAFETY: the call returned a list of this length.
+        // SAFETY: `raw` is a list of `count` entries, which the call returned, or `count` is 0.
         let items = unsafe { pointers(raw, count) };
         Ok(Self { sdk: Sdk::clone(sdk), raw, items })
     }
@@ -85,7 +85,8 @@ impl Item<'_> {
 
     pub(crate) fn function(&self) -> Option<FunctionKind> {
         let call = self.list.sdk.common.doca_devinfo_get_pci_func_type?;
-        // SAFETY: the device is an entry of a list that exists.
+        // SAFETY: the device is an entry of a list that exists, and `out` passes a pointer that can be
+        // written.
         let kind = out(&self.list.sdk, "", 0, |p| unsafe { call(self.raw, p) });
         FunctionKind::of(kind.ok()?)
     }
@@ -95,7 +96,8 @@ impl Item<'_> {
         let (common, dma) = (&sdk.common, &sdk.dma);
         let yes = |call: Option<unsafe extern "C" fn(*const doca_devinfo, *mut u8) -> doca_error_t>| {
             call.is_some_and(|call| {
-                // SAFETY: the device is an entry of a list that exists.
+                // SAFETY: the device is an entry of a list that exists, and `out` passes a pointer that can
+                // be written.
                 out(sdk, "", 0, |p| unsafe { call(self.raw, p) }).is_ok_and(|yes| yes != 0)
             })
         };
@@ -104,10 +106,12 @@ impl Item<'_> {
             call.is_some_and(|call| unsafe { call(self.raw) } == DOCA_SUCCESS)
         };
         let size = dma.doca_dma_cap_task_memcpy_get_max_buf_size;
-        // SAFETY: the device is an entry of a list that exists.
+        // SAFETY: the device is an entry of a list that exists, and `out` passes a pointer that can be
+        // written.
         let max_buf_size = out(sdk, "", 0, |p| unsafe { size(self.raw, p) }).unwrap_or(0);
         let max_list_len = dma.doca_dma_cap_task_memcpy_get_max_buf_list_len.and_then(|call| {
-            // SAFETY: the device is an entry of a list that exists.
+            // SAFETY: the device is an entry of a list that exists, and `out` passes a pointer that can be
+            // written.
             out(sdk, "", 1, |p| unsafe { call(self.raw, p) }).ok()
         });
         DeviceCapabilities {
@@ -127,7 +131,8 @@ impl Item<'_> {
         let sdk = &self.list.sdk;
         let _serial = creation();
         let call = sdk.common.doca_dev_open;
-        // SAFETY: the device is an entry of a list that exists.
+        // SAFETY: the device is an entry of a list that exists, and `out` passes a pointer that can be
+        // written.
         let raw = out(sdk, "doca_dev_open", std::ptr::null_mut(), |p| unsafe { call(self.raw, p) });
         let raw = raw.map_err(|e| match e.kind() {
             ErrorKind::PermissionDenied => e.with_hint("run as root, or grant access to /dev/infiniband"),

@@ -29,7 +29,7 @@ pub struct DeviceInfo {
     pub function: Option<FunctionKind>,
     /// The device's capabilities.
     pub capabilities: DeviceCapabilities,
-    /// The host's functions that the device represents. Empty except on the DPU.
+    /// Representors of the host's functions. Empty except on the DPU.
     pub representors: Vec<Representor>,
     /// The reason why the device cannot copy, with the remedy. `None` if it can copy.
     pub problem: Option<Error>,
@@ -95,7 +95,7 @@ pub struct DeviceCapabilities {
     pub comch_server: bool,
 }
 
-/// A function of the host, as listed on the DPU.
+/// The representor of a function of the host, as listed on the DPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Representor {
@@ -120,7 +120,7 @@ pub fn discover() -> Result<Vec<DeviceInfo>> {
     discover_with(&DocaOptions::new())
 }
 
-/// Lists the devices of the SDK that `options` name. The device in `options` is ignored.
+/// Like [`discover`], with the SDK that `options` name. The device in `options` is ignored.
 ///
 /// # Errors
 ///
@@ -148,18 +148,18 @@ unsafe impl Send for Device {}
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// The handle, valid as long as this value.
+    /// Returns the device's handle, which is valid as long as this `Device` exists.
     pub(crate) const fn raw(&self) -> *mut doca_dev {
         self.raw.as_ptr()
     }
 
-    /// The device's description for capability calls.
+    /// Returns the device's description, which capability calls take.
     pub(crate) fn info(&self) -> *const doca_devinfo {
         // SAFETY: the device is open.
         unsafe { (self.sdk.common.doca_dev_as_devinfo)(self.raw()) }
     }
 
-    /// The name of the model, if the SDK is the stand-in.
+    /// Returns the name of the simulated model, if the SDK is the stand-in.
     pub(crate) fn model(&self) -> Option<String> {
         const ROOM: usize = 256;
         let describe = self.sdk.stand_in?;
@@ -187,7 +187,8 @@ impl Device {
             });
             let Some(here) = here else { return };
             if found.is_none() && list::is_at(&here, of) {
-                // SAFETY: the representor is an entry of a list that exists.
+                // SAFETY: the representor is an entry of a list that exists, and `out` passes a pointer that
+                // can be written.
                 found = Some(out(&self.sdk, "doca_dev_rep_open", std::ptr::null_mut(), |p| unsafe {
                     open(info, p)
                 }));
@@ -243,7 +244,7 @@ impl Device {
             return Ok(());
         };
         let (mut list, mut count) = (std::ptr::null_mut(), 0);
-        // SAFETY: the device is open.
+        // SAFETY: the device is open, and both pointers can be written.
         let code =
             unsafe { create(self.raw(), DOCA_DEVINFO_REP_FILTER_ALL as i32, &raw mut list, &raw mut count) };
         match code {
@@ -252,7 +253,7 @@ impl Device {
             DOCA_ERROR_NOT_SUPPORTED | DOCA_ERROR_NOT_FOUND => return Ok(()),
             _ => return Err(failed(&self.sdk, "doca_devinfo_rep_create_list", code)),
         }
-        // SAFETY: the call returned a list of this length.
+        // SAFETY: `list` has `count` entries, which the call above returned.
         unsafe { pointers(list, count) }.into_iter().for_each(&mut each);
         // SAFETY: the list was created above, and its entries are not used any more.
         unsafe { destroy(list) };
@@ -289,7 +290,7 @@ impl OpenRepresentor {
 
 impl Drop for OpenRepresentor {
     fn drop(&mut self) {
-        // SAFETY: the representor is open, and all objects made from it are destroyed.
+        // SAFETY: the representor is open, and the server that was created with it is destroyed.
         let code = unsafe { (self.close)(self.raw) };
         if code != DOCA_SUCCESS {
             tracing::error!(target: "doca", error = %failed(&self.device.sdk, "doca_dev_rep_close", code), "a representor stays open");

@@ -25,7 +25,7 @@ pub(super) struct DmaContext {
     dma: *mut doca_dma,
     ctx: *mut doca_ctx,
     depth: u32,
-    /// The tasks by slot; null for a slot without a task.
+    /// Each slot's task; null for a slot without a task.
     tasks: Box<[Cell<*mut doca_dma_task_memcpy>]>,
     pub(super) done: SharedUserData,
     handle: Option<i32>,
@@ -41,7 +41,7 @@ impl fmt::Debug for DmaContext {
     }
 }
 
-/// The context's user data, for callbacks. It is boxed, and only shared references to it exist.
+/// The context's user data, which callbacks get. It is boxed, and only shared references to it exist.
 #[derive(Debug)]
 pub(super) struct UserData {
     sdk: Sdk,
@@ -69,7 +69,8 @@ impl std::ops::Deref for SharedUserData {
 impl Drop for SharedUserData {
     fn drop(&mut self) {
         if !self.keep {
-            // SAFETY: the pointer was made from a box, which this value owns.
+            // SAFETY: the pointer was made from a box that this value owns. The context, whose callbacks use
+            // the data, is destroyed; otherwise `keep` is set.
             drop(unsafe { Box::from_raw(self.data.as_ptr()) });
         }
     }
@@ -91,7 +92,7 @@ impl DmaContext {
             // SAFETY: the progress engine was made above, and has no contexts.
             unsafe { (common.doca_pe_destroy)(pe) };
         })?;
-        // SAFETY: the DMA context was made above.
+        // SAFETY: the DMA context was created above.
         let ctx = unsafe { (calls.doca_dma_as_ctx)(dma) };
         let data = Box::new(UserData { sdk: Sdk::clone(sdk), ctx, done: Done::new(depth) });
         let mut context = Self {
@@ -147,7 +148,7 @@ impl DmaContext {
     /// Starts the context, which must be idle.
     pub(super) fn run(&self) -> Result<()> {
         let sdk = &self.device.sdk;
-        // SAFETY: the context exists and is configured.
+        // SAFETY: the context exists and is configured, and the user data for its callbacks outlives it.
         match unsafe { (sdk.common.doca_ctx_start)(self.ctx) } {
             DOCA_SUCCESS => Ok(()),
             DOCA_ERROR_IN_PROGRESS => {
@@ -164,13 +165,13 @@ impl DmaContext {
         }
     }
 
-    /// The state of the context.
+    /// Returns the state of the context.
     pub(super) fn state(&self) -> doca_ctx_states {
         state_of(&self.device.sdk, self.ctx)
     }
 
-    /// Sets the data of two buffers, each of which spans a whole region, to the segments. Returns the
-    /// first error code.
+    /// Sets the data of two buffers, each of which spans a whole region, to `src` and `dst`. Returns the code
+    /// of the first call that fails, or success.
     #[inline]
     pub(super) fn set_addresses(
         &self,
@@ -196,15 +197,18 @@ impl DmaContext {
         let (sdk, calls) = (&self.device.sdk, &self.device.sdk.dma);
         let memcpy = &self.tasks[slot as usize];
         if !bound.task.is_null() {
-            // SAFETY: the task belongs to this context and is not in flight, and the buffer is valid.
+            // SAFETY: the slot's task belongs to this context and is not in flight, and the slot holds the
+            // buffer until the task has ended.
             unsafe { (calls.doca_dma_task_memcpy_set_src)(memcpy.get(), bound.src) };
-            // SAFETY: the task belongs to this context and is not in flight, and the buffer is valid.
+            // SAFETY: the slot's task belongs to this context and is not in flight, and the slot holds the
+            // buffer until the task has ended.
             unsafe { (calls.doca_dma_task_memcpy_set_dst)(memcpy.get(), bound.dst) };
             return Ok(());
         }
         let user = doca_data { u64_: u64::from(slot) };
         let name = "doca_dma_task_memcpy_alloc_init";
-        // SAFETY: the context and both buffers are valid, and the pointer can be written.
+        // SAFETY: the context exists, the slot holds both buffers until the task has ended, and the pointer
+        // can be written.
         let made = out(sdk, name, std::ptr::null_mut(), |p| unsafe {
             (calls.doca_dma_task_memcpy_alloc_init)(self.dma, bound.src, bound.dst, user, p)
         });
@@ -218,10 +222,12 @@ impl DmaContext {
     #[inline]
     pub(super) fn submit(&self, task: *mut doca_task, flags: u32) -> doca_error_t {
         match self.submit_ex {
-            // SAFETY: the task belongs to this context and is not in flight.
+            // SAFETY: the task belongs to this context and is not in flight. Its buffers are held until it
+            // has ended.
             Some(submit) => unsafe { submit(task, flags) },
             // This older call rings the doorbell each time.
-            // SAFETY: the task belongs to this context and is not in flight.
+            // SAFETY: the task belongs to this context and is not in flight. Its buffers are held until it
+            // has ended.
             None => unsafe { (self.submit)(task) },
         }
     }
@@ -274,7 +280,8 @@ impl DmaContext {
             common.doca_pe_request_notification?,
             common.doca_pe_clear_notification?,
         );
-        // SAFETY: the progress engine exists as long as this value.
+        // SAFETY: the progress engine exists as long as this value, and `out` passes a pointer that can be
+        // written.
         let handle = out(&self.device.sdk, "", -1, |p| unsafe { get(self.pe, p) }).ok()?;
         (handle >= 0).then_some(handle)
     }
@@ -303,7 +310,8 @@ impl DmaContext {
     pub(super) fn disarm(&self) {
         if let (Some(handle), Some(clear)) = (self.handle, self.device.sdk.common.doca_pe_clear_notification)
         {
-            // SAFETY: the handle belongs to this progress engine.
+            // SAFETY: `handle` is the notification handle of this progress engine, which exists as long as
+            // this value.
             unsafe { clear(self.pe, handle) };
         }
     }
@@ -324,7 +332,7 @@ impl DmaContext {
 }
 
 impl DmaContext {
-    /// Leaks the state of the callbacks.
+    /// Makes the drop leak the user data, because callbacks may still run.
     pub(super) const fn leak(&mut self) {
         self.done.keep = true;
     }
@@ -338,11 +346,12 @@ fn state_of(sdk: &Sdk, ctx: *mut doca_ctx) -> doca_ctx_states {
     if code == DOCA_SUCCESS { state } else { DOCA_CTX_STATE_STOPPING }
 }
 
-/// Returns the value that the context's user data points to.
+/// Returns the [`UserData`] of a context.
 ///
 /// # Safety
 ///
-/// `user` is the user data that `connect` has set.
+/// `user` is the user data that `connect` has set, and the reference is not used after the context was
+/// destroyed.
 unsafe fn user_data<'a>(user: doca_data) -> &'a UserData {
     // SAFETY: `connect` set the user data to a pointer.
     let data = unsafe { user.ptr }.cast::<UserData>();
@@ -360,7 +369,7 @@ unsafe extern "C" fn completed(_: *mut doca_dma_task_memcpy, task: doca_data, ct
 unsafe extern "C" fn not_completed(memcpy: *mut doca_dma_task_memcpy, task: doca_data, ctx: doca_data) {
     // SAFETY: the library passes the user data of the context, which `connect` has set.
     let data = unsafe { user_data(ctx) };
-    // SAFETY: the library passes the task that failed.
+    // SAFETY: the library passes the task that failed, which is not freed yet.
     let base = unsafe { (data.sdk.dma.doca_dma_task_memcpy_as_task)(memcpy) };
     // SAFETY: this is the task that the library passed to this callback, which is not freed yet.
     let status = unsafe { (data.sdk.common.doca_task_get_status)(base) };

@@ -9,8 +9,8 @@ use doca_sys::bindings::{DOCA_SUCCESS, doca_error_t};
 
 use crate::error::task_kind;
 
-/// Slots and completions, shared by callbacks and the queue. Both run on the same thread, and no reference
-/// outlives a call.
+/// Slots and completions, shared by callbacks and the queue. Callbacks run inside of the queue's calls, on
+/// the same thread, and no reference outlives a call.
 #[derive(Debug)]
 pub(super) struct Done {
     slots: Box<[Slot]>,
@@ -18,7 +18,7 @@ pub(super) struct Done {
     /// The unused rest of the poller's buffer, from `out` to `end`, during a poll. Otherwise both are null.
     out: Cell<*mut Completion>,
     end: Cell<*mut Completion>,
-    /// Number of tasks with lists in flight. Slots that end meanwhile are in `ended`.
+    /// Number of tasks in flight that use buffer lists.
     lists: Cell<usize>,
     ended: RefCell<Vec<u32>>,
     /// Completions for the next poll.
@@ -33,11 +33,11 @@ pub(super) struct Done {
     stopping: Cell<bool>,
 }
 
-/// A slot's token, and an entry of the stack of free slots. Both are in one array, to save a bounds check.
+/// A slot's token, and an entry of the stack of free slots. One array holds both, to save a bounds check.
 #[derive(Debug)]
 struct Slot {
     token: Cell<u64>,
-    /// The number of a free slot. Valid in the first `free_count` entries.
+    /// The number of a free slot. Only the first `free_count` entries are valid.
     free: Cell<u32>,
 }
 
@@ -94,7 +94,7 @@ impl Done {
         }
     }
 
-    /// Reports the successful task of a slot.
+    /// Reports success of a slot's task, and frees the slot.
     #[inline]
     pub(super) fn end(&self, slot: u32) {
         let out = self.out.get();
@@ -104,7 +104,7 @@ impl Done {
         let Some(at) = self.slots.get(slot as usize) else { return };
         // SAFETY: `out` is within the buffer that `run` set, because it differs from its end.
         unsafe { out.write(Completion::done(at.token.get())) };
-        // SAFETY: the buffer was not full, so the result is at most the buffer's end.
+        // SAFETY: the buffer was not full, so `out + 1` is at most the buffer's end.
         self.out.set(unsafe { out.add(1) });
         self.give(slot);
     }
@@ -114,7 +114,7 @@ impl Done {
         self.ended.borrow_mut().push(slot);
     }
 
-    /// Reports the failed task of a slot, with its status. `running` is true if the context still ran.
+    /// Reports failure of a slot's task, with its `status`. `running` is true if the context still ran.
     pub(super) fn fail(&self, slot: u32, status: doca_error_t, running: bool) {
         let first = !self.failure_seen.replace(true);
         // A task that fails while the context runs is the cause of the stop. Later failures are flushed
@@ -163,12 +163,13 @@ impl Done {
         self.lists.set(self.lists.get() + 1);
     }
 
-    /// Removes a task with lists that was not submitted.
+    /// Subtracts a task with lists that was not submitted.
     pub(super) fn remove_list(&self) {
         self.lists.set(self.lists.get().saturating_sub(1));
     }
 
-    /// Calls `was_list` with every slot that ended since the last call. It returns true for tasks with lists.
+    /// Calls `was_list` with every slot that ended since the last `reap`. `was_list` returns true for tasks
+    /// with lists.
     pub(super) fn reap(&self, mut was_list: impl FnMut(u32) -> bool) {
         for slot in self.ended.borrow_mut().drain(..) {
             if was_list(slot) {
@@ -191,7 +192,7 @@ impl Done {
         while self.out.get() != room.end && progress() {}
         self.end.set(std::ptr::null_mut());
         let end = self.out.replace(std::ptr::null_mut());
-        // SAFETY: both pointers are in the same slice, and the end is not before the start.
+        // SAFETY: both pointers are in the slice `out` or at its end, and `end` is not before the start.
         unsafe { end.offset_from_unsigned(room.start) }
     }
 

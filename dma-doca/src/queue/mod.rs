@@ -33,7 +33,7 @@ const COALESCED: usize = 8 << 10;
 #[derive(Debug)]
 enum ContextState {
     Running,
-    /// The context must become idle before `until`. With `restart`, it is then started again.
+    /// The context must become idle before `until`. If `restart` is set, it is then started again.
     Quiescing {
         until: Instant,
         restart: bool,
@@ -46,29 +46,29 @@ enum ContextState {
 
 /// A queue.
 ///
-/// The queue holds the last accepted descriptor back, because the next call determines if it is submitted
-/// with a doorbell, and with a completion of its own. A flush submits it with both. So a batch costs one
-/// doorbell, and its last descriptor always has a completion of its own.
+/// The queue holds the last accepted descriptor back, because the next call determines whether this
+/// descriptor needs a doorbell and a completion of its own. A flush submits it with both. So a batch costs
+/// one doorbell, and its last descriptor always has a completion of its own.
 pub(crate) struct DocaQueue {
     engine: Arc<Inner>,
     context: DmaContext,
     buffers: Arc<Mutex<QueueBuffers>>,
     depth: usize,
-    /// The deferred task, which is held back, or null; and its slot.
+    /// The task that is held back, in the slot `deferred_slot`. Null if there is none.
     deferred: *mut doca_task,
     deferred_slot: u32,
     /// The maximum number of tasks that the device has accepted at once. A completion may only be coalesced
     /// with the completion of a task for which the device is known to have room.
     known_capacity: usize,
-    /// Set if a flush failed and must be repeated.
+    /// Set if ringing the doorbell failed and must be repeated.
     ring: bool,
     state: ContextState,
     doorbells: u64,
     resets: u64,
 }
 
-// SAFETY: one thread at a time may use a progress engine and its contexts, and one thread at a time uses the
-// queue. Neither has thread-local state.
+// SAFETY: one thread at a time may use a progress engine and its contexts, and only the thread that owns the
+// queue does. The SDK's objects have no thread-local state, and the shared buffers are behind a lock.
 unsafe impl Send for DocaQueue {}
 
 impl fmt::Debug for DocaQueue {
@@ -105,7 +105,8 @@ impl DocaQueue {
         })
     }
 
-    /// Number of tasks in flight.
+    /// Number of tasks that are in flight or reserved for the current batch, without the one that is held
+    /// back.
     fn in_flight(&self) -> usize {
         self.depth - self.context.done.free() - usize::from(!self.deferred.is_null())
     }
@@ -184,8 +185,8 @@ impl DocaQueue {
         (!deferred.is_null()).then_some(self.deferred_slot)
     }
 
-    /// Handles the refusal of the task that is held back, while `ready` more tasks are prepared. Returns true
-    /// if further tasks can still be submitted.
+    /// Handles the refusal of the task in `slot`, which was held back, while `ready` more tasks are prepared.
+    /// Returns true if further tasks can still be submitted.
     #[cold]
     fn not_taken(&mut self, slot: u32, code: doca_error_t, ready: usize) -> bool {
         if is_full(code) {
@@ -223,9 +224,9 @@ impl DocaQueue {
     }
 }
 
-// SAFETY: each descriptor becomes one task, whose callback reports it once. Tasks copy only between buffers
-// within registered regions. If tasks are still in flight after a drop, they are leaked together with their
-// memory.
+// SAFETY: each accepted descriptor becomes one task, and is reported once, by the task's callback or because
+// the task was refused. Tasks copy only between buffers within registered regions. If tasks are still in
+// flight after a drop, they are leaked together with their memory.
 unsafe impl RawQueue for DocaQueue {
     fn engine_id(&self) -> EngineId {
         self.engine.id
@@ -245,8 +246,8 @@ unsafe impl RawQueue for DocaQueue {
         let shared = Arc::clone(&self.buffers);
         let mut buffers = lock(&shared);
         let mut taken = 0;
-        // Number of tasks whose completions may be coalesced. The last task for which the device is known to
-        // have room gets a completion of its own.
+        // Number of tasks of this batch whose completions may be coalesced. The last task for which the
+        // device is known to have room gets a completion of its own.
         let short = batch.first().is_some_and(|first| first.len() <= COALESCED);
         let coalescable = if short { self.known_capacity.saturating_sub(self.in_flight() + 1) } else { 0 };
         while let Some(descriptor) = batch.get(taken) {
@@ -317,7 +318,7 @@ unsafe impl RawQueue for DocaQueue {
         }
         self.ring = !self.deferred.is_null();
         if self.ring {
-            // The earlier tasks must start even though the flush failed.
+            // The earlier tasks must start, although the task that was held back was refused.
             self.context.flush();
         }
         self.known_capacity = self.known_capacity.max(self.in_flight());

@@ -1,4 +1,4 @@
-//! Queues whose context has stopped: by an error, by its user, or by a drop.
+//! Handles contexts that were stopped by an error, by the queue's user, or by a drop.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -48,7 +48,7 @@ impl DocaQueue {
         }
     }
 
-    /// Takes one step towards an idle context. Returns true once the context is idle.
+    /// Advances the stop of the context. Returns true once the context is idle.
     fn step_to_idle(&mut self) -> bool {
         if self.in_flight() > 0 {
             return false;
@@ -87,8 +87,9 @@ impl DocaQueue {
         self.state = ContextState::Lost(native(&self.engine.device.sdk, code), what);
     }
 
-    /// For each failure, determines whether it was a fault or revoked memory of a peer. A device reports both
-    /// with the same code. A fault on a peer's memory is marked, so that its error names the likely reason.
+    /// For each failed task, determines whether the cause was a fault or revoked memory of a peer. A device
+    /// reports both causes with the same code. A fault on a peer's memory is marked, so that its error names
+    /// the likely reason.
     fn determine_causes(&self) {
         let buffers = lock(&self.buffers);
         let engine = &self.engine;
@@ -140,8 +141,8 @@ impl Drop for DocaQueue {
         if let Some(Ok(())) = closed {
             return;
         }
-        // Callbacks may still run, and the device may still write, so their memory is leaked. This must
-        // precede the log lines, because a log subscriber may panic.
+        // Callbacks may still run, and the device may still write, so the memory that they use is leaked.
+        // This must precede the log lines, because a log subscriber may panic.
         std::mem::forget(Arc::clone(&self.engine));
         std::mem::forget(Arc::clone(&self.buffers));
         self.context.leak();

@@ -12,7 +12,7 @@ use doca_sys::{Comch, Common, Dma, Library, bindings};
 
 macro_rules! calls {
     ($($name:ident)*) => {
-        /// The address of the stand-in's function of this name.
+        /// Returns the address of the stand-in's function of this name.
         pub fn address(name: &CStr) -> Option<NonNull<c_void>> {
             match name.to_str().ok()? {
                 $(stringify!($name) => NonNull::new((bindings::$name as *const ()).cast_mut().cast()),)*
@@ -22,12 +22,12 @@ macro_rules! calls {
     };
 }
 
-/// The stand-in's calls without those named in `absent`.
+/// Returns the stand-in's calls without those named in `absent`.
 pub fn library_without(absent: &[&str]) -> Library {
     library_with(absent, |_, _| {})
 }
 
-/// The stand-in's calls without those named in `absent`, and with the replacements that `change`
+/// Returns the stand-in's calls without those named in `absent`, and with the replacements that `change`
 /// makes.
 pub fn library_with(absent: &[&str], change: impl FnOnce(&mut Common, &mut Dma)) -> Library {
     let get = |name: &'static CStr| {
@@ -36,25 +36,25 @@ pub fn library_with(absent: &[&str], change: impl FnOnce(&mut Common, &mut Dma))
     // SAFETY: the program is linked with the stand-in's functions of these names, which have the
     // declared signatures.
     let mut common = unsafe { Common::load(get) }.unwrap();
-    // SAFETY: the stand-in's functions have the declared signatures.
+    // SAFETY: the stand-in's functions have the declared signatures, and are linked into the program.
     let mut dma = unsafe { Dma::load(get) }.unwrap();
     change(&mut common, &mut dma);
-    // SAFETY: the stand-in's functions have the declared signatures.
+    // SAFETY: the stand-in's functions have the declared signatures, and are linked into the program.
     let comch = unsafe { Comch::load(get) }.ok();
     Library::from_tables(common, dma, comch, "stand-in")
 }
 
-/// The stand-in's calls.
+/// Returns all of the stand-in's calls.
 pub fn library() -> Library {
     library_without(&[])
 }
 
-/// Opens the first device of a new card that `config` describes.
+/// Makes a card that `config` describes, and opens its first device.
 pub fn engine(config: &str) -> DocaEngine {
     try_engine(config, DocaOptions::new()).unwrap()
 }
 
-/// Opens the device that `options` name, of a new card that `config` describes.
+/// Makes a card that `config` describes, and opens the device that `options` name.
 pub fn try_engine(config: &str, options: DocaOptions) -> dma_core::Result<DocaEngine> {
     doca_emu::use_config(Some(config)).unwrap();
     DocaEngine::open(&options.with_library(library()))

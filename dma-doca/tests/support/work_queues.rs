@@ -1,4 +1,4 @@
-//! The tests of a generation with work queues.
+//! Tests that run once for each generation with work queues.
 
 #[path = "../../../tests/counting/mod.rs"]
 mod counting;
@@ -130,7 +130,7 @@ fn programs_on_a_card() {
                 let (src_rest, dst_rest) = (src.split_off(at), dst.split_off(to_at));
                 let (mut src_mid, mut dst_mid) = (src_rest, dst_rest);
                 let (src_end, dst_end) = (src_mid.split_off(len), dst_mid.split_off(len));
-                // Split the copy into pieces that are in flight together.
+                // Split the copy into pieces, which are in flight at the same time.
                 let piece = len.div_ceil(pieces).max(1);
                 let mut flights = Vec::new();
                 while !src_mid.is_empty() {
@@ -163,7 +163,7 @@ fn programs_on_a_card() {
                     start += cut;
                 }
                 if lost {
-                    // Start again, because the destination's bytes are unknown.
+                    // Replace both buffers, because the destination's bytes are unknown.
                     for (n, bytes) in [(from, &mut expected[from].clone()), (to, &mut vec![0; LEN])] {
                         let mut buffer = engine.allocate(LEN).unwrap();
                         buffer.copy_from_slice(bytes);

@@ -16,17 +16,18 @@ unsafe extern "C" {
     fn free(block: *mut c_void);
 }
 
-/// A map: the caller's `doca_mmap`.
+/// A memory map, to which the caller's handle `doca_mmap` points.
 struct Map {
     raw: *mut doca_mmap,
-    /// Settings that the library accepts only after the start.
+    /// The device, which the library accepts only after the start.
     dev: Cell<*mut doca_dev>,
+    /// The address and length of the memory, which the library accepts only after the start.
     range: Cell<(*mut c_void, usize)>,
-    /// The descriptor of an export, which the caller of the library must free.
+    /// The descriptor of the last export. The library allocated it, and this module must free it.
     descriptor: Cell<*mut c_void>,
 }
 
-/// Passes a map to the caller if `code` is success.
+/// If `code` is success, makes a [`Map`] of the library's map `raw`, and writes its handle to `mmap`.
 ///
 /// # Safety
 ///
@@ -45,20 +46,20 @@ unsafe fn give(code: doca_error_t, raw: *mut doca_mmap, mmap: *mut *mut doca_mma
     code
 }
 
-/// The map behind a handle.
+/// Returns the [`Map`] behind a handle.
 ///
 /// # Safety
 ///
-/// `create` or `import` returned the handle, and it was not destroyed.
+/// `create` or `import` returned the handle, and the map was not destroyed.
 unsafe fn of<'a>(mmap: *const doca_mmap) -> &'a Map {
-    // SAFETY: the caller passes a handle that `create` or `import` made, and only shared references to it
-    // exist.
+    // SAFETY: the caller passes a handle that `create` or `import` returned and that was not destroyed. Only
+    // shared references to the object exist.
     unsafe { &*mmap.cast::<Map>() }
 }
 
 pub(super) unsafe extern "C" fn create(mmap: *mut *mut doca_mmap) -> doca_error_t {
     let mut raw = ptr::null_mut();
-    // SAFETY: `raw` is a local variable for the handle.
+    // SAFETY: `raw` is a local variable, to which the handle can be written.
     let code = unsafe { super::mmap_create(&raw mut raw) };
     // SAFETY: the caller passes a pointer that can be written.
     unsafe { give(code, raw, mmap) }
@@ -67,12 +68,13 @@ pub(super) unsafe extern "C" fn create(mmap: *mut *mut doca_mmap) -> doca_error_
 pub(super) unsafe extern "C" fn destroy(mmap: *mut doca_mmap) -> doca_error_t {
     // SAFETY: the caller passes a valid handle.
     let map = unsafe { of(mmap) };
-    // SAFETY: the handle is from the library.
+    // SAFETY: the map is the library's, and the caller does not use it after a success.
     let code = unsafe { (calls().common.doca_mmap_destroy)(map.raw) };
     if code == DOCA_SUCCESS {
-        // SAFETY: the descriptor is NULL, or was allocated by the library for its caller to free.
+        // SAFETY: the descriptor is NULL, or was allocated by the library for its caller to free, and is not
+        // used again.
         unsafe { free(map.descriptor.get()) };
-        // SAFETY: `give` made the object, and it is not used again.
+        // SAFETY: `give` made the object, and neither the handle nor `map` is used again.
         drop(unsafe { Box::from_raw(mmap.cast::<Map>()) });
     }
     code
@@ -88,7 +90,7 @@ pub(super) unsafe extern "C" fn set_memrange(
     DOCA_SUCCESS
 }
 
-/// DOCA 1.5 gives peers either all rights or none, so read-only exports are refused.
+/// Refuses read-only exports, because DOCA 1.5 gives peers either all rights or none.
 pub(super) unsafe extern "C" fn set_permissions(_: *mut doca_mmap, access_mask: u32) -> doca_error_t {
     if access_mask & DOCA_ACCESS_FLAG_PCI_READ_ONLY != 0 { DOCA_ERROR_NOT_SUPPORTED } else { DOCA_SUCCESS }
 }
@@ -106,18 +108,20 @@ pub(super) unsafe extern "C" fn start(mmap: *mut doca_mmap) -> doca_error_t {
     let map = unsafe { of(mmap) };
     if let Some(set) = common.doca_mmap_set_max_num_chunks {
         // A map needs only one chunk, and the library may refuse other limits.
-        // SAFETY: the handle is from the library.
+        // SAFETY: the map is the library's, and is not started yet.
         unsafe { set(map.raw, 1) };
     }
-    // SAFETY: the library's map, which this handle owns.
+    // SAFETY: the map is the library's, and this handle owns it.
     let mut code = unsafe { (common.doca_mmap_start)(map.raw) };
     if code == DOCA_SUCCESS {
-        // SAFETY: the library's map, started above, and the caller's device.
+        // SAFETY: the map is the library's and was started above, and the caller passed an open device to
+        // `add_dev`.
         code = unsafe { (common.doca_mmap_dev_add)(map.raw, map.dev.get()) };
     }
     if code == DOCA_SUCCESS {
         let (addr, len) = map.range.get();
-        // SAFETY: the library's map, started above, and the caller's memory, which no function frees.
+        // SAFETY: the map is the library's and was started above. The caller's memory outlives it, and no
+        // callback frees the memory.
         code = unsafe { populate(map.raw, addr, len, PAGE, None, ptr::null_mut()) };
     }
     code
@@ -132,7 +136,7 @@ pub(super) unsafe extern "C" fn import(
 ) -> doca_error_t {
     let Some(create) = calls().common.doca_mmap_create_from_export else { return DOCA_ERROR_NOT_SUPPORTED };
     let mut raw = ptr::null_mut();
-    // SAFETY: the caller passes a valid descriptor and device, and `raw` is a local variable for the handle.
+    // SAFETY: the caller passes a valid descriptor, its length and an open device, and `raw` can be written.
     let code = unsafe { create(user_data, export_desc, export_desc_len, dev, &raw mut raw) };
     // SAFETY: the caller passes a pointer that can be written.
     unsafe { give(code, raw, mmap) }
@@ -172,7 +176,7 @@ pub(super) unsafe extern "C" fn buf_get_by_args(
     // SAFETY: the caller passes a valid handle.
     let map = unsafe { of(mmap) };
     let get = calls().common.doca_buf_inventory_buf_by_args;
-    // SAFETY: the caller passes a valid inventory and a pointer that can be written, and the map is the
-    // library's.
+    // SAFETY: the caller passes a valid inventory, a range of the map's memory and a pointer that can be
+    // written. The map is the library's.
     unsafe { get(inventory, map.raw, addr, len, data, data_len, buf) }
 }

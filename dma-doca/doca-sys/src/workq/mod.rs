@@ -1,7 +1,8 @@
 //! DOCA 1.5 to 2.2, used through the calls of later versions.
 //!
 //! [`tables`] makes the tables [`Common`] and [`Dma`] of a library of that generation. A call that was only
-//! renamed is the library's own. The others are functions of this module, on handles of this module:
+//! renamed is the library's own. All other calls are functions of this module, which take handles of this
+//! module:
 //!
 //! | later versions | here | of that generation |
 //! |---|---|---|
@@ -9,7 +10,8 @@
 //! | task | `queue` | job, submitted again and again |
 //! | memory map | `map`, for 1.5 | memory map, to which 1.5 adds memory and devices after its start |
 //!
-//! Calls without an equivalent in this generation are absent: submission flags and limits of tasks.
+//! Calls without an equivalent in this generation are absent, such as those for submission flags and for
+//! limits of tasks.
 #![expect(unsafe_code, reason = "calls C")]
 
 #[expect(clashing_extern_declarations, reason = "later versions have calls of the same names")]
@@ -33,7 +35,7 @@ use crate::bindings::{
 };
 use crate::{Common, Dma};
 
-/// A library's calls, and its file.
+/// The calls and the file of a library.
 #[derive(Debug)]
 struct Calls {
     common: WorkqCommon,
@@ -41,8 +43,8 @@ struct Calls {
     path: PathBuf,
 }
 
-/// The library that the functions here call. It is stored here because many handles are the library's own,
-/// from which the library cannot be found.
+/// The library that the functions here call. It is stored globally, because it cannot be found from a handle:
+/// many handles are the library's own.
 static CALLS: OnceLock<Calls> = OnceLock::new();
 
 fn calls() -> &'static Calls {
@@ -62,8 +64,8 @@ pub fn tables(common: &WorkqCommon, dma: &WorkqDma, path: &Path) -> Result<(Comm
     Ok((common_table(common), dma_table(dma)))
 }
 
-/// Some required calls have alternatives. Returns the groups of alternatives of which the library has no
-/// call.
+/// Returns the required calls that the library lacks. A call that has alternatives is missing only if the
+/// library has none of them.
 #[must_use]
 pub fn missing(common: &WorkqCommon) -> Vec<&'static str> {
     let alternatives = [
@@ -186,8 +188,8 @@ fn dma_table(own: &WorkqDma) -> Dma {
     }
 }
 
-/// Passes a pointer for the count even if the caller does not, because 1.5 does not document that NULL is
-/// allowed.
+/// Releases a reference to a buffer. Always passes a pointer for the count, because 1.5 does not document
+/// that NULL is allowed.
 unsafe extern "C" fn buf_dec_refcount(buf: *mut doca_buf, refcount: *mut u16) -> doca_error_t {
     let mut before = 0;
     let place = if refcount.is_null() { &raw mut before } else { refcount };
@@ -195,8 +197,8 @@ unsafe extern "C" fn buf_dec_refcount(buf: *mut doca_buf, refcount: *mut u16) ->
     unsafe { (calls().common.doca_buf_refcount_rm)(buf, place) }
 }
 
-/// In 1.5, lists need an extension of the inventory. If the library does not know the extension, the
-/// inventory is created without it.
+/// Creates an inventory. In 1.5, lists need an extension of the inventory. If the library does not know the
+/// extension, the inventory is created without it.
 unsafe extern "C" fn inventory_create(count: usize, inventory: *mut *mut doca_buf_inventory) -> doca_error_t {
     let create = calls().common.doca_buf_inventory_create;
     if calls().common.doca_mmap_populate.is_some() && calls().common.doca_buf_list_chain.is_some() {
@@ -237,7 +239,7 @@ unsafe extern "C" fn rep_get_pci_addr_str(rep: *const doca_devinfo_rep, text: *m
     unsafe { write_address(calls().common.doca_devinfo_rep_get_pci_addr, rep, text) }
 }
 
-/// Writes the address of a function as text, with the PCI domain 0, because 1.5 does not report the domain.
+/// Writes the PCI address of a function as text. The domain is 0, because 1.5 does not report the domain.
 ///
 /// # Safety
 ///
@@ -260,5 +262,5 @@ unsafe fn write_address<T>(
     code
 }
 
-/// The value of jobs and calls without flags.
+/// The value for jobs and calls without flags.
 const NO_FLAGS: c_int = 0;

@@ -1,8 +1,8 @@
 //! Progress engines, DMA contexts and tasks, implemented by contexts, work queues and jobs.
 //!
-//! A job that fails stops its context, as tasks of later versions do: later jobs may not have run, and only
-//! a restart clears a device's error. When all jobs of a stopping context have ended and its tasks are
-//! freed, its work queue is removed and the library's context is stopped. The context is then idle.
+//! A job that fails stops its context, as a failed task of later versions does: later jobs may not have run,
+//! and only a restart clears a device's error. When all jobs of a stopping context have ended and its tasks
+//! are freed, its work queue is removed and the library's context is stopped. The context is then idle.
 #![expect(unsafe_code, reason = "calls C with handles that it gave out")]
 
 use std::cell::{Cell, UnsafeCell};
@@ -20,16 +20,16 @@ unsafe extern "C" fn ignore(_: *mut doca_dma_task_memcpy, _: doca_data, _: doca_
 
 const NO_TASK: doca_data = doca_data { ptr: ptr::null_mut() };
 
-/// The caller's `doca_pe`, which serves one context.
+/// A progress engine, to which the caller's handle `doca_pe` points. It serves one context.
 struct ProgressEngine {
     dma: Cell<*const Context>,
 }
 
-/// The caller's `doca_dma` and `doca_ctx`.
+/// A DMA context, to which the caller's handles `doca_dma` and `doca_ctx` point.
 struct Context {
     raw: *mut doca_dma,
     dev: *mut doca_dev,
-    /// Created at the first start, for `depth` jobs.
+    /// The work queue, which is created at the first start, for `depth` jobs.
     workq: Cell<*mut doca_workq>,
     depth: Cell<u32>,
     completed: Cell<Callback>,
@@ -40,14 +40,15 @@ struct Context {
     events: Cell<bool>,
     in_flight: Cell<u32>,
     tasks: Cell<u32>,
-    /// Buffer for an event. Its user data, the address of a task, is NULL unless the library has just
-    /// written it.
+    /// Buffer for an event. The event's user data is the address of a task. It is NULL unless the library has
+    /// just written it.
     event: UnsafeCell<doca_event>,
     submit: unsafe extern "C" fn(*mut doca_workq, *const doca_job) -> doca_error_t,
     retrieve: unsafe extern "C" fn(*mut doca_workq, *mut doca_event, std::ffi::c_int) -> doca_error_t,
 }
 
-/// The caller's `doca_dma_task_memcpy` and `doca_task`. A job's user data is the address of its task.
+/// A task, to which the caller's handles `doca_dma_task_memcpy` and `doca_task` point. A job's user data is
+/// the address of its task.
 #[repr(C)]
 struct Task {
     job: doca_dma_job_memcpy,
@@ -56,40 +57,40 @@ struct Task {
     status: doca_error_t,
 }
 
-/// The object behind a handle.
+/// Returns the object behind a handle.
 ///
 /// # Safety
 ///
-/// This module returned the handle for a `T`, and it was not destroyed.
+/// This module returned the handle for a `T`, and the object was not destroyed.
 #[inline]
 unsafe fn of<'a, T>(handle: *const impl Sized) -> &'a T {
-    // SAFETY: the caller passes a handle of a `T`, and this module makes only shared references to such
-    // objects.
+    // SAFETY: the caller passes a handle of a `T` that was not destroyed, and this module makes only shared
+    // references to such objects.
     unsafe { &*handle.cast::<T>() }
 }
 
-/// The context of a progress engine.
+/// Returns the context that a progress engine serves.
 ///
 /// # Safety
 ///
-/// See [`of`]. The engine's context was not destroyed.
+/// See [`of`]. A context was connected to the engine, and was not destroyed.
 #[inline]
 unsafe fn served<'a>(pe: *const doca_pe) -> &'a Context {
-    // SAFETY: the caller passes a progress engine of this layer.
+    // SAFETY: the caller passes the handle of a progress engine that was not destroyed.
     let engine = unsafe { of::<ProgressEngine>(pe) };
-    // SAFETY: the progress engine is connected, so it has the handle of its context.
+    // SAFETY: the caller promises that the engine is connected to a context that was not destroyed.
     unsafe { of(engine.dma.get()) }
 }
 
 impl Context {
     fn ctx(&self) -> *mut doca_ctx {
-        // SAFETY: the handle is from the library.
+        // SAFETY: the DMA context is the library's, and exists as long as this value.
         unsafe { (calls().dma.doca_dma_as_ctx)(self.raw) }
     }
 
     fn start(&self) -> doca_error_t {
         let common = &calls().common;
-        // SAFETY: the context is the library's.
+        // SAFETY: the context is the library's, and is not started.
         let code = unsafe { (common.doca_ctx_start)(self.ctx()) };
         if code != DOCA_SUCCESS {
             return code;
@@ -99,7 +100,8 @@ impl Context {
             code = self.create_workq();
         }
         if code == DOCA_SUCCESS {
-            // SAFETY: the handles are from the library.
+            // SAFETY: the context and the work queue are the library's, and the work queue belongs to no
+            // context.
             code = unsafe { (common.doca_ctx_workq_add)(self.ctx(), self.workq.get()) };
         }
         if code == DOCA_SUCCESS {
@@ -122,12 +124,13 @@ impl Context {
         self.workq.set(workq);
         let mut supported = 0;
         if let Some(ask) = common.doca_ctx_get_event_driven_supported {
-            // SAFETY: the handle is from the library, and the result can be written.
+            // SAFETY: the context is the library's, and the result can be written.
             let code = unsafe { ask(self.ctx(), &raw mut supported) };
             supported *= u8::from(code == DOCA_SUCCESS);
         }
         if let (Some(enable), true) = (common.doca_workq_set_event_driven_enable, supported != 0) {
-            // SAFETY: no context has the work queue yet. Only then can events be enabled.
+            // SAFETY: the work queue was created above, and belongs to no context yet. Only then can events
+            // be enabled.
             self.events.set(unsafe { enable(workq, 1) } == DOCA_SUCCESS);
         }
         DOCA_SUCCESS
@@ -140,7 +143,7 @@ impl Context {
             return false;
         }
         let common = &calls().common;
-        // SAFETY: both handles are from the library, and no job is in flight.
+        // SAFETY: the context and the work queue are the library's, and no job is in flight.
         let code = unsafe { (common.doca_ctx_workq_rm)(self.ctx(), self.workq.get()) };
         // An earlier attempt may have removed the work queue, and then failed to stop the context.
         if code != DOCA_SUCCESS && code != DOCA_ERROR_NOT_FOUND {
@@ -167,7 +170,8 @@ impl Context {
             return self.rest();
         }
         let event = self.event.get();
-        // SAFETY: the handle is from the library, and the event can be written.
+        // SAFETY: the work queue is the library's, and no reference to the event exists while the library
+        // writes it.
         let code = unsafe { (self.retrieve)(self.workq.get(), event, NO_FLAGS) };
         // SAFETY: the context owns the event, and no other reference to it exists.
         let address = std::mem::replace(unsafe { &mut (*event).user_data }, NO_TASK);
@@ -179,13 +183,14 @@ impl Context {
         self.in_flight.set(self.in_flight.get() - 1);
         // SAFETY: the job was submitted from this task, which is not freed while it is in flight.
         let user_data = unsafe { (*task).user_data };
-        // SAFETY: the caller passes a function for tasks of this context.
+        // SAFETY: the program set this callback for tasks of this context, and the task and both user data
+        // are those that the program passed.
         unsafe { (self.completed.get())(task.cast(), user_data, self.user_data.get()) };
         true
     }
 
-    /// Handles all results except the completion of a task. This is a separate function, because it needs
-    /// more registers than a completion.
+    /// Handles all results except the success of a task. This is a separate function, because it needs more
+    /// registers than a success.
     #[inline(never)]
     fn other_event(&self, code: doca_error_t, task: *mut Task) -> bool {
         if code == DOCA_ERROR_AGAIN {
@@ -206,7 +211,8 @@ impl Context {
             let result = unsafe { result.u64_ } as doca_error_t;
             // SAFETY: the task belongs to this context and has ended, and no reference to it exists.
             unsafe { (*task).status = if result == DOCA_SUCCESS { DOCA_ERROR_IO_FAILED } else { result } };
-            // SAFETY: the caller passes a function for tasks of this context.
+            // SAFETY: the program set this callback for tasks of this context, and the task and both user
+            // data are those that the program passed.
             unsafe { (self.failed.get())(task.cast(), user_data, self.user_data.get()) };
             self.stop_running();
         }
@@ -222,20 +228,20 @@ pub(super) unsafe extern "C" fn pe_create(pe: *mut *mut doca_pe) -> doca_error_t
 }
 
 pub(super) unsafe extern "C" fn pe_destroy(pe: *mut doca_pe) -> doca_error_t {
-    // SAFETY: `pe_create` made the object, and it is not used again.
+    // SAFETY: `pe_create` made the object, and the caller does not use the handle again.
     drop(unsafe { Box::from_raw(pe.cast::<ProgressEngine>()) });
     DOCA_SUCCESS
 }
 
 pub(super) unsafe extern "C" fn pe_connect_ctx(pe: *mut doca_pe, ctx: *mut doca_ctx) -> doca_error_t {
-    // SAFETY: the caller passes valid handles.
+    // SAFETY: the caller passes the handle of a progress engine.
     unsafe { of::<ProgressEngine>(pe) }.dma.set(ctx.cast());
     DOCA_SUCCESS
 }
 
 #[inline]
 pub(super) unsafe extern "C" fn pe_progress(pe: *mut doca_pe) -> u8 {
-    // SAFETY: the caller passes a valid handle, whose context is not destroyed.
+    // SAFETY: the caller passes the handle of a connected progress engine, whose context is not destroyed.
     unsafe { served(pe) }.progress().into()
 }
 
@@ -243,20 +249,20 @@ pub(super) unsafe extern "C" fn pe_get_notification_handle(
     pe: *const doca_pe,
     handle: *mut doca_notification_handle_t,
 ) -> doca_error_t {
-    // SAFETY: the caller passes a valid handle, whose context is not destroyed.
+    // SAFETY: the caller passes the handle of a connected progress engine, whose context is not destroyed.
     let context = unsafe { served(pe) };
     match calls().common.doca_workq_get_event_handle {
-        // SAFETY: the handle is from the library, and the caller's pointer can be written.
+        // SAFETY: the work queue is the library's, and the caller passes a pointer that can be written.
         Some(get) if context.events.get() => unsafe { get(context.workq.get(), handle) },
         _ => DOCA_ERROR_NOT_SUPPORTED,
     }
 }
 
 pub(super) unsafe extern "C" fn pe_request_notification(pe: *mut doca_pe) -> doca_error_t {
-    // SAFETY: the caller passes a valid handle, whose context is not destroyed.
+    // SAFETY: the caller passes the handle of a connected progress engine, whose context is not destroyed.
     let context = unsafe { served(pe) };
     match calls().common.doca_workq_event_handle_arm {
-        // SAFETY: the handle is from the library.
+        // SAFETY: the work queue is the library's.
         Some(arm) => unsafe { arm(context.workq.get()) },
         None => DOCA_ERROR_NOT_SUPPORTED,
     }
@@ -266,10 +272,10 @@ pub(super) unsafe extern "C" fn pe_clear_notification(
     pe: *mut doca_pe,
     handle: doca_notification_handle_t,
 ) -> doca_error_t {
-    // SAFETY: the caller passes a valid handle, whose context is not destroyed.
+    // SAFETY: the caller passes the handle of a connected progress engine, whose context is not destroyed.
     let context = unsafe { served(pe) };
     match calls().common.doca_workq_event_handle_clear {
-        // SAFETY: the handles are from the library.
+        // SAFETY: the work queue is the library's, and the caller passes its event handle.
         Some(clear) => unsafe { clear(context.workq.get(), handle) },
         None => DOCA_ERROR_NOT_SUPPORTED,
     }
@@ -302,7 +308,7 @@ pub(super) unsafe extern "C" fn dma_create(dev: *mut doca_dev, dma: *mut *mut do
     // SAFETY: the context is the library's, and the caller passes an open device.
     let code = unsafe { (common.doca_ctx_dev_add)(context.ctx(), dev) };
     if code != DOCA_SUCCESS {
-        // SAFETY: the object was made above, and is not used again.
+        // SAFETY: the library's context was created above, and is not used again.
         unsafe { (own.doca_dma_destroy)(raw) };
         return code;
     }
@@ -330,10 +336,10 @@ pub(super) unsafe extern "C" fn dma_destroy(dma: *mut doca_dma) -> doca_error_t 
     // A failure here makes the next call fail.
     // SAFETY: the context is stopped, and the device was added to it.
     unsafe { (common.doca_ctx_dev_rm)(context.ctx(), context.dev) };
-    // SAFETY: the context is stopped, and has no work queues.
+    // SAFETY: the context is stopped, has no work queues, and is not used again after a success.
     let code = unsafe { (own.doca_dma_destroy)(context.raw) };
     if code == DOCA_SUCCESS {
-        // SAFETY: `dma_create` made the object, and it is not used again.
+        // SAFETY: `dma_create` made the object, and neither the handle nor `context` is used again.
         drop(unsafe { Box::from_raw(dma.cast::<Context>()) });
     }
     code
@@ -421,12 +427,12 @@ pub(super) unsafe extern "C" fn memcpy_as_task(task: *mut doca_dma_task_memcpy) 
 }
 
 pub(super) unsafe extern "C" fn set_src(task: *mut doca_dma_task_memcpy, src: *const doca_buf) {
-    // SAFETY: the caller passes a valid task, which is not in flight.
+    // SAFETY: the caller passes a valid task. It is not in flight, so nothing else accesses it.
     unsafe { (*task.cast::<Task>()).job.src_buff = src };
 }
 
 pub(super) unsafe extern "C" fn set_dst(task: *mut doca_dma_task_memcpy, dst: *mut doca_buf) {
-    // SAFETY: the caller passes a valid task, which is not in flight.
+    // SAFETY: the caller passes a valid task. It is not in flight, so nothing else accesses it.
     unsafe { (*task.cast::<Task>()).job.dst_buff = dst };
 }
 
@@ -436,14 +442,15 @@ pub(super) unsafe extern "C" fn task_get_status(task: *const doca_task) -> doca_
 }
 
 pub(super) unsafe extern "C" fn task_free(task: *mut doca_task) {
-    // SAFETY: `task_alloc_init` made the object. It is not in flight, and not used again.
+    // SAFETY: `task_alloc_init` made the object. The task is not in flight, and the caller does not use the
+    // handle again.
     let task = unsafe { Box::from_raw(task.cast::<Task>()) };
     // SAFETY: a context outlives its tasks.
     let context = unsafe { &*task.owner };
     context.tasks.set(context.tasks.get() - 1);
 }
 
-/// The library reports a full work queue as `NO_MEMORY`, which becomes `AGAIN`.
+/// Submits the task's job. The library reports a full work queue as `NO_MEMORY`, which becomes `AGAIN`.
 pub(super) unsafe extern "C" fn task_submit(task: *mut doca_task) -> doca_error_t {
     let task = task.cast::<Task>();
     // SAFETY: the caller passes a valid task, which is not in flight.
