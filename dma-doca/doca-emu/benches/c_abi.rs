@@ -1,9 +1,11 @@
 //! Copies of 64 bytes per second of CPU time on one core, through the C interface. Copies are submitted and
-//! progressed one by one, or in batches with one doorbell. Tasks and buffers are reused. `+ set_data` sets
-//! the data of both buffers before each copy, as programs do whose copies have different addresses.
+//! progressed one by one, or in batches with one doorbell. Tasks and buffers are reused. The measurements
+//! named `+ set_data` set the data of both buffers before each copy, like programs whose copies have
+//! different addresses.
 //!
-//! `cargo bench -p dma-doca-emu --bench c_abi`, runs it; with `-- --test`, it runs once and quickly. Under
-//! `valgrind --tool=callgrind`, divide the counted instructions by the number of copies that it prints.
+//! `cargo bench -p dma-doca-emu --bench c_abi` runs the measurements. With `-- --test`, each measurement runs
+//! once, with few copies. Under `valgrind --tool=callgrind`, divide the counted instructions by the number of
+//! copies that the benchmark prints.
 #![expect(unsafe_code, reason = "calls of C functions")]
 
 use std::hint::black_box;
@@ -15,7 +17,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 macro_rules! ok {
     ($function:ident($($argument:expr),* $(,)?)) => {{
-        // SAFETY: all arguments are of objects that live until the end.
+        // SAFETY: all handles are of objects that live until the end, and all pointers to results are to
+        // variables of the right type.
         let code = unsafe { c::$function($($argument),*) };
         assert_eq!(code, c::DOCA_SUCCESS, stringify!($function));
     }};
@@ -33,7 +36,7 @@ struct Bench {
 }
 
 unsafe extern "C" fn on_done(_: *mut c::doca_dma_task_memcpy, _: c::doca_data, ctx: c::doca_data) {
-    // SAFETY: the program set the context's user data to a pointer.
+    // SAFETY: `new` set the context's user data to a pointer.
     let ended = unsafe { ctx.ptr }.cast::<u64>();
     // SAFETY: the pointer is the address of the counter of a `Bench`, which lives until the end and which
     // nothing else writes.
@@ -49,7 +52,7 @@ impl Bench {
         doca_emu::use_config(Some(config)).unwrap();
         let (mut list, mut count, mut dev) = (ptr::null_mut(), 0, ptr::null_mut());
         ok!(doca_devinfo_create_list(&mut list, &mut count));
-        // SAFETY: the list has at least one device.
+        // SAFETY: the call above succeeded, so the list has at least one device.
         let info = unsafe { *list };
         ok!(doca_dev_open(info, &mut dev));
         let memory = vec![1_u8; 2 * TASKS * LEN].leak().as_mut_ptr();
@@ -64,7 +67,7 @@ impl Bench {
         let (mut pe, mut dma) = (ptr::null_mut(), ptr::null_mut());
         ok!(doca_pe_create(&mut pe));
         ok!(doca_dma_create(dev, &mut dma));
-        // SAFETY: the context lives until the end.
+        // SAFETY: the DMA context was created above, and lives until the end.
         let ctx = unsafe { c::doca_dma_as_ctx(dma) };
         ok!(doca_pe_connect_ctx(pe, ctx));
         let ended = ptr::from_mut(Box::leak(Box::new(0_u64)));
@@ -80,7 +83,7 @@ impl Bench {
             ok!(doca_buf_inventory_buf_get_by_args(inventory, mmap, dst, LEN, dst, 0, &mut bufs[1]));
             let (mut task, none) = (ptr::null_mut(), c::doca_data { u64_: 0 });
             ok!(doca_dma_task_memcpy_alloc_init(dma, bufs[0], bufs[1], none, &mut task));
-            // SAFETY: the task lives until the end.
+            // SAFETY: the task was created above, and lives until the end.
             bench.tasks.push(unsafe { c::doca_dma_task_memcpy_as_task(task) });
             bench.bufs.push(bufs);
         }
@@ -97,7 +100,7 @@ impl Bench {
         unsafe { c::doca_pe_progress(self.pe) };
     }
 
-    /// Makes this number of copies in batches of up to `TASKS`.
+    /// Makes `times` copies in batches of `batch`, at most `TASKS`.
     fn copy(&self, times: u64, batch: usize, set_data: bool, coalesce: bool) {
         let mut data = ptr::null_mut();
         for _ in 0..times / batch as u64 {

@@ -49,7 +49,7 @@ impl BufPool {
         let small = c::DOCA_ERROR_INITIALIZATION;
         let first = addr.checked_next_multiple_of(alignment).ok_or(small)?;
         let stride = self.size.checked_next_multiple_of(alignment).ok_or(small)?;
-        // The last buffer needs no padding after it.
+        // No padding is needed after the last buffer.
         let before = stride.checked_mul(self.inventory.total() as usize - 1).ok_or(small)?;
         let needed = before.checked_add(self.size).and_then(|bytes| bytes.checked_add(first - addr));
         require(needed.is_some_and(|needed| needed <= len), small)?;
@@ -69,7 +69,7 @@ impl BufPool {
 }
 
 getters! {
-    /// Returns a buffer without data; `EMPTY` if all buffers are in use.
+    /// Takes a buffer, which has no data. Returns `EMPTY` if all buffers are in use.
     doca_buf_pool_buf_alloc(buf_pool: BufPool) -> Handle<Buf> { buf_pool.alloc()? }
     doca_buf_pool_get_num_elements(buf_pool: BufPool) -> u32 { buf_pool.inventory.total() }
     doca_buf_pool_get_num_free_elements(buf_pool: BufPool) -> u32 { buf_pool.inventory.free_count() as u32 }
@@ -97,14 +97,15 @@ c_calls! {
             run: RefCell::new(None),
         })))
     }
-    /// Returns `IN_USE` unless all buffers were returned.
+    /// Destroys a pool. Returns `IN_USE` unless all buffers were returned.
     fn doca_buf_pool_destroy(buf_pool: Handle<BufPool>) {
         buf_pool.get()?.require_whole()?;
         buf_pool.take_rc().map(drop)
     }
-    /// Returns `BAD_STATE` if the map is not started, `INITIALIZATION` if it is too small.
+    /// Starts a pool. Returns `BAD_STATE` if its map is not started, `INITIALIZATION` if the map is too
+    /// small.
     fn doca_buf_pool_start(buf_pool: Handle<BufPool>) { buf_pool.get()?.start() }
-    /// Returns `IN_USE` unless all buffers were returned.
+    /// Stops a pool. Returns `IN_USE` unless all buffers were returned.
     fn doca_buf_pool_stop(buf_pool: Handle<BufPool>) {
         let pool = buf_pool.get()?;
         pool.require_whole()?;
@@ -117,7 +118,7 @@ c_calls! {
         pool.user_data.set(user_data);
         Ok(())
     }
-    /// Returns `INVALID_VALUE` unless `alignment` is a power of two.
+    /// Sets the alignment of all buffers. Returns `INVALID_VALUE` unless `alignment` is a power of two.
     fn doca_buf_pool_set_element_alignment(buf_pool: Handle<BufPool>, alignment: usize) {
         let pool = buf_pool.get()?;
         require(alignment.is_power_of_two(), INVALID)?;

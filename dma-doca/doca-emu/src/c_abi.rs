@@ -1,8 +1,8 @@
 //! The C boundary: exported functions, and checked types for the pointers that C passes.
 //!
-//! Exported functions take [`Handle`], [`In`], [`Out`] and [`Text`] where C has pointers. These have the
-//! pointer's representation. Their methods check it, so a NULL or a destroyed handle is an error.
-//! [`c_calls!`] declares all exported functions.
+//! Exported functions take [`Handle`], [`In`], [`Out`] and [`Text`] where C has pointers. These types have
+//! the representation of a pointer. Their methods check the pointer, so NULL or a destroyed handle is an
+//! error. [`c_calls!`] declares all exported functions.
 //!
 //! # Safety
 //!
@@ -39,8 +39,9 @@ pub(crate) const INVALID: Code = c::DOCA_ERROR_INVALID_VALUE;
 /// }
 /// ```
 ///
-/// Names after a `|` are those of earlier versions. A library exports each name that its headers declare.
-/// Calls that DOCA 1.5 to 2.2 has with other arguments are left out of its build, by `cfg(workq)`.
+/// Names after a `|` are the function's names in earlier versions. A library exports each name that its
+/// headers declare. Calls that DOCA 1.5 to 2.2 has with other arguments are left out of its build, by
+/// `cfg(workq)`.
 macro_rules! c_calls {
     ($(
         $(#[$doc:meta])* fn $name:ident $(| $old:ident)* ($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)?
@@ -154,8 +155,8 @@ impl Mark {
     }
 }
 
-/// An object that C holds a pointer to. Mutable fields are cells, atomics or locks, because C may call back
-/// into a function that is still running.
+/// An object that C holds a pointer to. Its mutable fields are cells, atomics or locks, because a callback of
+/// the program may use the object while a function that uses it is still running.
 pub(crate) trait Object {
     const MARK: u32;
 
@@ -202,7 +203,7 @@ impl<T> Handle<T> {
         self.0.is_null()
     }
 
-    /// The pointer as another C type for the object or for its first field.
+    /// Returns the pointer as another C type, for the object or for its first field.
     pub(crate) fn cast<U>(self) -> *mut U {
         self.0.cast::<U>().cast_mut()
     }
@@ -211,7 +212,7 @@ impl<T> Handle<T> {
 impl<T: Object> Handle<T> {
     #[inline]
     pub(crate) fn get(&self) -> Outcome<&T> {
-        // SAFETY: C passes NULL, or a pointer that it got from this library and has not returned.
+        // SAFETY: C passes NULL, or a pointer that it got from this library, whose object was not destroyed.
         let object = unsafe { self.0.as_ref() }.ok_or(INVALID)?;
         if object.mark().is(T::MARK) { Ok(object) } else { Err(INVALID) }
     }
@@ -219,8 +220,8 @@ impl<T: Object> Handle<T> {
     /// Returns the object without checking its mark.
     #[inline]
     pub(crate) fn get_unmarked(&self) -> Option<&T> {
-        // SAFETY: C passes NULL, or a pointer that this library returned. The callers know that the object
-        // exists.
+        // SAFETY: C passes NULL, or a pointer that this library returned. Callers use this only while the
+        // object exists: it is pinned, or the mark cannot have been wiped.
         unsafe { self.0.as_ref() }
     }
 
@@ -233,7 +234,7 @@ impl<T: Object> Handle<T> {
         Self(Rc::into_raw(object))
     }
 
-    /// Returns the object with a reference of its own, which keeps it alive while callbacks run.
+    /// Returns the object as a new `Rc`, which keeps the object alive while callbacks run.
     pub(crate) fn rc(&self) -> Outcome<Rc<T>> {
         self.get()?;
         // SAFETY: the pointer is from `give_rc`, because all handles of this type are, and C holds a count
@@ -244,7 +245,7 @@ impl<T: Object> Handle<T> {
         Ok(unsafe { Rc::from_raw(self.0) })
     }
 
-    /// Takes the object back from C.
+    /// Wipes the mark of the object, and takes over C's count of it.
     pub(crate) fn take_rc(self) -> Outcome<Rc<T>> {
         self.get()?.mark().wipe();
         // SAFETY: the pointer is from `give_rc`. The mark is now wiped, so no later call releases the same
@@ -252,7 +253,7 @@ impl<T: Object> Handle<T> {
         Ok(unsafe { Rc::from_raw(self.0) })
     }
 
-    /// Passes ownership of an object that several threads may use to C.
+    /// Passes ownership of an object to C. Several threads may use the object.
     pub(crate) fn give_arc(object: Arc<T>) -> Self {
         Self(Arc::into_raw(object))
     }
@@ -267,7 +268,7 @@ impl<T: Object> Handle<T> {
         Ok(unsafe { Arc::from_raw(self.0) })
     }
 
-    /// Takes the object back from C.
+    /// Wipes the mark of the object, and takes over C's count of it.
     pub(crate) fn take_arc(self) -> Outcome<Arc<T>> {
         self.get()?.mark().wipe();
         // SAFETY: the pointer is from `give_arc`, and its count is released only here, and only once,
@@ -293,7 +294,7 @@ macro_rules! copied {
 
 copied! { Handle In Out }
 
-/// An address where C wants a result.
+/// An address to which C wants a result to be written.
 #[repr(transparent)]
 pub(crate) struct Out<T>(*mut T);
 
@@ -309,7 +310,7 @@ impl<T> Out<T> {
         require(!self.0.is_null(), INVALID)
     }
 
-    /// Writes the value of `make`, which is called only if C passed an address.
+    /// Writes the value that `make` returns. Calls `make` only if C passed an address.
     #[inline]
     pub(crate) fn make(&self, make: impl FnOnce() -> Outcome<T>) -> Outcome {
         self.check()?;
@@ -324,7 +325,7 @@ impl<T> Out<T> {
         Ok(())
     }
 
-    /// Does nothing if C passed NULL.
+    /// Writes `value`, or does nothing if C passed NULL.
     #[inline]
     pub(crate) fn put_if(&self, value: T) {
         if !self.0.is_null() {
@@ -335,7 +336,7 @@ impl<T> Out<T> {
 }
 
 impl<T: Copy> Out<T> {
-    /// The variable's value, which this call may replace.
+    /// Returns the present value of the variable, for calls that read it before they write it.
     pub(crate) fn before(&self) -> Option<T> {
         In(self.0.cast_const()).get()
     }
@@ -363,7 +364,7 @@ impl Out<c_char> {
     pub(crate) unsafe fn text(&self, text: &str, room: usize) -> Outcome {
         self.check()?;
         let bytes: Vec<_> = text.bytes().chain([0]).map(|byte| byte as c_char).collect();
-        // SAFETY: the caller guarantees the room, and the text fits into it.
+        // SAFETY: this function's caller makes the promise that `fill` requires.
         unsafe { self.fill(&bytes, room) }
     }
 }
@@ -382,7 +383,7 @@ impl<T> In<T> {
 
 impl<T: Copy> In<T> {
     pub(crate) fn get(&self) -> Option<T> {
-        // SAFETY: C passes the address of a variable of this type, or NULL.
+        // SAFETY: C passes the address of a variable of this type, or NULL. The value is copied here.
         unsafe { self.0.as_ref() }.copied()
     }
 
@@ -425,7 +426,8 @@ impl TaskBytes {
 
     /// Returns the bytes. Call it only before the task has ended.
     pub(crate) fn get(&self) -> Outcome<&[u8]> {
-        // SAFETY: the caller of `new` has promised that these bytes are valid.
+        // SAFETY: the caller of `new` has promised that these bytes do not change until the task ends, and
+        // this is called before.
         unsafe { self.first.slice(self.len) }
     }
 }
@@ -441,7 +443,7 @@ impl Text {
         Ok(unsafe { CStr::from_ptr(self.0) })
     }
 
-    /// The string, if it is UTF-8.
+    /// Returns the string. `INVALID_VALUE` if it is not UTF-8.
     pub(crate) fn str(&self) -> Outcome<&str> {
         self.get()?.to_str().map_err(|_| INVALID)
     }

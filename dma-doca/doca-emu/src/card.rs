@@ -20,11 +20,11 @@ pub(crate) struct Card {
     pub(crate) config: CardConfig,
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,
-    /// Set if faults are configured: tasks then go to the device at submission, because some faults occur
-    /// there.
+    /// Set if faults are configured. Tasks then go to the device at submission, because some faults occur at
+    /// the submission of a task.
     pub(crate) eager: bool,
     pub(crate) creating: AtomicU32,
-    /// Locked memory, in bytes.
+    /// Amount of locked memory, in bytes.
     locked: AtomicU64,
     started: Instant,
     engine: Mutex<Device>,
@@ -46,7 +46,8 @@ pub(crate) struct Limits {
 }
 
 impl Card {
-    /// Errors: The reason why the device cannot be made.
+    /// Makes a card.
+    /// Errors: the reason why the card's device cannot be made.
     pub(crate) fn new(config: CardConfig) -> Result<Self, String> {
         let ideal = config.profile.name == "ideal";
         let mut profile = config.profile.clone();
@@ -98,7 +99,7 @@ impl Card {
         })
     }
 
-    /// The engine, advanced to the present time.
+    /// Locks the engine. With the clock `Real`, advances the engine to the present time.
     #[inline]
     pub(crate) fn engine(&self) -> MutexGuard<'_, Device> {
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,7 +126,7 @@ impl Card {
     }
 
     /// Adds `len` bytes to the locked memory.
-    /// Errors: The configured limit would be exceeded.
+    /// Errors: `NOT_PERMITTED` if the configured limit would be exceeded.
     pub(crate) fn lock_memory(&self, len: u64) -> Outcome {
         let limit = self.config.memlock.map_or(u64::MAX, |size| size.0);
         let more = |locked: u64| locked.checked_add(len).filter(|locked| *locked <= limit);
@@ -137,7 +138,7 @@ impl Card {
         self.locked.fetch_sub(len, Ordering::Relaxed);
     }
 
-    /// Time until the engine's time is `at`.
+    /// Returns the real time from now until the engine's time is `at`.
     pub(crate) fn until(&self, at: Time) -> Duration {
         // Round up, because an early wake-up would find no event.
         (Duration::from(at) + Duration::from_nanos(1)).saturating_sub(self.started.elapsed())

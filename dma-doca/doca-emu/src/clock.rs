@@ -62,7 +62,7 @@ impl Time {
         }
     }
 
-    /// Adds `by` to the clock's value.
+    /// Returns the value plus `by`.
     const fn later(self, by: u64) -> Self {
         match self {
             Self::Nanos(number) => Self::Nanos(number + by),
@@ -87,7 +87,8 @@ fn cycles() -> u64 {
 #[cfg(target_arch = "aarch64")]
 fn cycles() -> u64 {
     let counter: u64;
-    // SAFETY: Linux lets programs read the counter, which has no effect on anything.
+    // SAFETY: Linux lets programs read the counter. The instruction changes no memory, stack or other
+    // register.
     unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) counter, options(nomem, nostack)) };
     counter
 }
@@ -100,7 +101,7 @@ fn cycles() -> u64 {
 c_calls! {
     fn doca_clock_cap_nic_free_running_is_supported(devinfo: Handle<Info>) { devinfo.get().map(|_| ()) }
     fn doca_clock_cap_nic_real_time_is_supported(devinfo: Handle<Info>) { devinfo.get().map(|_| ()) }
-    /// Returns `NOT_SUPPORTED`, because the stand-in has no data path accelerator.
+    /// Returns `NOT_SUPPORTED`, because the stand-in has no data path accelerator (DPA).
     fn doca_clock_cap_nic_dpa_timer_is_supported(devinfo: Handle<Info>) {
         devinfo.get().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))
     }

@@ -10,16 +10,16 @@ use super::{CmdCallback, CmdSpec, ParamCallback};
 use crate::c_abi::{Code, Handle, In, Object, Out, Outcome, Text, c, c_calls, require};
 use crate::log::{Limit, global};
 
-/// The text that C passes; `None` for NULL.
+/// Returns the text that C passed. `None` for NULL.
 fn text(text: &Text) -> Option<String> {
     text.get().ok().map(|text| text.to_string_lossy().into_owned())
 }
 
-// SAFETY: the address is never dereferenced here. It is only passed back to the program, which must use it
-// on a thread where it is valid.
+// SAFETY: the pointer is never dereferenced here. It is only passed back to the program, which is responsible
+// for using it on a thread where it is valid.
 unsafe impl Send for Config {}
-// SAFETY: the pointers are only passed to the program. They point into `strings`, which moves to another
-// thread together with them.
+// SAFETY: the pointers are only passed to the program. They point to the bytes of `strings`, which stay at
+// their address when this value moves to another thread.
 unsafe impl Send for super::DpdkArgs {}
 // SAFETY: the objects behind the handles can be used by several threads, because all their mutable fields
 // are locks and atomics.
@@ -49,7 +49,8 @@ impl Parser {
         })
     }
 
-    /// Registers a command, as [`register_param`](Self::register_param).
+    /// Registers a command, of the program or of a command that is not registered yet. The parser owns the
+    /// command even if this fails.
     fn register_cmd(&mut self, parent: Option<&Cmd>, handle: Handle<Cmd>) -> Outcome {
         require(parent.is_none_or(|cmd| !cmd.owned.load(Relaxed)), c::DOCA_ERROR_BAD_STATE)?;
         let cmd = handle.get()?;
@@ -95,7 +96,8 @@ c_calls! {
     }
     /// Prints the usage on standard output.
     fn doca_argp_usage() -> () { run::print_usage() }
-    /// Makes the parser. Without a name, the name is the program's first argument.
+    /// Makes the parser. If the name is NULL, `doca_argp_start` takes the name from the first word of the
+    /// command line.
     fn doca_argp_init(program_name: Text, program_config: *mut c_void) {
         let mut state = lock(&STATE);
         require(state.parser.is_none(), c::DOCA_ERROR_BAD_STATE)?;
@@ -151,7 +153,7 @@ c_calls! {
     fn doca_argp_start(argc: c_int, argv: In<Text>) {
         with(|_| Ok(()))?;
         let count = usize::try_from(argc).map_err(|_| c::DOCA_ERROR_INVALID_VALUE)?;
-        // SAFETY: C passes an array of `argc` strings.
+        // SAFETY: C passes an array of `argc` strings, which do not change during the call.
         let words = unsafe { argv.slice(count) }?.iter().map(text).collect::<Option<Vec<_>>>();
         run::start(&words.ok_or(c::DOCA_ERROR_INVALID_VALUE)?)
     }
@@ -200,9 +202,9 @@ c_calls! {
     fn doca_argp_param_set_multiplicity(param: Handle<Param>) -> () {
         set(param, |spec| spec.multiple = true)
     }
-    /// The flag must be given alone.
+    /// Marks a flag that must be given alone.
     fn doca_argp_param_set_singular(param: Handle<Param>) -> () { set(param, |spec| spec.singular = true) }
-    /// Subcommands inherit the flag.
+    /// Marks a flag that subcommands inherit.
     fn doca_argp_param_set_inherited(param: Handle<Param>) -> () { set(param, |spec| spec.inherited = true) }
     fn doca_argp_param_set_hidden(param: Handle<Param>) -> () { set(param, |spec| spec.hidden = true) }
     /// Destroys a flag that was not registered.
@@ -234,13 +236,13 @@ c_calls! {
     }
     /// Destroys a command that was not registered.
     fn doca_argp_cmd_destroy(cmd: Handle<Cmd>) { destroy(cmd) }
-    /// Returns the level that the command line sets. Without one, returns the log's current level.
+    /// Writes the level that the command line has set, or the log's current level if it has set none.
     fn doca_argp_get_log_level(level: Out<c_int>) {
         let given = lock(&STATE).log_level.unwrap_or_else(|| global(Limit::Lower));
         level.put(given.try_into().unwrap_or_default())
     }
-    /// Returns the SDK's level that the command line sets. Without one, returns the log's current level
-    /// for the SDK.
+    /// Writes the SDK's level that the command line has set, or the log's current level for the SDK if it has
+    /// set none.
     fn doca_argp_get_sdk_log_level(level: Out<c_int>) {
         let given = lock(&STATE).sdk_log_level.unwrap_or_else(|| global(Limit::Sdk));
         level.put(given.try_into().unwrap_or_default())

@@ -100,7 +100,7 @@ fn convert(param: &ParamSpec, key: &str, value: &Json) -> Result<Value, Mistake>
     converted.ok_or_else(|| invalid(format!("'{key}' must be {wanted}, not {value}")))
 }
 
-/// Arguments for DPDK's own parser.
+/// Adds an option of the file to the arguments for DPDK's own parser.
 fn dpdk(key: &str, value: &Json, words: &mut Vec<String>) -> Result<(), Mistake> {
     let plain = |value: &Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     match key {
@@ -128,7 +128,7 @@ fn dpdk(key: &str, value: &Json, words: &mut Vec<String>) -> Result<(), Mistake>
     Ok(())
 }
 
-/// Replaces comments and trailing commas by spaces, so that the positions in error messages stay right.
+/// Replaces comments and trailing commas by spaces. So the positions in error messages are those in the file.
 fn plain(text: &str) -> String {
     let mut out: Vec<char> = text.chars().collect();
     let mut at = 0;

@@ -19,7 +19,7 @@ pub(super) struct Line {
     /// The file that `-j` names.
     pub(super) json: Option<String>,
     pub(super) path: Vec<String>,
-    /// The line asks for help. The rest is ignored.
+    /// Set if the line asks for help. All other words are then ignored.
     pub(super) help: bool,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn level(flag: &str, number: Option<i64>, shown: &str) -> Result<u32,
         .ok_or_else(|| invalid(format!("{flag} takes one of {levels}, not '{shown}'")))
 }
 
-/// A word as a flag: its name without dashes, the kind of the name, and the text behind an equals sign.
+/// A word that is a flag: the name without dashes, the kind of the name, and the text behind an equals sign.
 struct Flag<'a> {
     name: &'a str,
     long: bool,
@@ -73,7 +73,7 @@ impl<'a> Flag<'a> {
 
 pub(super) fn parse(root: &CmdSpec, words: &[String]) -> Result<Line, Mistake> {
     let mut line = Line::default();
-    // The program, and the commands that were read so far.
+    // The chain of the program and the commands that were read so far.
     let mut chain = vec![root];
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -139,7 +139,7 @@ pub(super) fn parse(root: &CmdSpec, words: &[String]) -> Result<Line, Mistake> {
     Ok(line)
 }
 
-/// Finds a flag of the command, or a flag that it inherits.
+/// Finds a flag of the last command of `chain`, or a flag that this command inherits.
 fn find<'a>(chain: &[&'a CmdSpec], flag: &Flag<'_>) -> Option<&'a ParamSpec> {
     chain.iter().rev().enumerate().find_map(|(above, cmd)| {
         let mut params = cmd.params.iter().filter(|param| above == 0 || param.inherited);
@@ -157,7 +157,7 @@ pub(super) fn chain<'a>(root: &'a CmdSpec, path: &[String]) -> Vec<&'a CmdSpec> 
     chain
 }
 
-/// The flags that actions set, with their names in messages.
+/// Returns the flags that actions set, with the names that messages use.
 fn flags(actions: &[Action]) -> Vec<(&ParamSpec, String)> {
     let set = actions.iter().filter_map(|action| match action {
         Action::Set(param, _) => Some((param, param.shown())),

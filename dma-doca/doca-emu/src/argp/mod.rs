@@ -1,7 +1,7 @@
 //! Command lines: registered flags and commands, the parser, and the program's callbacks.
 //!
-//! A process has one parser, from `doca_argp_init` to `doca_argp_destroy`. It is not locked while callbacks
-//! run, because they may destroy it.
+//! A process has one parser, from `doca_argp_init` to `doca_argp_destroy`. The parser is not locked while
+//! callbacks run, because callbacks may destroy it.
 
 mod calls;
 mod json;
@@ -42,7 +42,7 @@ where
 #[derive(Clone, Copy)]
 struct Config(*mut c_void);
 
-/// The arguments for DPDK, as C strings.
+/// The arguments for DPDK, as C strings with an array of pointers to them.
 struct DpdkArgs {
     strings: Vec<CString>,
     pointers: Vec<*mut c_char>,
@@ -81,7 +81,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls the closure with the parser; `BAD_STATE` without a parser.
+/// Calls the closure with the parser. Returns `BAD_STATE` if there is no parser.
 fn with<T>(run: impl FnOnce(&mut Parser) -> Outcome<T>) -> Outcome<T> {
     lock(&STATE).parser.as_mut().map_or(Err(c::DOCA_ERROR_BAD_STATE), run)
 }
@@ -97,9 +97,9 @@ impl Drop for Parser {
     }
 }
 
-/// The program's callback for the value of an option: the value, and the program's configuration.
+/// The program's callback for a flag. Its arguments are the flag's value and the program's configuration.
 pub(super) type ParamCallback = unsafe extern "C" fn(*mut c_void, *mut c_void) -> Code;
-/// A callback for a command, with the program's configuration.
+/// The program's callback for a command. Its argument is the program's configuration.
 pub(super) type CmdCallback = unsafe extern "C" fn(*mut c_void) -> Code;
 
 #[derive(Clone, Default)]
@@ -162,9 +162,9 @@ impl ParamSpec {
         }
     }
 
-    /// Checks a flag that is to be registered in addition to `others`.
-    /// Errors: `INITIALIZATION` if its name, description, callback or type is missing, `INVALID_VALUE` if a
-    /// name is taken.
+    /// Checks this flag before it is registered in addition to `others`.
+    /// Errors: `INITIALIZATION` if the flag's name, description, callback or type is missing, `INVALID_VALUE`
+    /// if another flag has one of the names.
     pub(super) fn check(&mut self, others: &[Self]) -> Outcome {
         let complete = (self.short.is_some() || self.long.is_some())
             && self.description.is_some()
@@ -200,7 +200,7 @@ pub(super) fn text(word: &str) -> Option<CString> {
     CString::new(word).ok()
 }
 
-/// Reads a decimal number, or a hexadecimal number after 0x.
+/// Parses a decimal number, or a hexadecimal number that begins with 0x.
 pub(super) fn parse_int(word: &str) -> Option<i32> {
     let (sign, digits) = match word.strip_prefix('-') {
         Some(digits) => (-1, digits),

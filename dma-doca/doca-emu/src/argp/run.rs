@@ -20,7 +20,7 @@ unsafe extern "C" {
     ) -> Code;
 }
 
-/// A copy of what the program registered.
+/// Returns a copy of the program's registrations. A program without a name gets the name from the first word.
 fn program(first_word: Option<&str>) -> Outcome<Program> {
     with(|Parser { program, .. }| {
         if program.name.is_none() {
@@ -69,8 +69,9 @@ pub(super) fn start(words: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Splits the arguments into the program's and DPDK's. In a program that uses DPDK, the arguments before `--`
-/// are DPDK's. Without `--`, all arguments are DPDK's, unless the first one is `-h`, `-v` or `-j`.
+/// Splits the command line into the program's and DPDK's arguments. In a program that uses DPDK, the
+/// arguments before `--` are DPDK's. Without `--`, all arguments are DPDK's, unless the first one is `-h`,
+/// `-v` or `-j`.
 fn split(program: &Program, words: &[String]) -> (Vec<String>, Vec<String>) {
     if program.dpdk.is_none() {
         return (words.to_vec(), Vec::new());
@@ -122,7 +123,8 @@ impl Program {
         let message = format!("{}: {message}", self.name.as_deref().unwrap_or_default());
         let Ok(text) = CString::new(message.replace('\0', "")) else { return };
         if self.logger.is_some() {
-            // SAFETY: the logger takes a format and its arguments. This format has one argument, a string.
+            // SAFETY: the logger is not `None`, and takes a format and its arguments. This format has one
+            // argument, a string, which lives during the call.
             unsafe {
                 doca_emu_argp_call_logger(
                     self.logger,
@@ -171,7 +173,7 @@ impl Program {
     }
 }
 
-/// Calls back with the address of the value, which is valid during the call only.
+/// Calls the program's callback with the address of the value. The address is valid only during the call.
 fn call(callback: ParamCallback, value: &Value, config: Config) -> Outcome {
     let mut int: i32;
     let mut boolean: bool;
@@ -191,12 +193,13 @@ fn call(callback: ParamCallback, value: &Value, config: Config) -> Outcome {
             (&raw mut boolean).cast()
         }
     };
-    // SAFETY: the program's function takes a value of its flag's type and the program's configuration.
+    // SAFETY: the program's function takes the address of a value of its flag's type, which is valid during
+    // the call, and the program's configuration.
     let code = unsafe { callback(address, config.0) };
     succeed(code)
 }
 
-/// Passes DPDK's arguments to the program's callback. They live as long as the parser.
+/// Passes DPDK's arguments to the program's callback. The arguments live as long as the parser.
 fn forward(first: &str, words: Vec<String>) -> Outcome {
     let all = std::iter::once(first.to_owned()).chain(words);
     let strings: Vec<CString> = all.filter_map(|word| CString::new(word).ok()).collect();
@@ -209,7 +212,8 @@ fn forward(first: &str, words: Vec<String>) -> Outcome {
         Ok((parser.program.dpdk, count, args.pointers.as_mut_ptr()))
     })?;
     let callback = callback.ok_or(c::DOCA_ERROR_BAD_STATE)?;
-    // SAFETY: the program's function takes a count, that number of strings, and a NULL after them.
+    // SAFETY: the program's function takes a count and an array of that number of strings, with a NULL after
+    // them. The parser owns the array until the program destroys it.
     let code = unsafe { callback(count, array) };
     require(code == c::DOCA_SUCCESS, code)
 }

@@ -19,7 +19,7 @@ getters! {
 }
 
 c_calls! {
-    /// Adds a reference, and writes the previous count.
+    /// Adds a reference to a buffer, and writes the previous number of references.
     fn doca_buf_inc_refcount(buf: Handle<Buf>, refcount: Out<u16>) {
         let buf = buf.get()?;
         require(!buf.chained.get(), c::DOCA_ERROR_NOT_PERMITTED)?;
@@ -29,7 +29,8 @@ c_calls! {
         refcount.put_if(refs);
         Ok(())
     }
-    /// Removes a reference, and writes the previous count. The last one returns the list to its inventories.
+    /// Removes a reference from a buffer, and writes the previous number of references. Without references,
+    /// the buffer's list returns to its inventories.
     fn doca_buf_dec_refcount | doca_buf_refcount_rm(buf: Handle<Buf>, refcount: Out<u16>) {
         require(!buf.is_null(), INVALID)?;
         // A buffer that was returned to its inventory has no references.
@@ -43,7 +44,7 @@ c_calls! {
         }
         Ok(())
     }
-    /// Sets the data's address and length. The window is not checked.
+    /// Sets the address and length of a buffer's data. Does not check that the data is within the window.
     fn doca_buf_set_data(buf: Handle<Buf>, data: *mut c_void, data_len: usize) {
         let buf = buf.get()?;
         require(!data.is_null(), INVALID)?;
@@ -55,7 +56,8 @@ c_calls! {
         buf.get().map(|buf| buf.data_len.set(data_len))
     }
     fn doca_buf_reset_data_len(buf: Handle<Buf>) { buf.get().map(|buf| buf.data_len.set(0)) }
-    /// Returns `NOT_PERMITTED` unless the buffer is the head of its list.
+    /// Writes the number of buffers in a list. Returns `NOT_PERMITTED` unless the buffer is the head of its
+    /// list.
     fn doca_buf_get_list_len | doca_buf_list_num_elements(buf: Handle<Buf>, num_elements: Out<u32>) {
         let buf = buf.get()?;
         require(!buf.chained.get(), c::DOCA_ERROR_NOT_PERMITTED)?;

@@ -16,13 +16,13 @@ use crate::mmap::Registered;
 /// Indexes of the buffers that were returned to their inventory.
 pub(crate) type Returned = RefCell<Vec<u32>>;
 
-/// A buffer: `struct doca_buf`. Its address is fixed while its inventory lives. Its mark is set while the
-/// program has it.
+/// A buffer: `struct doca_buf`. Its address is fixed while its inventory lives. The mark is set while the
+/// program has the buffer.
 pub(crate) struct Buf {
     mark: Mark,
     refs: Cell<u16>,
-    /// Tasks in flight that use it. If the program releases the buffer before they end, it returns to its
-    /// inventory when they end.
+    /// Number of tasks in flight that use the buffer. If the program releases the buffer before these tasks
+    /// end, it returns to its inventory when they end.
     pins: Cell<u32>,
     /// Set if another buffer precedes this one in a list.
     chained: Cell<bool>,
@@ -31,7 +31,7 @@ pub(crate) struct Buf {
     data: Cell<usize>,
     data_len: Cell<usize>,
     next: Cell<Handle<Self>>,
-    /// Number of buffers in the list. This and `last` are valid only in the head of a list.
+    /// Number of buffers in the list. Valid only in the head of a list, as is `last`.
     count: Cell<u32>,
     last: Cell<Handle<Self>>,
     /// The device that last used the buffer, and the key of the buffer's memory on that device.
@@ -115,7 +115,7 @@ impl Buf {
         self.memory.borrow().clone()
     }
 
-    /// Number of buffers in the list that this buffer heads; 1 without a list.
+    /// Returns the number of buffers in the list that this buffer heads, which is 1 for a single buffer.
     #[inline]
     pub(crate) fn count(&self) -> u32 {
         self.count.get()
@@ -154,8 +154,8 @@ impl Buf {
         Ok(Segment { key, addr: DeviceAddr(self.data.get() as u64), len: self.data_len.get() })
     }
 
-    /// Returns the range that a device may write in a copy. It begins after the buffer's data. On a card that
-    /// overwrites the data, it begins at the data. The memory must be registered with the device.
+    /// Returns the range that a device may write in a copy. The range begins after the buffer's data, or at
+    /// the data if the card overwrites it. The memory must be registered with the device.
     #[inline]
     pub(crate) fn room(&self, dev: &Arc<Dev>) -> Outcome<Segment> {
         let key = self.key(dev)?;
@@ -197,7 +197,7 @@ impl Buf {
         self.data_len.get() as u64
     }
 
-    /// Address of the buffer's data, if it is memory of this program.
+    /// Returns the address of the buffer's data, if the data is memory of this process.
     pub(crate) fn local_data(&self) -> Option<usize> {
         self.memory.borrow().as_ref().is_some_and(|memory| memory.is_local).then(|| self.data.get())
     }
@@ -236,7 +236,7 @@ impl Buf {
         self.data_len.set(self.data_len.get().wrapping_add(by as usize));
     }
 
-    /// Counts a task in flight that uses the list.
+    /// Counts a task that uses the list and is now in flight.
     #[inline]
     pub(crate) fn pin(&self) {
         self.pins.set(self.pins.get() + 1);
@@ -250,7 +250,7 @@ impl Buf {
         }
     }
 
-    /// Returns all buffers of its list to their inventories.
+    /// Returns this buffer and all later buffers of its list to their inventories.
     #[cold]
     fn go_home(&self) {
         let mut at = Some(self);
@@ -338,7 +338,7 @@ impl Handle<Buf> {
     /// Counts the end of a task that used the buffer.
     #[inline]
     pub(crate) fn unpin(self) {
-        // The buffer is pinned, so it is valid even if the program released it.
+        // The buffer is pinned, so it exists even if the program has released it.
         if let Some(buf) = self.get_unmarked() {
             buf.unpin();
         }

@@ -34,13 +34,13 @@ pub(super) fn is_supported(info: &Info, side: Side) -> Outcome {
     require(info.function().comch && info.function().side == side, c::DOCA_ERROR_NOT_SUPPORTED)
 }
 
-/// Limits of the comm channel; `NOT_SUPPORTED` if the function lacks it.
+/// Returns the limits of the comm channel. `NOT_SUPPORTED` if the function lacks the comm channel.
 pub(super) fn comch(info: &Info) -> Outcome<&ComchConfig> {
     require(info.function().comch, c::DOCA_ERROR_NOT_SUPPORTED)?;
     Ok(&info.card.config.comch)
 }
 
-/// Checks that the name is not empty, and that it fits the limit with its NUL.
+/// Checks that the name is not empty, and that the name and its NUL do not exceed the limit.
 pub(super) fn check_name<'a>(dev: &Dev, name: &'a Text) -> Outcome<&'a str> {
     let name = name.str()?;
     let room = dev.card().config.comch.max_name_len as usize;
@@ -80,7 +80,7 @@ macro_rules! pairs {
 pub(super) use pairs;
 
 pairs! {
-    /// The longest message, up to the limit of the device.
+    /// Sets the maximum length of a message, up to the limit of the device.
     doca_comch_server_set_max_msg_size, doca_comch_client_set_max_msg_size; |endpoint| (size: u32) {
         endpoint.ctx.require_idle()?;
         require((1..=endpoint.limits().max_msg_size).contains(&size), INVALID)?;
@@ -90,7 +90,7 @@ pairs! {
     doca_comch_server_get_max_msg_size, doca_comch_client_get_max_msg_size; |endpoint| (size: Out<u32>) {
         get(endpoint, &size, |endpoint| endpoint.max_msg_size.get())
     }
-    /// Messages that the receive queue holds, up to the limit of the device.
+    /// Sets the number of messages that the receive queue holds, up to the limit of the device.
     doca_comch_server_set_recv_queue_size, doca_comch_client_set_recv_queue_size; |endpoint| (size: u32) {
         endpoint.ctx.require_idle()?;
         require((1..=endpoint.limits().max_recv_queue_size).contains(&size), INVALID)?;
@@ -127,15 +127,15 @@ c_calls! {
         | doca_cc_connection_set_user_data(connection: Handle<Connection>, user_data: c::doca_data) {
         connection.get().map(|connection| connection.user_data.set(user_data))
     }
-    /// Returns 0 for NULL.
+    /// Returns a connection's user data. Returns 0 for NULL.
     fn doca_comch_connection_get_user_data
         | doca_cc_connection_get_user_data(connection: Handle<Connection>) -> c::doca_data {
         connection.get().map_or(NO_DATA, |connection| connection.user_data.get())
     }
-    /// The server of the connection, or NULL.
+    /// Returns the server of a connection. Returns NULL if this end of the connection is a client.
     fn doca_comch_server_get_server_ctx
         | doca_cc_server_get_server_ctx(it: Handle<Connection>) -> *const Endpoint { endpoint_of(&it, true) }
-    /// The client of the connection, or NULL.
+    /// Returns the client of a connection. Returns NULL if this end of the connection is a server.
     fn doca_comch_client_get_client_ctx
         | doca_cc_client_get_client_ctx(it: Handle<Connection>) -> *const Endpoint { endpoint_of(&it, false) }
     /// Makes a server for the host's function that the representor stands for. Returns `NOT_SUPPORTED` on
@@ -152,7 +152,7 @@ c_calls! {
         is_supported(&dev.info, Side::Dpu)?;
         comch_server.put(Handle::give_rc(Endpoint::new(dev, Some(rep), name)))
     }
-    /// Returns `IN_USE` unless the server is idle.
+    /// Destroys a server. Returns `IN_USE` unless the server is idle.
     fn doca_comch_server_destroy
         | doca_cc_server_destroy(it: Handle<Endpoint>) { server(&it).and_then(|_| destroy(it)) }
     fn doca_comch_cap_server_is_supported
@@ -165,8 +165,8 @@ c_calls! {
     }
     fn doca_comch_server_as_ctx
         | doca_cc_server_as_ctx(it: Handle<Endpoint>) -> *mut c::doca_ctx { as_ctx(server(&it)) }
-    /// Ends a connection. The peer gets a message, and the program gets a callback. Returns `AGAIN` if
-    /// there is no room for the notice, `IN_USE` if this side has consumers or producers of the
+    /// Ends a connection. Sends a notice to the peer, and later calls the program's callback. Returns `AGAIN`
+    /// if the socket has no room for the notice, `IN_USE` if this side has consumers or producers of the
     /// connection.
     fn doca_comch_server_disconnect(comch_server: Handle<Endpoint>, connection: Handle<Connection>) {
         let server = server(&comch_server)?;
@@ -181,25 +181,25 @@ c_calls! {
         is_supported(&dev.info, Side::Host)?;
         comch_client.put(Handle::give_rc(Endpoint::new(dev, None, name)))
     }
-    /// Returns `IN_USE` unless the client is idle.
+    /// Destroys a client. Returns `IN_USE` unless the client is idle.
     fn doca_comch_client_destroy
         | doca_cc_client_destroy(it: Handle<Endpoint>) { client(&it).and_then(|_| destroy(it)) }
     fn doca_comch_cap_client_is_supported
         | doca_cc_cap_client_is_supported(devinfo: Handle<Info>) { is_supported(devinfo.get()?, Side::Host) }
     fn doca_comch_client_as_ctx
         | doca_cc_client_as_ctx(it: Handle<Endpoint>) -> *mut c::doca_ctx { as_ctx(client(&it)) }
-    /// The client's connection; `BAD_STATE` before the client is started.
+    /// Writes the client's connection. Returns `BAD_STATE` before the client is started.
     fn doca_comch_client_get_connection
         | doca_cc_client_get_connection(comch_client: Handle<Endpoint>, connection: Out<Handle<Connection>>) {
         connection.make(|| Ok(Handle::of(&*client(&comch_client)?.client_connection()?)))
     }
-    /// Updates the counters.
+    /// Updates the counters that `get_counter` reads. Returns an error unless the connection is open.
     fn doca_comch_connection_update_info | doca_cc_connection_update_info(connection: Handle<Connection>) {
         let connection = connection.get()?;
         connection.shown.set(connection.counters.get());
         connection.link_outcome()
     }
-    /// A counter, as of the last update.
+    /// Writes the value that a counter had at the last update.
     fn doca_comch_connection_get_counter | doca_cc_connection_get_counter(
         connection: Handle<Connection>,
         counter: c::doca_comch_counter,

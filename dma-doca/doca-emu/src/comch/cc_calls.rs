@@ -30,7 +30,8 @@ macro_rules! converted {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) = $now:path, ($($given:expr),*);)*) => {
         c_calls! {
             $(fn $name($($arg: $type),*) -> Code {
-                // SAFETY: both calls take the same arguments, and the caller keeps the promise of either.
+                // SAFETY: both functions require the same promise for these arguments, which this function's
+                // caller makes.
                 unsafe { $now($($given),*) }
             })*
         }

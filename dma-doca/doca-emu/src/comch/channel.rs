@@ -7,15 +7,15 @@
 //! Choices of ours, where no public source describes the real library:
 //!
 //! - A connection stays in progress as long as the service makes no call. Sending copies the message to the
-//!   system, so no message is counted as in flight. The size of the send queue is only
-//!   checked. The size of the receive queue limits the messages that are stored while a state is updated. A
-//!   message that is longer than the program's buffer stays in the queue, and the call returns
-//!   `INVALID_VALUE`. Sending an empty message returns `INVALID_VALUE` too.
+//!   system, so no message is counted as in flight. The size of the send queue is checked, but has no effect.
+//!   The size of the receive queue limits the messages that are stored while a state is updated. A message
+//!   that is longer than the program's buffer stays in the queue, and the call returns `INVALID_VALUE`.
+//!   Sending an empty message returns `INVALID_VALUE` too.
 //! - After the end of a connection and its last message, each call of `doca_comm_channel_ep_recvfrom` on a
 //!   client returns `CONNECTION_RESET`. A service learns of the end from its event channel, its list and the
 //!   peer's state. The peer exists until the service disconnects it.
-//! - The event channels for room and for new clients are readable whenever there is room or a new client,
-//!   even if they are not armed.
+//! - The event channel for room is readable whenever there is room, and the one for new clients whenever
+//!   there is a new client, even if they are not armed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -35,7 +35,8 @@ use crate::pe::Notifier;
 use crate::pe::Pe;
 use crate::rep::Rep;
 
-/// Locks all objects of the comm channel, because they count their references without atomics.
+/// Locks all objects of the comm channel of these versions. They are shared between threads, but count their
+/// references without atomics.
 pub(super) fn lock() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
@@ -46,7 +47,7 @@ pub(super) struct Channel {
     mark: Mark,
     pub(super) dev: RefCell<Option<Arc<Dev>>>,
     pub(super) rep: RefCell<Option<Arc<Rep>>>,
-    /// 0 stands for the device's limit.
+    /// The maximum length of a message. 0 stands for the device's limit.
     pub(super) max_msg_size: Cell<u16>,
     pub(super) send_queue_size: Cell<u16>,
     pub(super) recv_queue_size: Cell<u16>,
@@ -76,12 +77,11 @@ pub(super) struct Active {
     pub(super) room: Notifier,
     /// Readable if clients connected or disconnected since the last update.
     pub(super) changes: Notifier,
-    /// Messages that are kept while the service's state is updated.
+    /// Maximum number of messages that are kept while the service's state is updated.
     inbox_size: usize,
     inbox: RefCell<VecDeque<(Rc<Peer>, Vec<u8>)>>,
     peers: RefCell<Vec<Rc<Peer>>>,
-    /// Connections that were open at the last update. `waiting` is the number of connections that had not
-    /// been accepted.
+    /// Connections that were open at the last update.
     pub(super) listed: RefCell<Vec<Handle<Peer>>>,
     pub(super) waiting: Cell<u32>,
 }
@@ -108,7 +108,7 @@ impl Channel {
         require(self.active.borrow().is_none(), c::DOCA_ERROR_BAD_STATE)
     }
 
-    /// Starts a service for the representor. Without a representor, starts a client.
+    /// Starts a service for the representor, or a client if there is no representor.
     pub(super) fn start(&self, dev: Arc<Dev>, rep: Option<Arc<Rep>>, name: &str) -> Outcome<Rc<Active>> {
         let endpoint = Endpoint::new(dev, rep, name);
         let (limits, size) = (endpoint.limits(), self.max_msg_size.get());
@@ -182,7 +182,7 @@ impl Active {
         let known = self.peers.borrow().iter().find(|peer| Rc::ptr_eq(&peer.connection, connection)).cloned();
         known.unwrap_or_else(|| {
             if let Some(socket) = &*connection.socket.borrow() {
-                // If the system has no memory for this, the program is only woken less often.
+                // If the system lacks memory to watch the socket, the program is only woken less often.
                 for (notifier, flags) in [(&self.room, EventFlags::OUT), (&self.changes, EventFlags::RDHUP)] {
                     let _ = epoll::add(notifier.fd(), socket, EventData::new_u64(0), flags);
                 }
@@ -235,7 +235,7 @@ impl Active {
         Ok(())
     }
 
-    /// Returns a client's peer if its connection has ended.
+    /// Returns the peer of a client whose connection has ended.
     pub(super) fn lost(&self) -> Option<Handle<Peer>> {
         let peers = self.peers.borrow();
         let peer = peers.first().filter(|peer| peer.connection.link.get() == Link::Closed)?;
@@ -286,7 +286,7 @@ impl Active {
 
 impl Drop for Active {
     fn drop(&mut self) {
-        // Do this first, so that a peer that detects the end cannot connect again.
+        // Close the listener first, so that a peer that detects the end cannot connect again.
         drop(self.endpoint.listener.take());
         let connections = self.endpoint.connections.borrow().clone();
         for connection in &connections {
@@ -295,7 +295,7 @@ impl Drop for Active {
         for peer in self.peers.borrow().iter() {
             peer.mark.wipe();
         }
-        // Without connections, the context is idle at once, unless a client is stopping already.
+        // Without connections, the context becomes idle in `stop`, unless a client is stopping already.
         let ctx = &self.endpoint.ctx;
         let idle = ctx.stop().is_ok() || ctx.end_stop();
         let left = ctx.disconnect();

@@ -42,7 +42,7 @@ fn counter(peer: &Handle<Peer>, out: &Out<u64>, which: usize) -> Outcome {
     out.make(|| Ok(peer.get()?.shown.get()[which]))
 }
 
-/// Returns the listening service; `NOT_SUPPORTED` for a client.
+/// Returns the listening service of an endpoint. `NOT_SUPPORTED` for a client.
 fn service(ep: &Handle<Channel>) -> Outcome<Rc<Active>> {
     let active = ep.get()?.active()?;
     require(active.endpoint.is_server(), c::DOCA_ERROR_NOT_SUPPORTED)?;
@@ -65,7 +65,8 @@ fn ready(ep: &Channel, name: &Text, side: Side) -> Outcome<Arc<Dev>> {
 }
 
 c_calls! {
-    /// Writes the maximum length, which includes the NUL. Cards may be configured to allow less.
+    /// Writes the maximum length of a name, which includes the NUL. Cards may be configured with a lower
+    /// limit.
     fn doca_comm_channel_get_max_service_name_len(len: Out<u32>) { len.put(ComchConfig::default().max_name_len) }
     fn doca_comm_channel_get_max_message_size(devinfo: Handle<Info>, size: Out<u32>) {
         limit(&devinfo, &size, |limits| limits.max_msg_size)
@@ -76,22 +77,22 @@ c_calls! {
     fn doca_comm_channel_get_max_recv_queue_size(devinfo: Handle<Info>, size: Out<u32>) {
         limit(&devinfo, &size, |limits| limits.max_recv_queue_size)
     }
-    /// Returns `NOT_SUPPORTED` on the host.
+    /// Writes the maximum number of clients of a service. Returns `NOT_SUPPORTED` on the host.
     fn doca_comm_channel_get_service_max_num_connections(devinfo: Handle<Info>, connections: Out<u32>) {
         connections.check()?;
         is_supported(devinfo.get()?, Side::Dpu)?;
         limit(&devinfo, &connections, |limits| limits.max_clients)
     }
     fn doca_comm_channel_ep_create(ep: Out<Handle<Channel>>) { ep.make(|| Ok(Handle::new_rc(Channel::new()))) }
-    /// NULL if the program set no device.
+    /// Writes the device, or NULL if the program set none.
     fn doca_comm_channel_ep_get_device(ep: Handle<Channel>, device: Out<Handle<Dev>>) {
         get(&ep, &device, |ep| ep.dev.borrow().as_ref().map_or(Handle::null(), |dev| Handle::of(&**dev)))
     }
-    /// NULL if the program set no representor.
+    /// Writes the representor, or NULL if the program set none.
     fn doca_comm_channel_ep_get_device_rep(ep: Handle<Channel>, device_rep: Out<Handle<Rep>>) {
         get(&ep, &device_rep, |ep| ep.rep.borrow().as_ref().map_or(Handle::null(), |rep| Handle::of(&**rep)))
     }
-    /// Without a value set, returns the device's limit.
+    /// Writes the maximum length of a message: the value that the program set, or the device's limit.
     fn doca_comm_channel_ep_get_max_msg_size(ep: Handle<Channel>, size: Out<u16>) {
         get(&ep, &size, |ep| match (ep.max_msg_size.get(), &*ep.dev.borrow()) {
             (0, Some(dev)) => dev.card().config.comch.max_msg_size.try_into().unwrap_or(u16::MAX),
@@ -113,7 +114,8 @@ c_calls! {
         let device_rep = device_rep.arc()?;
         set(&ep, |ep| _ = ep.rep.replace(Some(device_rep)))
     }
-    /// The device's limit is checked when the endpoint listens or connects.
+    /// Sets the maximum length of a message. The value is compared with the device's limit when the endpoint
+    /// listens or connects.
     fn doca_comm_channel_ep_set_max_msg_size(ep: Handle<Channel>, size: u16) {
         require(size > 0, INVALID)?;
         set(&ep, |ep| ep.max_msg_size.set(size))
@@ -126,7 +128,8 @@ c_calls! {
         let size = queue_size(size)?;
         set(&ep, |ep| ep.recv_queue_size.set(size))
     }
-    /// The descriptors for room and for messages. Either address may be NULL.
+    /// Writes the descriptors for room to send and for arrived messages. Each of the two addresses may be
+    /// NULL.
     fn doca_comm_channel_ep_get_event_channel(
         local_ep: Handle<Channel>,
         send: Out<c::doca_event_handle_t>,
@@ -140,7 +143,7 @@ c_calls! {
         recv.put_if(number(active.pe.notifier()?));
         Ok(())
     }
-    /// The descriptor that becomes readable when a client connects or disconnects.
+    /// Writes the descriptor that becomes readable when a client connects or disconnects.
     fn doca_comm_channel_ep_get_service_event_channel(
         local_ep: Handle<Channel>,
         service: Out<c::doca_event_handle_t>,
@@ -158,7 +161,8 @@ c_calls! {
         let _lock = lock();
         local_ep.get()?.active()?.arm()
     }
-    /// Begins to serve clients. Returns `CONNECTION_ABORTED` if a service has that name already.
+    /// Makes the endpoint a service, which clients can connect to. Returns `CONNECTION_ABORTED` if a service
+    /// has that name already.
     fn doca_comm_channel_ep_listen(local_ep: Handle<Channel>, name: Text) {
         let _lock = lock();
         let ep = local_ep.get()?;
@@ -167,8 +171,8 @@ c_calls! {
         let name = check_name(&dev, &name)?;
         ep.start(dev, Some(rep), name).map(drop)
     }
-    /// Connects to a service that listens; otherwise `CONNECTION_ABORTED`. The service accepts the
-    /// connection in its next call.
+    /// Connects to a service. Returns `CONNECTION_ABORTED` if no service with this name listens. The service
+    /// accepts the connection in its next call.
     fn doca_comm_channel_ep_connect(local_ep: Handle<Channel>, name: Text, peer_addr: Out<Handle<Peer>>) {
         let _lock = lock();
         peer_addr.make(|| {
@@ -189,7 +193,7 @@ c_calls! {
     ) {
         let _lock = lock();
         let ep = local_ep.get()?;
-        // SAFETY: C passes the message's length beside it.
+        // SAFETY: C passes the message's length beside it, and does not change the message during the call.
         let message = unsafe { msg.slice(len) }?;
         require(flags == 0, INVALID)?;
         ep.active().map_err(|_| c::DOCA_ERROR_NOT_CONNECTED)?.send(peer_addr, message)
@@ -211,7 +215,8 @@ c_calls! {
         require(flags == 0, INVALID)?;
         let active = ep.active().map_err(|_| c::DOCA_ERROR_NOT_CONNECTED)?;
         let received = active.receive(|peer, message| {
-            // SAFETY: C passes the buffer's length beside its address.
+            // SAFETY: C passes the length of its buffer in `len`, and the buffer is not memory of this
+            // library.
             unsafe { msg.fill(message, room) }?;
             len.put_if(message.len());
             peer_addr.put(peer)
@@ -265,12 +270,12 @@ c_calls! {
         let _lock = lock();
         messages.make(|| peer_addr.get().map(|_| 0))
     }
-    /// Updates the lists of connections, and arms the descriptor for them.
+    /// Updates the lists of connections, and arms the descriptor for new and ended connections.
     fn doca_comm_channel_ep_update_service_state_info(local_ep: Handle<Channel>) {
         let _lock = lock();
         service(&local_ep).map(|service| service.update())
     }
-    /// The connections of the last update, in an array that the next update replaces.
+    /// Writes the connections that were open at the last update, as an array that the next update replaces.
     fn doca_comm_channel_ep_get_peer_addr_list(
         local_ep: Handle<Channel>,
         peers: Out<*const Handle<Peer>>,
@@ -284,7 +289,7 @@ c_calls! {
         peers.put_if(listed.as_ptr());
         count.put(listed.len() as u32)
     }
-    /// Connections that had not been accepted at the last update.
+    /// Writes the number of connections that had not been accepted at the last update.
     fn doca_comm_channel_ep_get_pending_connections(local_ep: Handle<Channel>, pending: Out<u32>) {
         let _lock = lock();
         pending.make(|| Ok(service(&local_ep)?.waiting.get()))

@@ -29,7 +29,7 @@ pub(super) enum Link {
 
 pub(super) enum Packet {
     None,
-    /// The buffer holds a packet of this length.
+    /// A packet of this length is in the buffer.
     Bytes(usize),
     End,
 }
@@ -41,14 +41,15 @@ pub(super) type Counters = [u64; 4];
 /// A connection: `struct doca_comch_connection`.
 pub(crate) struct Connection {
     mark: Mark,
-    /// Unique within the endpoint.
+    /// The connection's number, which is unique within the endpoint.
     pub(super) id: u64,
     pub(super) endpoint: Weak<dyn Any>,
     pub(super) socket: RefCell<Option<OwnedFd>>,
-    /// Producers and consumers of other threads share this field, and use no other field.
+    /// The connection's fast path. Producers and consumers on other threads share this field, and use no
+    /// other field.
     pub(super) fast: Arc<FastPath>,
-    /// The fast path's socket until the connection is open. The client makes it, and passes it to the
-    /// server.
+    /// The fast path's socket, until the connection is open. The client makes the socket, and passes one end
+    /// to the server.
     pub(super) handed: Cell<Option<OwnedFd>>,
     pub(super) link: Cell<Link>,
     /// Set when the callback for the connection's end begins, so that it does not run again.
@@ -57,7 +58,7 @@ pub(crate) struct Connection {
     /// The longest message that the other side accepts.
     pub(super) peer_max: Cell<u32>,
     pub(super) counters: Cell<Counters>,
-    /// Counters at the program's last update.
+    /// Values of the counters at the program's last update.
     pub(super) shown: Cell<Counters>,
     /// Messages that wait for room in the socket, with their tasks.
     pub(super) pending: RefCell<VecDeque<(u32, Vec<u8>)>>,
@@ -84,7 +85,7 @@ impl Connection {
         }
     }
 
-    /// Sends a packet whole, or not at all.
+    /// Sends a packet of these parts. On an error, no part of the packet is sent.
     pub(super) fn send(&self, parts: &[&[u8]]) -> io::Result<()> {
         self.send_with(parts, &mut SendAncillaryBuffer::default())
     }
@@ -120,7 +121,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Counts a message: as sent if `which` is 0, as received if it is 2.
+    /// Counts a message of this number of bytes: as sent if `which` is 0, as received if `which` is 2.
     pub(super) fn count(&self, which: usize, bytes: usize) {
         let mut counters = self.counters.get();
         counters[which] += 1;
@@ -128,7 +129,7 @@ impl Connection {
         self.counters.set(counters);
     }
 
-    /// The next packet. A message that is longer than the buffer breaks the connection.
+    /// Receives the next packet. A packet that is longer than the buffer breaks the connection.
     pub(super) fn receive(&self, buffer: &mut [u8]) -> Packet {
         let socket = self.socket.borrow();
         let Some(socket) = socket.as_ref() else { return Packet::End };
@@ -155,7 +156,8 @@ impl Connection {
         }
     }
 
-    /// Success while the connection is open; `CONNECTION_INPROGRESS` before, `CONNECTION_ABORTED` after.
+    /// Returns success while the connection is open, `CONNECTION_INPROGRESS` before that,
+    /// `CONNECTION_ABORTED` after.
     pub(super) fn link_outcome(&self) -> Outcome {
         match self.link.get() {
             Link::Greeting => Err(c::DOCA_ERROR_CONNECTION_INPROGRESS),
@@ -180,7 +182,8 @@ impl Connection {
 pub(super) fn is_ours(socket: &OwnedFd) -> bool {
     let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the pointers are valid for the call, and the length is the struct's.
+    // SAFETY: the descriptor is open, both variables can be written during the call, and `length` is the size
+    // of `credentials`.
     let failed = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

@@ -14,7 +14,8 @@ use crate::mmap::{ExportedMap, Registered};
 use crate::pe::Ready;
 use crate::task::{Head, Submit, Task, Tasks};
 
-/// Poll interval of the fast path while the program sleeps: the path has no descriptor of its own.
+/// Poll interval of the fast path while the program sleeps. The fast path has no descriptor that could wake
+/// the program.
 pub(super) const POLL: Duration = Duration::from_millis(1);
 
 /// The longest list of buffers for one message.
@@ -87,8 +88,8 @@ impl Consumer {
         })
     }
 
-    /// Returns the free memory after the buffer's data. For NULL, returns no memory, because a task
-    /// without a buffer receives only immediate data.
+    /// Returns the free memory after the data of `buf`. Returns no memory for NULL, because a task without a
+    /// buffer receives only immediate data.
     fn room(&self, exported: &ExportedMap, buf: Handle<Buf>) -> Outcome<Vec<Piece>> {
         if buf.is_null() {
             return Ok(Vec::new());
@@ -123,8 +124,8 @@ fn release(task: &Receive) {
     task.buf.get().unpin();
 }
 
-/// Adds a message to a task's buffer. The other side states the length, so the length is limited to
-/// the buffer's room.
+/// Adds a message to the data of a task's buffer. The other side states the message's length, so the length
+/// is limited to the buffer's room.
 fn take_in(task: &Receive, arrival: &Arrival) {
     if let Ok(buf) = task.buf.get().get() {
         let room = buf.iter().fold(0, |sum: u64, buf| sum.saturating_add(buf.room_len()));
@@ -150,8 +151,8 @@ impl Context for Consumer {
 
     fn stop(&self) {
         let Some(Run { name, inbox, exported }) = self.run.take() else { return };
-        // Revokes the memory. On return, no producer writes to it, and each producer has announced its
-        // messages.
+        // The drop revokes the memory. On return, no producer writes to it, and each producer has announced
+        // its messages.
         drop(exported);
         self.fast.end(name);
         let pool = self.tasks.pool();

@@ -56,7 +56,7 @@ fn no_dpa(consumer: &Handle<Consumer>) -> Outcome {
 }
 
 getters! {
-    /// Number by which producers of the other end address the consumer.
+    /// Writes the number by which producers of the other end address the consumer.
     doca_comch_consumer_get_id | doca_cc_consumer_get_id(consumer: Consumer) -> u32 { consumer.id }
     doca_comch_consumer_cap_get_max_num_tasks(info: Info) -> u32 { comch(info)?.max_fast_tasks }
     doca_comch_consumer_cap_get_max_buf_size(info: Info) -> u32 { max_size(comch(info)?) }
@@ -82,12 +82,12 @@ c_calls! {
         let fast = Arc::clone(&comch_connection.get()?.fast);
         consumer.put(Handle::give_rc(Consumer::new(fast, memory)?))
     }
-    /// Returns `IN_USE` unless the consumer is idle.
+    /// Destroys a consumer. Returns `IN_USE` unless the consumer is idle.
     fn doca_comch_consumer_destroy
         | doca_cc_consumer_destroy(consumer: Handle<Consumer>) { destroy(consumer) }
     fn doca_comch_consumer_cap_is_supported
         | doca_cc_cap_is_consumer_supported(devinfo: Handle<Info>) { comch(devinfo.get()?).map(drop) }
-    /// Maximum number of bytes of immediate data, up to the limit of the device.
+    /// Sets the maximum length of immediate data, in bytes, up to the limit of the device.
     fn doca_comch_consumer_set_imm_data_len(consumer: Handle<Consumer>, len: u32) {
         configure(&consumer, |consumer| {
             require(len as usize <= IMMEDIATE, INVALID)?;
@@ -108,7 +108,7 @@ c_calls! {
     ) {
         no_dpa(&consumer)
     }
-    /// The stand-in has no data path accelerator, so a consumer never runs on one.
+    /// Returns `BAD_STATE`, because no consumer runs on a data path accelerator.
     fn doca_comch_consumer_get_dpa_handle(consumer: Handle<Consumer>, handle: Out<u64>) {
         handle.check().and(consumer.get()).and(Err(c::DOCA_ERROR_BAD_STATE))
     }
@@ -124,8 +124,8 @@ c_calls! {
             consumer.tasks.configure(completed, failed, tasks, 1..=limit)
         })
     }
-    /// Takes a task that receives into the buffer. With NULL, it receives only immediate data. Returns
-    /// `NO_MEMORY` if all tasks are in use.
+    /// Takes a task that receives into the buffer. If the buffer is NULL, the task receives only immediate
+    /// data. Returns `NO_MEMORY` if all tasks are in use.
     fn doca_comch_consumer_task_post_recv_alloc_init | doca_cc_consumer_post_recv_task_alloc_init(
         consumer: Handle<Consumer>,
         buf: Handle<Buf>,
@@ -133,11 +133,11 @@ c_calls! {
     ) {
         task.make(|| consumer.get()?.alloc(buf))
     }
-    /// Producer of the message; 0 if there is no message.
+    /// Returns the number of the message's producer, or 0 if there is no message.
     fn doca_comch_consumer_task_post_recv_get_producer_id(task: Handle<Task<Receive>>) -> u32 {
         task::get(&task, 0, |task| task.producer.get())
     }
-    /// The received immediate data, or NULL.
+    /// Returns the received immediate data, or NULL if there is none.
     fn doca_comch_consumer_task_post_recv_get_imm_data(task: Handle<Task<Receive>>) -> *const u8 {
         match task.get() {
             Ok(task) if task.body.immediate_len.get() > 0 => task.body.immediate.as_ptr().cast(),

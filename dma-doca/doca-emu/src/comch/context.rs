@@ -1,4 +1,4 @@
-//! [`Endpoint`] as a context.
+//! The implementation of [`Context`](crate::ctx::Context) for [`Endpoint`].
 
 use std::io;
 use std::os::fd::AsFd;
@@ -51,8 +51,8 @@ impl Context for Endpoint {
         self.deadline.set(None);
         for connection in self.connections.borrow().iter() {
             if connection.link.get() == Link::Open {
-                // If the socket has no room for the message, the socket is closed, and the peer detects
-                // that.
+                // If the socket has no room for the notice, the peer detects the end when the socket is
+                // closed.
                 let _ = connection.send(&[&[wire::BYE]]);
             }
             connection.link.set(Link::Closed);
@@ -145,7 +145,7 @@ impl Context for Endpoint {
         // A client without a socket tries to connect again.
         let now = Instant::now();
         let looks = match self.client_connection() {
-            // Before the first attempt, try at once.
+            // Before the first attempt, the time of the next attempt is now.
             Ok(connection) if connection.socket.borrow().is_none() => {
                 Some(self.retry_at.get().unwrap_or(now))
             }

@@ -24,7 +24,7 @@ use crate::task::{Task, Tasks};
 
 /// Time limit of a client's search for its server.
 pub(super) const SEARCH_LIMIT: Duration = Duration::from_secs(3);
-/// Number of the listener in the epoll data. Connections use their own numbers.
+/// Number that identifies the listener in the epoll data. Connections use their own numbers.
 pub(super) const LISTENER: u64 = 0;
 /// Added to a connection's number to identify its fast path in the epoll data.
 pub(super) const FAST: u64 = 1 << 63;
@@ -49,18 +49,18 @@ pub(crate) struct Endpoint {
     pub(super) on_message: Cell<Option<OnMessage>>,
     pub(super) on_connect: Cell<Option<StatusCallback>>,
     pub(super) on_disconnect: Cell<Option<StatusCallback>>,
-    /// If set, receives messages and connection changes instead of the callbacks.
+    /// If set, this channel receives messages and connection changes instead of the callbacks.
     pub(super) channel: RefCell<Weak<Active>>,
     /// The callbacks for new and for ended consumers of the peer.
     pub(super) on_consumer: Cell<Option<(ConsumerCallback, ConsumerCallback)>>,
-    /// Raised by the fast paths of its connections.
+    /// Raised by the fast paths of this endpoint's connections.
     pub(super) wake_flag: Arc<WakeFlag>,
     pub(super) listener: RefCell<Option<OwnedFd>>,
     pub(super) epoll: OnceCell<OwnedFd>,
     pub(super) connections: RefCell<Vec<Rc<Connection>>>,
     pub(super) closed: RefCell<VecDeque<Rc<Connection>>>,
     pub(super) next_id: Cell<u64>,
-    /// Descriptors that were readable at the last poll.
+    /// Numbers of descriptors that were readable at the last poll.
     pub(super) ready: RefCell<VecDeque<u64>>,
     pub(super) buffer: RefCell<Vec<u8>>,
     /// Time limit of a client's search for its server.
@@ -71,7 +71,7 @@ pub(crate) struct Endpoint {
 object!(Endpoint, 0xcc_02_00_01);
 
 impl Endpoint {
-    /// A server for a representor's function, or a client on the device's own function.
+    /// Makes a server for a representor's function, or a client on the device's own function.
     pub(super) fn new(dev: Arc<Dev>, rep: Option<Arc<Rep>>, name: &str) -> Rc<Self> {
         let function = rep.as_ref().map_or_else(|| dev.function(), |rep| rep.info.function());
         let address = Address::new(&dev.card().config.serial, &function.pci, name);
@@ -120,7 +120,8 @@ impl Endpoint {
         found.cloned().ok_or(INVALID)
     }
 
-    /// A client's only connection, from its start until it is idle.
+    /// Returns a client's only connection, which exists from the start of the client until the client is
+    /// idle.
     pub(super) fn client_connection(&self) -> Outcome<Rc<Connection>> {
         self.connections.borrow().first().cloned().ok_or(c::DOCA_ERROR_BAD_STATE)
     }
@@ -142,7 +143,7 @@ impl Endpoint {
         })
     }
 
-    /// Ends a connection. Notifies the other side now, and the program later by its callback.
+    /// Ends a connection. Notifies the other side now, and later calls the program's callback.
     pub(super) fn disconnect(&self, connection: &Connection) -> Outcome {
         require(connection.link.get() == Link::Open, c::DOCA_ERROR_NOT_CONNECTED)?;
         require(!connection.fast.is_used(), c::DOCA_ERROR_IN_USE)?;
@@ -151,7 +152,7 @@ impl Endpoint {
             // The other side has closed the socket already.
             Ok(()) | Err(_) => {}
         }
-        // Callbacks run in the progress engine only.
+        // The callback runs in the next progress call, because callbacks run only there.
         connection.link.set(Link::Closed);
         self.ready.borrow_mut().push_back(connection.id);
         if let Some(pe) = self.ctx.pe() {

@@ -1,12 +1,12 @@
 //! The fast path of one end of a connection: the consumers of both ends, and the socket between them.
 //!
-//! A consumer exports its memory to the other end ([`ExportedMap`]). A producer there takes a buffer that the
-//! consumer posted, copies its message into the buffer, and notifies the consumer. All threads that have
-//! producers and consumers share the socket: the thread that reads it distributes the messages to all. So
-//! sending does not need progress of any other context, as with the hardware.
+//! A consumer exports its memory to the other end ([`ExportedMap`]). A producer of the other end takes a
+//! buffer that the consumer posted, copies its message into the buffer, and notifies the consumer. All
+//! threads that have producers and consumers share the socket: the thread that reads a message passes it to
+//! the consumer's inbox. So sending does not need progress of any other context, as on the hardware.
 //!
-//! The client makes the socket, and passes it over the connection with its greeting; from then on
-//! the fast path uses only this socket.
+//! The client makes a pair of sockets, and passes one end to the server with its greeting. From then on, the
+//! fast path uses only these sockets.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::mem::MaybeUninit;
@@ -29,7 +29,7 @@ use crate::pe::Timer;
 /// Maximum number of data packets that one call distributes.
 const ROUNDS: u32 = 256;
 
-/// Signals the thread of a server or client that one of its connections has work for the thread.
+/// Signals the thread of a server or client that one of its connections has work for this thread.
 #[derive(Default)]
 pub(super) struct WakeFlag {
     wanted: AtomicBool,
@@ -49,7 +49,7 @@ impl WakeFlag {
         self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::Acquire)
     }
 
-    /// Sets the timer that a signal rings. Returns `true` if it is set already.
+    /// Sets the timer that a signal rings. Returns `true` if a signal is pending already.
     pub(super) fn sleep(&self, timer: Option<Arc<Timer>>) -> bool {
         *self.sleeper.lock().unwrap_or_else(PoisonError::into_inner) = timer;
         self.wanted.load(Ordering::Acquire)
@@ -71,7 +71,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Set when the other end has answered the announcement.
+    /// Returns true if the other end has answered the consumer's announcement.
     pub(super) fn is_welcome(&self) -> bool {
         self.welcome.load(Ordering::Acquire)
     }
@@ -128,7 +128,7 @@ pub(super) struct Taken {
     memory: Arc<ExportedMemory>,
 }
 
-/// A change that is reported to the program.
+/// The creation or end of a peer's consumer, which is reported to the program.
 #[derive(Clone, Copy)]
 pub(super) enum ConsumerChange {
     Created(u32),
@@ -173,7 +173,7 @@ impl FastPath {
         self.state().channel.is_some()
     }
 
-    /// Closes the path, after sorting what has arrived.
+    /// Closes the path, after the messages that have arrived were distributed.
     pub(super) fn close(&self) {
         let mut state = self.state();
         self.sort(&mut state);
@@ -234,7 +234,7 @@ impl FastPath {
         self.sort(&mut state);
     }
 
-    /// Takes a posted buffer for a message of `len` bytes and `immediate`.
+    /// Takes a posted buffer for a message of `len` bytes with the data `immediate`.
     /// Errors: `AGAIN` if the consumer has no buffer posted; `TOO_BIG` if the next buffer is smaller;
     /// `INVALID_VALUE` if the consumer accepts less immediate data; `NOT_CONNECTED` if the consumer does not
     /// exist.
@@ -253,7 +253,7 @@ impl FastPath {
         Ok(Taken { name: remote.name, slot, room, memory: Arc::clone(&remote.memory) })
     }
 
-    /// Returns a buffer that no message was written to.
+    /// Puts back a taken buffer to which no message was written.
     pub(super) fn give_back(&self, taken: Taken) {
         let mut state = self.state();
         let remote = state.remotes.get_mut(&taken.name.id).filter(|remote| remote.name == taken.name);
@@ -354,7 +354,7 @@ impl FastPath {
 }
 
 impl FastPathState {
-    /// Takes the lowest free number from 1 on.
+    /// Takes the lowest free number, starting at 1, for a consumer or producer.
     fn new_id(&mut self, limit: u32, taken: impl FnOnce(&mut Self) -> &mut BTreeSet<u32>) -> Outcome<u32> {
         require(self.channel.is_some(), c::DOCA_ERROR_BAD_STATE)?;
         let taken = taken(self);
@@ -363,7 +363,7 @@ impl FastPathState {
         Ok(id)
     }
 
-    /// Sends a data packet after the data packets that wait in the outbox.
+    /// Sends a data packet after all packets that wait in the outbox.
     fn send(&mut self, packet: &DataPacket) {
         if self.channel.is_some() {
             self.outbox.push_back(packet.to_bytes());
@@ -377,7 +377,7 @@ impl FastPathState {
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
             match rustix::net::send(channel, bytes, flags) {
                 Err(Errno::INTR) => continue,
-                // A later call sends it.
+                // A later call sends the packet.
                 Err(Errno::AGAIN) => return,
                 // The packet was sent, or the other end has closed the socket. The next read detects that.
                 Ok(_) | Err(_) => {}

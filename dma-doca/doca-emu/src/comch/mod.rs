@@ -1,9 +1,9 @@
 //! The comm channel: messages between a server on the DPU and clients on its host.
 //!
-//! Server and client are contexts that connect by a Unix socket, in one process or two. The socket's name
-//! is made from the card, the host's function (which the server gets from its representor) and the name
-//! that the program gave to both. It is an abstract socket, so it leaves no file. Peers that run as other
-//! users are refused.
+//! Server and client are contexts that connect by a Unix socket, in one process or in two processes. The
+//! socket's name is made from the card, the host's function (which the server gets from its representor) and
+//! the name that the program gave to both. The socket is abstract, so it leaves no file. Peers that run as
+//! other users are refused.
 //!
 //! Producers and consumers of a connection have a [fast path](fast_path).
 
@@ -25,7 +25,7 @@ use crate::c_abi::c;
 
 type ReceiveCallback =
     unsafe extern "C" fn(*mut c::doca_comch_event_msg_recv, *mut u8, u32, *mut c::doca_comch_connection);
-/// The [`ReceiveCallback`] of DOCA 2.5.
+/// The [`ReceiveCallback`] of DOCA 2.5, whose length has another type.
 type CcReceiveCallback =
     unsafe extern "C" fn(*mut c::doca_comch_event_msg_recv, *mut u8, usize, *mut c::doca_comch_connection);
 

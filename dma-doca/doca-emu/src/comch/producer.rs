@@ -194,12 +194,12 @@ unsafe fn immediate(data: &In<u8>, len: u32) -> Outcome<Immediate> {
     if len == 0 {
         return Ok(Immediate::default());
     }
-    // SAFETY: the caller guarantees that the bytes are valid.
+    // SAFETY: the caller guarantees that the bytes are valid and do not change during the call.
     Immediate::new(unsafe { data.slice(len as usize) }?).ok_or(INVALID)
 }
 
 getters! {
-    /// Number by which consumers of the other end know the producer.
+    /// Writes the number by which consumers of the other end know the producer.
     doca_comch_producer_get_id(producer: Producer) -> u32 { producer.id }
     doca_comch_producer_cap_get_max_num_tasks(info: Info) -> u32 { comch(info)?.max_fast_tasks }
     doca_comch_producer_cap_get_max_buf_size(info: Info) -> u32 { max_size(comch(info)?) }
@@ -210,15 +210,15 @@ getters! {
 }
 
 c_calls! {
-    /// Returns `BAD_STATE` if the connection is not open, `NO_MEMORY` if this end has the maximum
-    /// number of producers.
+    /// Makes a producer. Returns `BAD_STATE` if the connection is not open, `NO_MEMORY` if this end has the
+    /// maximum number of producers.
     fn doca_comch_producer_create
         | doca_cc_producer_create(comch_connection: Handle<Connection>, producer: Out<Handle<Producer>>) {
         producer.check()?;
         let fast = Arc::clone(&comch_connection.get()?.fast);
         producer.put(Handle::give_rc(Producer::new(fast)?))
     }
-    /// Returns `IN_USE` unless the producer is idle.
+    /// Destroys a producer. Returns `IN_USE` unless the producer is idle.
     fn doca_comch_producer_destroy
         | doca_cc_producer_destroy(producer: Handle<Producer>) { destroy(producer) }
     fn doca_comch_producer_cap_is_supported
@@ -236,7 +236,7 @@ c_calls! {
     ) {
         producer.get().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))
     }
-    /// The stand-in has no data path accelerator, so a producer never runs on one.
+    /// Returns `BAD_STATE`, because no producer runs on a data path accelerator.
     fn doca_comch_producer_get_dpa_handle(producer: Handle<Producer>, handle: Out<u64>) {
         handle.check().and(producer.get()).and(Err(c::DOCA_ERROR_BAD_STATE))
     }
@@ -264,11 +264,11 @@ c_calls! {
     ) {
         task.check()?;
         let producer = producer.get()?;
-        // SAFETY: C passes the data's length beside it.
+        // SAFETY: C passes the data's length beside it, and the data is copied during this call.
         let immediate = unsafe { immediate(&imm_data, imm_data_len) }?;
         task.put(producer.alloc(buf, immediate, consumer_id)?)
     }
-    /// The task's copy of the immediate data, or NULL.
+    /// Returns the task's copy of the immediate data, or NULL if there is none.
     fn doca_comch_producer_task_send_get_imm_data(task: Handle<Task<Message>>) -> *mut u8 {
         match task.get() {
             // `bytes` is the first field, so both have the same address.
@@ -279,13 +279,13 @@ c_calls! {
     fn doca_comch_producer_task_send_get_imm_data_len(task: Handle<Task<Message>>) -> u32 {
         task::get(&task, 0, |task| task.immediate.get().len)
     }
-    /// Does nothing while the device has the task, or if the data is too long.
+    /// Sets the immediate data. Does nothing while the device has the task, or if the data is too long.
     fn doca_comch_producer_task_send_set_imm_data(
         task: Handle<Task<Message>>,
         imm_data: In<u8>,
         imm_data_len: u32,
     ) -> () {
-        // SAFETY: C passes the data's length beside it.
+        // SAFETY: C passes the data's length beside it, and the data is copied during this call.
         if let Ok(immediate) = unsafe { immediate(&imm_data, imm_data_len) } {
             task::set(&task, |message| message.immediate.set(immediate));
         }

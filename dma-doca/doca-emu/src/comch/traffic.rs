@@ -136,7 +136,7 @@ impl Endpoint {
                 if server && connection.send(&[&self.greeting("").to_bytes(wire::WELCOME)]).is_err() {
                     return self.end(connection);
                 }
-                // Do this last: otherwise the disconnect of a client that left in the meantime would be
+                // Set the state last. Otherwise the disconnect of a client that left in the meantime would be
                 // reported.
                 connection.peer_max.set(greeting.max_msg_size);
                 connection.link.set(Link::Open);
@@ -162,11 +162,11 @@ impl Endpoint {
                     let handle = Handle::of(&**connection).cast();
                     let (start, len) = (message.as_mut_ptr(), message.len());
                     match on_message {
-                        // SAFETY: the program's function takes a message, which is in this library's buffer
-                        // until the call returns.
+                        // SAFETY: the program's function takes the event, the message and the connection,
+                        // which live until the call returns.
                         OnMessage::Comch(callback) => unsafe { callback(event, start, len as u32, handle) },
-                        // SAFETY: the program's function takes the event and the message, which live until it
-                        // returns.
+                        // SAFETY: the program's function takes the event, the message and the connection,
+                        // which live until the call returns.
                         OnMessage::Cc(callback) => unsafe { callback(event, start, len, handle) },
                     }
                 }
@@ -176,7 +176,7 @@ impl Endpoint {
         }
     }
 
-    /// Serves the connections' fast paths. Returns `true` if a callback ran.
+    /// Serves the fast paths of all connections. Returns `true` if a callback ran.
     pub(super) fn attend(&self) -> bool {
         if !self.wake_flag.take() {
             return false;
@@ -192,7 +192,8 @@ impl Endpoint {
                 (ConsumerChange::Destroyed(id), Some((_, went))) => (id, went),
             };
             let event = ptr::from_ref(self).cast_mut().cast();
-            // SAFETY: the program's function takes a connection, which lives during the call.
+            // SAFETY: the program's function takes the event and the connection, which live until the call
+            // returns.
             unsafe { callback(event, Handle::of(&**connection).cast(), id) }
             return true;
         }
@@ -205,11 +206,12 @@ impl Endpoint {
         }
         let Some(callback) = callback else { return };
         let event = ptr::from_ref(self).cast_mut().cast();
-        // SAFETY: the program's function takes a connection, which lives during this call.
+        // SAFETY: the program's function takes the event and the connection, which live until the call
+        // returns.
         unsafe { callback(event, Handle::of(&**connection).cast(), 1) }
     }
 
-    /// Ends a connection. A client stops with its connection. Returns `true` if a callback ran.
+    /// Ends a connection. A client stops when its connection ends. Returns `true` if a callback ran.
     pub(super) fn end(&self, connection: &Rc<Connection>) -> bool {
         let greeted = connection.peer_max.get() > 0;
         connection.close();
@@ -300,7 +302,7 @@ impl Endpoint {
             return false;
         }
         connection.socket.replace(Some(socket));
-        // The server is found. Its program may take any time to accept.
+        // The server is found. There is no time limit for its program to accept the connection.
         self.deadline.set(None);
         let hello = self.greeting(&self.address.text).to_bytes(wire::HELLO);
         connection.handed.set(Some(ours));

@@ -17,7 +17,7 @@ pub(super) const WELCOME: u8 = 2;
 pub(super) const MESSAGE: u8 = 3;
 pub(super) const BYE: u8 = 4;
 
-/// Greeting that each side sends, in JSON.
+/// Greeting, which each side sends as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Greeting {
     /// The longest message that this side accepts.
@@ -74,7 +74,7 @@ impl Address {
         Ok(socket)
     }
 
-    /// Connects a socket to the server's. Does not block.
+    /// Connects a new socket to the server's socket. Does not block.
     pub(super) fn connect(&self) -> io::Result<OwnedFd> {
         let socket = new_socket()?;
         connect(&socket, &self.socket_name()?)?;
