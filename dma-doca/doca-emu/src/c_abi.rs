@@ -220,8 +220,8 @@ impl<T: Object> Handle<T> {
     /// Returns the object without checking its mark.
     #[inline]
     pub(crate) fn get_unmarked(&self) -> Option<&T> {
-        // SAFETY: C passes NULL, or a pointer that this library returned. Callers use this only while the
-        // object exists: it is pinned, or the mark cannot have been wiped.
+        // SAFETY: C passes NULL, or a pointer that this library returned. The caller uses this only for an
+        // object that exists, such as a pinned buffer.
         unsafe { self.0.as_ref() }
     }
 

@@ -38,7 +38,7 @@ pub(crate) enum Side {
     Dpu,
 }
 
-/// Place that detects a mistake in a task.
+/// Place where a mistake in a task is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Found {
@@ -107,7 +107,7 @@ pub(crate) struct ComchConfig {
     pub(crate) max_producers: u32,
     /// Maximum number of tasks of a producer and of a consumer.
     pub(crate) max_fast_tasks: u32,
-    /// Maximum length of a producer's message.
+    /// Maximum length of a producer's message, in bytes.
     pub(crate) max_fast_size: Bytes,
 }
 
@@ -152,7 +152,7 @@ pub(crate) struct FunctionConfig {
     pub(crate) mac: Option<[u8; 6]>,
     pub(crate) ipv4: Option<Ipv4Addr>,
     pub(crate) ipv6: Option<Ipv6Addr>,
-    /// Set for an InfiniBand port.
+    /// The LID, which only InfiniBand ports have.
     pub(crate) lid: Option<u16>,
     pub(crate) vuid: Option<String>,
     pub(crate) vhca_id: Option<u16>,
@@ -198,7 +198,7 @@ const fn yes() -> bool {
     true
 }
 
-/// A BlueField seen from both of its sides: two ports on the DPU, and the host's four functions.
+/// Returns the functions of a BlueField on both of its sides: two on the DPU, and four on the host.
 fn default_functions() -> Vec<FunctionConfig> {
     let functions = [
         ("dpu", "0000:03:00.0", "p0"),
@@ -246,7 +246,7 @@ fn mac<'de, D: Deserializer<'de>>(from: D) -> Result<Option<[u8; 6]>, D::Error> 
 }
 
 impl Config {
-    /// Reads the text of a configuration.
+    /// Parses the text of a configuration.
     ///
     /// Keys of cards at the top level are defaults for all cards.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
@@ -266,7 +266,8 @@ impl Config {
         config.check()?;
         if side != Side::Both {
             for card in &mut config.cards {
-                // A representor shows a function that the process itself does not see.
+                // Keep all functions, because representors show functions that the process itself does not
+                // list.
                 card.function.iter_mut().for_each(|function| function.seen = function.side == side);
             }
         }
@@ -275,7 +276,7 @@ impl Config {
 }
 
 impl CardConfig {
-    /// Checks values that types do not restrict.
+    /// Checks values that the types of the keys do not restrict.
     fn check(self) -> Result<Self, String> {
         let least_one = [
             ("max_buf_size", self.max_buf_size.map(|size| size.0)),
@@ -300,7 +301,7 @@ impl CardConfig {
 }
 
 impl Config {
-    /// Addresses and names must be unique, because programs find devices by them.
+    /// Checks that addresses and names are unique, because programs find devices by them.
     fn check(&self) -> Result<(), String> {
         let mut serials = std::collections::BTreeSet::new();
         if let Some(card) = self.cards.iter().find(|card| !serials.insert(&card.serial)) {

@@ -30,39 +30,39 @@ pub(crate) trait Context {
     /// context stays idle.
     fn start(&self) -> Outcome<State>;
 
-    /// Begins to stop, in the state `Stopping`. Later calls of [`progress`](Self::progress) end its tasks.
+    /// Begins to stop the context, whose state is `Stopping`. Later calls of [`progress`](Self::progress) end
+    /// its tasks.
     fn stop(&self) {}
 
     /// Returns true if all tasks are freed, so that a stopping context without tasks in flight can become
     /// idle.
     fn is_drained(&self) -> bool;
 
-    /// Releases the resources of [`start`](Self::start), in the state `Idle`.
+    /// Releases the resources that [`start`](Self::start) allocated. Called before the context becomes idle.
     fn release(&self) {}
 
     /// Does one step of work, for example reports one task. Returns `false` if there is no work.
     fn progress(&self) -> bool;
 
-    /// Submits a task to the device, and [counts](Ctx::take) it. The context runs; the task is one of its
-    /// tasks, and the program has it.
-    /// Errors: The program keeps the task.
+    /// Submits a task to the device, and [counts](Ctx::take) it. The context runs, and the task is one of its
+    /// tasks that the program has. On an error, the program keeps the task.
     fn submit(&self, task: &Head, how: Submit) -> Outcome;
 
-    /// Returns a task that the program has to its pool.
+    /// Returns a task, which the program has, to its pool.
     fn put(&self, task: &Head);
 
     fn flush(&self) {}
 
-    /// Time at which the context next has work. Called when the program is about to sleep.
+    /// Returns the time at which the context next has work. Called when the program is about to sleep.
     fn ready(&self) -> Ready;
 
-    /// Does one step of work, as [`progress`](Self::progress), or completes a stop.
+    /// Does one step of work like [`progress`](Self::progress), or completes a stop.
     #[inline]
     fn turn(&self) -> bool {
         self.progress() || (self.ctx().state() == State::Stopping && self.ctx().end_stop())
     }
 
-    /// See [`submit`](Self::submit); also `BAD_STATE` unless the context runs.
+    /// Calls [`submit`](Self::submit) if the context runs. Otherwise returns `BAD_STATE`.
     #[inline]
     fn submit_task(&self, task: &Head, how: Submit) -> Outcome {
         require(self.ctx().state() == State::Running, c::DOCA_ERROR_BAD_STATE)?;
@@ -150,7 +150,7 @@ impl Ctx {
         require(self.state() == State::Idle, c::DOCA_ERROR_BAD_STATE)
     }
 
-    /// Changes the state. If it differs from the previous one, calls the program's callback.
+    /// Changes the state. Calls the program's callback if the new state differs from the previous one.
     pub(crate) fn enter(&self, next: State) {
         let before = self.state.replace(next);
         if before == next {
@@ -158,7 +158,8 @@ impl Ctx {
         }
         if let Some(on_change) = self.on_change.get() {
             let this = Handle::of(self).cast();
-            // SAFETY: the program registered this function for these arguments.
+            // SAFETY: the program registered this function for this context's changes of state, with this
+            // user data.
             unsafe { on_change(self.user_data(), this, before as u32, next as u32) }
         }
     }
@@ -174,7 +175,8 @@ impl Ctx {
         }
     }
 
-    /// Makes a stopping context idle. Returns `false` if tasks are in flight or not freed.
+    /// Makes a stopping context idle. Returns `false` if the context is not stopping, or if tasks are in
+    /// flight or not freed.
     pub(crate) fn end_stop(&self) -> bool {
         let Some(this) = self.this.upgrade() else { return false };
         if self.state() != State::Stopping || self.in_flight.get() > 0 || !this.is_drained() {
@@ -231,24 +233,24 @@ impl Ctx {
     }
 }
 
-/// Keeps a context alive while callbacks run.
+/// Returns the context of a handle. The reference keeps the context alive while callbacks run.
 fn hold(ctx: &Handle<Ctx>) -> Outcome<Rc<dyn Context>> {
     ctx.get()?.this.upgrade().ok_or(INVALID)
 }
 
-/// Destroys a context; `IN_USE` unless it is idle.
+/// Destroys a context. Returns `IN_USE` unless the context is idle.
 pub(crate) fn destroy<T: Context + Object>(context: Handle<T>) -> Outcome {
     context.get()?.ctx().disconnect()?;
     context.take_rc().map(drop)
 }
 
-/// Converts a handle of one kind to `doca_ctx`; NULL for an invalid handle.
+/// Converts a handle of one kind of context to `doca_ctx`. Returns NULL for an invalid handle.
 pub(crate) fn as_ctx<T: Context + Object>(context: &Handle<T>) -> *mut c::doca_ctx {
     context.get().map_or(std::ptr::null_mut(), |context| Handle::of(context.ctx()).cast())
 }
 
-/// Returns `NOT_SUPPORTED` if the context is idle and the handle is not NULL. Otherwise returns the
-/// error for that mistake.
+/// Returns `NOT_SUPPORTED` if the context is idle and the device's handle is not NULL. Otherwise returns the
+/// error for the mistake that the program made.
 fn no_datapath(ctx: &Handle<Ctx>, null: bool) -> Outcome {
     let ctx = ctx.get()?;
     require(!null, INVALID)?;
@@ -260,7 +262,7 @@ fn no_datapath(ctx: &Handle<Ctx>, null: bool) -> Outcome {
 const VECTORS: u32 = 8;
 
 getters! {
-    /// Tasks that are submitted and not reported.
+    /// Writes the number of tasks that are submitted and not reported.
     doca_ctx_get_num_inflight_tasks(ctx: Ctx) -> usize { ctx.in_flight.get() }
     doca_ctx_get_user_data(ctx: Ctx) -> c::doca_data { ctx.user_data() }
     doca_ctx_get_state(ctx: Ctx) -> c::doca_ctx_states { ctx.state() as u32 }
@@ -268,9 +270,11 @@ getters! {
 
 #[cfg(not(workq))]
 c_calls! {
-    /// Starts a context. It runs on return, or `IN_PROGRESS` says that it is starting.
+    /// Starts a context. On success, the context runs. Returns `IN_PROGRESS` if the context is still
+    /// starting.
     fn doca_ctx_start(ctx: Handle<Ctx>) { hold(&ctx)?.ctx().start() }
-    /// Stops a context. It is idle on return, or `IN_PROGRESS` says that it is stopping.
+    /// Stops a context. On success, the context is idle. Returns `IN_PROGRESS` if the context is still
+    /// stopping.
     fn doca_ctx_stop(ctx: Handle<Ctx>) { hold(&ctx)?.ctx().stop() }
 }
 
@@ -282,7 +286,7 @@ c_calls! {
     fn doca_ctx_set_user_data(ctx: Handle<Ctx>, user_data: c::doca_data) {
         ctx.get().map(|ctx| ctx.set_user_data(user_data))
     }
-    /// Sets the function that is called at every change of state.
+    /// Sets the function that is called at every change of the context's state.
     fn doca_ctx_set_state_changed_cb(ctx: Handle<Ctx>, callback: c::doca_ctx_state_changed_callback_t) {
         require(callback.is_some(), INVALID)?;
         ctx.get()?.on_change.set(callback);
@@ -303,6 +307,6 @@ c_calls! {
     fn doca_ctx_cap_get_num_completion_vectors(devinfo: Handle<Info>, vectors: Out<u32>) {
         devinfo.get().and_then(|_| vectors.put(VECTORS))
     }
-    /// Connects a context until it is destroyed.
+    /// Connects a context to a progress engine until the context is destroyed.
     fn doca_pe_connect_ctx(pe: Handle<Pe>, ctx: Handle<Ctx>) { ctx.get()?.connect(&pe.rc()?) }
 }

@@ -8,8 +8,8 @@ use crate::c_abi::{Outcome, c};
 use crate::config::Side;
 use crate::dev::Dev;
 
-/// First bytes of a descriptor. The fields follow in little-endian order, then the serial number and the
-/// bytes for `dma_ipc`, each preceded by its length in one byte. The last 4 bytes are a checksum of all
+/// First bytes of a descriptor. The numbers follow in little-endian order. Then come the serial number and
+/// the bytes for `dma_ipc`, each preceded by its length in one byte. The last 4 bytes are a checksum of all
 /// earlier bytes.
 const MARK: [u8; 4] = *b"EMX1";
 /// Maximum length of a card's serial number in bytes, so that a descriptor has at most [`MAX`] bytes.
@@ -35,7 +35,7 @@ pub(crate) struct Descriptor {
     pub(crate) addr: u64,
     pub(crate) len: u64,
     pub(crate) access: u32,
-    /// The card of the export.
+    /// Serial number of the card that made the export.
     pub(crate) serial: String,
     /// Bytes that `dma_ipc` uses to import the memory.
     pub(crate) remote: Vec<u8>,
@@ -54,7 +54,7 @@ impl Descriptor {
         out.extend(self.len.to_le_bytes());
         out.extend(self.access.to_le_bytes());
         for bytes in [self.serial.as_bytes(), &self.remote] {
-            // The configuration limits the serial number, and `dma_ipc` its bytes.
+            // One byte is enough: the configuration limits the serial number, and `dma_ipc` limits its bytes.
             out.push(bytes.len() as u8);
             out.extend(bytes);
         }
@@ -108,7 +108,7 @@ pub(crate) struct Exported {
     pub(crate) kind: Kind,
     pub(crate) side: Side,
     pub(crate) serial: String,
-    /// The descriptor, which C may read until the export is revoked.
+    /// The bytes of the descriptor, which C may read until the export is revoked.
     pub(crate) bytes: Box<[u8]>,
     export: Option<Export>,
 }
@@ -129,15 +129,15 @@ impl Exported {
         Self { kind, side, serial, bytes: descriptor.encode().into(), export }
     }
 
-    /// True if this is the export of this kind for the card and the side of `dev`.
+    /// Returns true if this is the export of this kind for the card and the side of `dev`.
     pub(crate) fn is_for(&self, kind: Kind, dev: &Dev) -> bool {
         self.kind == kind && self.side == dev.function().side && self.serial == dev.card().config.serial
     }
 
-    /// Revokes the export. On return no importer accesses the memory.
+    /// Revokes the export. After a success, no importer accesses the memory.
     pub(crate) fn revoke(&self) -> Outcome {
         match self.export.as_ref().map(|export| export.revoke(REVOKE_WAITS)) {
-            // A forked process cannot revoke its parent's export. The parent does that.
+            // A forked process cannot revoke the export of its parent, which revokes the export itself.
             None | Some(Ok(()) | Err(RemoteError::Unsupported { .. })) => Ok(()),
             Some(Err(_)) => Err(c::DOCA_ERROR_NOT_PERMITTED),
         }

@@ -40,7 +40,8 @@ impl Info {
     }
 }
 
-/// An open device: `struct doca_dev`. Its `Info` keeps it alive until it was closed as often as opened.
+/// An open device: `struct doca_dev`. Its [`Info`] keeps the device alive until it was closed as often as it
+/// was opened.
 pub(crate) struct Dev {
     mark: Mark,
     pub(crate) info: Arc<Info>,
@@ -61,8 +62,8 @@ impl Dev {
         let mut open = self.info.opened();
         let (dev, times) = open.as_mut().ok_or(INVALID)?;
         if *times == 1 {
-            // If there are more than 2 references, a memory map or a context uses the device: the `Info`
-            // and this call have one each.
+            // The `Info` and this call have one reference each. If there are more, a memory map or a context
+            // uses the device.
             require(Arc::strong_count(dev) == 2, c::DOCA_ERROR_IN_USE)?;
             dev.mark.wipe();
             *open = None;
@@ -93,14 +94,14 @@ getters! {
     doca_mmap_cap_is_create_from_export_pci_supported
         | doca_devinfo_get_is_mmap_from_export_supported
         | doca_devinfo_get_is_mmap_from_export_dpu_supported(info: Info) -> u8 { info.function().import.into() }
-    /// The port's rate in bits a second.
+    /// Writes the data rate of the port, in bits per second.
     doca_devinfo_get_active_rate(info: Info) -> u64 { info.function().rate.saturating_mul(1_000_000_000) }
-    /// Only devices on the DPU list representors.
+    /// Writes 1 for devices on the DPU, which list representors, and 0 for others.
     doca_devinfo_rep_cap_is_filter_all_supported
         | doca_devinfo_rep_get_is_list_all_supported(info: Info) -> u8 {
         (info.function().side == Side::Dpu).into()
     }
-    /// Only devices on the DPU list representors.
+    /// Writes 1 for devices on the DPU, which list representors, and 0 for others.
     doca_devinfo_rep_cap_is_filter_net_supported
         | doca_devinfo_rep_get_is_list_net_supported(info: Info) -> u8 {
         (info.function().side == Side::Dpu).into()
@@ -109,11 +110,12 @@ getters! {
 }
 
 c_calls! {
-    /// Opens a device, or counts the repeated open.
+    /// Opens a device. If the device is open already, counts the open and writes the same handle.
     fn doca_dev_open(devinfo: Handle<Info>, dev: Out<*const Dev>) { dev.make(|| Ok(devinfo.arc()?.open())) }
-    /// Closes a device, once for each open. Ignores NULL, because NVIDIA's samples rely on that.
+    /// Undoes one open of a device. The last call closes the device. Ignores NULL, because NVIDIA's samples
+    /// rely on that.
     fn doca_dev_close(dev: Handle<Dev>) { if dev.is_null() { Ok(()) } else { dev.arc()?.close() } }
-    /// `NOT_SUPPORTED`: there is nothing to reclaim.
+    /// Returns `NOT_SUPPORTED`, because there is nothing to reclaim.
     fn doca_dev_accelerate_resource_reclaim(dev: Handle<Dev>) {
         dev.get().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))
     }
@@ -123,51 +125,52 @@ c_calls! {
     /// Writes the PCI address, such as `0000:03:00.0`.
     fn doca_devinfo_get_pci_addr_str(devinfo: Handle<Info>, pci_addr_str: Out<c_char>) {
         let address = &devinfo.get()?.function().pci;
-        // SAFETY: the reference asks for an array of that size.
+        // SAFETY: the reference requires an array of this size from the program.
         unsafe { pci_addr_str.text(address, c::DOCA_DEVINFO_PCI_ADDR_SIZE as usize) }
     }
-    /// Compares with an address such as `0000:03:00.0` or `03:00.0`.
+    /// Compares the PCI address with an address such as `0000:03:00.0` or `03:00.0`.
     fn doca_devinfo_is_equal_pci_addr
         | doca_devinfo_get_is_pci_addr_equal(devinfo: Handle<Info>, pci_addr_str: Text, is_equal: Out<u8>) {
         let address = whole_address(pci_addr_str.str()?).ok_or(INVALID)?;
         is_equal.put((devinfo.get()?.function().pci == address).into())
     }
-    /// The IPv4 address; `NOT_FOUND` if the device has no IPv4 address.
+    /// Writes the IPv4 address. Returns `NOT_FOUND` if the device has none.
     fn doca_devinfo_get_ipv4_addr(devinfo: Handle<Info>, ipv4_addr: Out<u8>, size: u32) {
         ipv4_addr.check()?;
         let address = devinfo.get()?.function().ipv4.ok_or(c::DOCA_ERROR_NOT_FOUND)?;
-        // SAFETY: C passes the size of the array beside it.
+        // SAFETY: C passes the size of its array beside it.
         unsafe { ipv4_addr.fill(&address.octets(), size as usize) }
     }
-    /// The IPv6 address; `OPERATING_SYSTEM` if the device has no IPv6 address.
+    /// Writes the IPv6 address. Returns `OPERATING_SYSTEM` if the device has none.
     fn doca_devinfo_get_ipv6_addr(devinfo: Handle<Info>, ipv6_addr: Out<u8>, size: u32) {
         ipv6_addr.check()?;
         let address = devinfo.get()?.function().ipv6.ok_or(c::DOCA_ERROR_OPERATING_SYSTEM)?;
-        // SAFETY: C passes the size of the array beside it.
+        // SAFETY: C passes the size of its array beside it.
         unsafe { ipv6_addr.fill(&address.octets(), size as usize) }
     }
-    /// The MAC address; `NOT_SUPPORTED` if the port is InfiniBand.
+    /// Writes the MAC address. Returns `NOT_SUPPORTED` if the port is InfiniBand, or the device has no MAC
+    /// address.
     fn doca_devinfo_get_mac_addr(devinfo: Handle<Info>, mac_addr: Out<u8>, size: u32) {
         mac_addr.check()?;
         let function = devinfo.get()?.function();
         let address = function.mac.filter(|_| function.lid.is_none()).ok_or(c::DOCA_ERROR_NOT_SUPPORTED)?;
-        // SAFETY: C passes the size of the array beside it.
+        // SAFETY: C passes the size of its array beside it.
         unsafe { mac_addr.fill(&address, size as usize) }
     }
-    /// The network interface's name; `OPERATING_SYSTEM` if the device has no interface.
+    /// Writes the name of the network interface. Returns `OPERATING_SYSTEM` if the device has none.
     fn doca_devinfo_get_iface_name(devinfo: Handle<Info>, iface_name: Out<c_char>, size: u32) {
         let name = devinfo.get()?.function().iface.as_deref().ok_or(c::DOCA_ERROR_OPERATING_SYSTEM)?;
         require(size >= c::DOCA_DEVINFO_IFACE_NAME_SIZE, INVALID)?;
-        // SAFETY: C passes the size of the array beside it.
+        // SAFETY: C passes the size of its array beside it.
         unsafe { iface_name.text(name, size as usize) }
     }
     fn doca_devinfo_get_ibdev_name(devinfo: Handle<Info>, ibdev_name: Out<c_char>, size: u32) {
         let name = devinfo.get()?.function().ibdev.as_deref().ok_or(c::DOCA_ERROR_OPERATING_SYSTEM)?;
         require(size >= c::DOCA_DEVINFO_IBDEV_NAME_SIZE, INVALID)?;
-        // SAFETY: C passes the size of the array beside it.
+        // SAFETY: C passes the size of its array beside it.
         unsafe { ibdev_name.text(name, size as usize) }
     }
-    /// The LID; `NOT_SUPPORTED` unless the port is InfiniBand.
+    /// Writes the LID. Returns `NOT_SUPPORTED` unless the port is InfiniBand.
     fn doca_devinfo_get_lid(devinfo: Handle<Info>, lid: Out<u16>) {
         lid.make(|| devinfo.get()?.function().lid.ok_or(c::DOCA_ERROR_NOT_SUPPORTED))
     }
@@ -179,7 +182,8 @@ c_calls! {
     fn doca_devinfo_cap_is_notification_moderation_supported(devinfo: Handle<Info>, supported: Out<u8>) {
         no(&devinfo, &supported)
     }
-    /// Only devices on the DPU whose card has emulated functions support this filter.
+    /// Writes 1 if the device supports this filter: devices on the DPU do, if their card has emulated
+    /// functions.
     fn doca_devinfo_rep_cap_is_filter_emulated_supported(devinfo: Handle<Info>, supported: Out<u8>) {
         let info = devinfo.get()?;
         let emulated = info.card.config.function.iter().any(|function| function.emulated);
@@ -188,17 +192,17 @@ c_calls! {
     fn doca_devinfo_cap_is_accelerate_resource_reclaim_supported(devinfo: Handle<Info>, supported: Out<u8>) {
         no(&devinfo, &supported)
     }
-    /// Returns the number of a sub-function, or `NOT_SUPPORTED` for other functions.
+    /// Writes the number of a sub-function. Returns `NOT_SUPPORTED` for other functions.
     fn doca_devinfo_get_sf_index(devinfo: Handle<Info>, sf_index: Out<u32>) {
         sf_index.check()?;
         let function = devinfo.get()?.function();
         sf_index.put(function.sf.filter(|_| function.kind == FunctionKind::Sf).ok_or(c::DOCA_ERROR_NOT_SUPPORTED)?)
     }
-    /// Writes the profile of the device's card, and the profile's source. No SDK has this call, so it
-    /// identifies the stand-in.
+    /// Writes the profile of the device's card, and the source of the profile's numbers. No SDK has this
+    /// call, so the call identifies the stand-in.
     fn doca_emu_model(devinfo: Handle<Info>, model: Out<c_char>, size: u32) {
         let profile = &devinfo.get()?.card.config.profile;
-        // SAFETY: C passes the size of the array beside it.
+        // SAFETY: C passes the size of its array beside it.
         unsafe {
             model.text(&format!("doca-emu, profile {} ({})", profile.name, profile.source), size as usize)
         }

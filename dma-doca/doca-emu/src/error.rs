@@ -46,11 +46,12 @@ pub(crate) fn name(code: Code) -> &'static str {
 const _: () = assert!(ERRORS.len() == c::DOCA_ERROR_SKIPPED as usize + 1);
 
 c_calls! {
-    /// The constant's name as a static string; `DOCA_ERROR_UNKNOWN` for other numbers.
+    /// Returns the name of the constant, as a static string. Returns `DOCA_ERROR_UNKNOWN` for unknown
+    /// numbers.
     fn doca_error_get_name | doca_get_error_name(error: Code) -> *const c_char {
         ERRORS.get(error as usize).map_or(c"DOCA_ERROR_UNKNOWN", |(name, _)| name).as_ptr()
     }
-    /// Description as a static string.
+    /// Returns the description of a code, as a static string.
     fn doca_error_get_descr | doca_get_error_string(error: Code) -> *const c_char {
         ERRORS.get(error as usize).map_or(c"Unknown error", |(_, description)| description).as_ptr()
     }

@@ -18,9 +18,9 @@ pub(crate) struct Inventory {
     user_data: Cell<c::doca_data>,
     arena: BufArena,
     total: Cell<u32>,
-    /// Number of buffers that were ever taken. Each of them is now in use, or in `back`.
+    /// Number of different buffers that were ever taken. Each of them is now in use, or in `back`.
     had: Cell<u32>,
-    /// Indexes of released buffers. The list has the capacity for all buffers.
+    /// Indexes of released buffers. The vector has capacity for all buffers.
     back: Rc<Returned>,
 }
 
@@ -107,7 +107,7 @@ impl Inventory {
         self.back.borrow().len() + (self.total.get() - self.had.get()) as usize
     }
 
-    /// Takes a buffer that has no window yet.
+    /// Takes a buffer, which has no window yet.
     pub(crate) fn next(&self) -> Outcome<&Buf> {
         let index = match self.back.borrow_mut().pop() {
             Some(index) => index,
@@ -180,7 +180,7 @@ c_calls! {
 }
 
 c_calls! {
-    /// Returns `IN_USE` unless all buffers were returned.
+    /// Destroys an inventory. Returns `IN_USE` unless all buffers were returned.
     fn doca_buf_inventory_destroy(inventory: Handle<Inventory>) {
         let it = inventory.get()?;
         require(it.free_count() == it.total.get() as usize, c::DOCA_ERROR_IN_USE)?;
@@ -188,7 +188,7 @@ c_calls! {
     }
     fn doca_buf_inventory_start(it: Handle<Inventory>) { it.get().map(|it| it.started.set(true)) }
     fn doca_buf_inventory_stop(it: Handle<Inventory>) { it.get().map(|it| it.started.set(false)) }
-    /// Takes a buffer: a window of `len` bytes at `addr`, with `data_len` bytes of data at `data`.
+    /// Takes a buffer. Its window is the `len` bytes at `addr`, with `data_len` bytes of data at `data`.
     fn doca_buf_inventory_buf_get_by_args | doca_buf_inventory_buf_by_args(
         inventory: Handle<Inventory>,
         mmap: Handle<Mmap>,
@@ -212,7 +212,7 @@ c_calls! {
         require(!addr.is_null() && !data.is_null(), INVALID)?;
         buf.get()?.reuse(addr.addr(), len, data.addr(), data_len)
     }
-    /// Duplicates a buffer, or a whole list if it is a list's head. The duplicates have the same memory.
+    /// Duplicates a buffer, or a whole list if the buffer is its head. The duplicates have the same memory.
     fn doca_buf_inventory_buf_dup(
         inventory: Handle<Inventory>,
         src_buf: Handle<Buf>,
@@ -226,7 +226,7 @@ c_calls! {
         inventory.user_data.set(user_data);
         Ok(())
     }
-    /// Adds buffers to an inventory that is started; otherwise `BAD_STATE`.
+    /// Adds buffers to an inventory. Returns `BAD_STATE` unless the inventory is started.
     fn doca_buf_inventory_expand(inventory: Handle<Inventory>, num_elements: u32) {
         let inventory = inventory.get()?;
         require(num_elements > 0, INVALID)?;

@@ -39,7 +39,8 @@
 //!   immediate data, from buffers or lists into buffers or lists that the other side posted. Sending needs no
 //!   progress of other contexts. Each end can have several producers and consumers.
 //! - *Sync events* of the CPU and of the other side of the card, in another process. They are used by calls
-//!   or by tasks. Their number is in memory of their own, at an address of the program or in a buffer.
+//!   or by tasks. The number of an event is in memory of its own, at an address of the program or in a
+//!   buffer.
 //! - *Clocks* of the host and of the device, which uses the host's clocks too.
 //! - *The log*: sources, all kinds of backends, limits and strict limits. This library logs only to the SDK's
 //!   backends, as the real library does.
@@ -53,9 +54,9 @@
 //! - Batches of tasks, because no context of these headers has batches: `DOCA_ERROR_NOT_SUPPORTED`.
 //! - Producers and consumers on a DPA, and their message queues, which have no header here:
 //!   `DOCA_ERROR_NOT_SUPPORTED`.
-//! - Sync events of a GPU, a DPA or a network, and the export of an event whose number is in the program's
-//!   memory: `DOCA_ERROR_NOT_SUPPORTED`. Flags of the type `DOCA_ARGP_TYPE_JSON_OBJ`, whose values are
-//!   objects of the vendor's JSON library: `DOCA_ERROR_NOT_SUPPORTED`.
+//! - Sync events of a GPU, a DPA or a network, and exports of events whose number is in the program's memory:
+//!   `DOCA_ERROR_NOT_SUPPORTED`. Flags of the type `DOCA_ARGP_TYPE_JSON_OBJ`, whose values are objects of the
+//!   vendor's JSON library: `DOCA_ERROR_NOT_SUPPORTED`.
 //! - `doca_pe_set_notification_handle`, which is for Windows: `DOCA_ERROR_NOT_SUPPORTED`.
 //!
 //! # Divergences
@@ -102,10 +103,10 @@
 //! - A map without permissions set can be read and written by its devices, and `doca_dev_close` of NULL
 //!   succeeds, because NVIDIA's samples rely on both.
 //! - Memory must be mapped when its map is started (`INVALID_VALUE`), and writable if the device will write
-//!   it (`NOT_PERMITTED`), and must stay so until the map is stopped. The stand-in does not pin memory. If
-//!   the program unmaps memory earlier, the device does not find it when it copies.
-//! - `doca_buf_inventory_set_user_data` needs a started inventory, as its own text says; the text of
-//!   `doca_buf_inventory_start` says the contrary.
+//!   it (`NOT_PERMITTED`), and must stay mapped and writable until the map is stopped. The stand-in does not
+//!   pin memory. If the program unmaps memory earlier, a copy of that memory fails.
+//! - `doca_buf_inventory_set_user_data` needs a started inventory, as its text in the reference says. The
+//!   reference's text of `doca_buf_inventory_start` says the contrary.
 //! - Starting a map without memory or devices returns `INVALID_VALUE`. Starting a started map that is not
 //!   exported, and stopping a stopped map, return `BAD_STATE`. An imported map cannot be stopped
 //!   (`NOT_PERMITTED`), only destroyed. The default limit is 8 devices.
@@ -136,9 +137,9 @@
 //! - When a consumer stops, its tasks that have no message end with `IO_FAILED`. When a connection ends, its
 //!   producers and consumers stop by themselves. A program that sleeps on a progress engine with a producer
 //!   or consumer wakes every millisecond; with the real library, it cannot sleep on such an engine.
-//! - A graph's functions and callbacks run only in progress calls of its progress engine. An instance ends
-//!   when all nodes have ended, or when a node has failed and the running nodes have ended. If the first root
-//!   task cannot be submitted, the submission of the instance returns that error.
+//! - The functions and callbacks of a graph run only in progress calls of the graph's progress engine. An
+//!   instance ends when all nodes have ended, or when a node has failed and the running nodes have ended. If
+//!   the first root task cannot be submitted, the submission of the instance returns that error.
 //! - When two clocks are read together, the error margin has the unit of the primary clock, because NVIDIA's
 //!   sample prints it so.
 //! - Starting a sync event without a publisher or without a subscriber returns `BAD_STATE`, as do calls on an
@@ -146,10 +147,10 @@
 //!   and calls on an imported event fail with `IO_FAILED` when the exporter has destroyed the event or has
 //!   died.
 //! - A log line has the number of the thread, and `DOCA` as its source, as published transcripts show.
-//!   Widening a strict limit of one backend returns `NOT_PERMITTED`. Setting a wider limit for all backends
-//!   does not change a backend with a strict limit. Logging with an unregistered source returns
+//!   Setting a limit that shows more messages than a strict limit returns `NOT_PERMITTED`. If it is set for
+//!   all backends, backends with a strict limit do not change. Logging with an unregistered source returns
 //!   `INVALID_VALUE`.
-//! - `doca_argp_start` prints the usage and exits for `-h`. After a mistake, it prints the mistake on
+//! - For `-h`, `doca_argp_start` prints the usage and exits. After a mistake, it prints the mistake on
 //!   standard error, prints the usage, and returns an error. Without a callback, `-v` prints the SDK's
 //!   version and exits. The command line overrides a JSON file. If a program has commands, its command line
 //!   must contain one.

@@ -1,5 +1,5 @@
-//! `doca_mmap_advise.h`: cache invalidation. The stand-in has no cache to invalidate, so tasks just end,
-//! in order.
+//! `doca_mmap_advise.h`: cache invalidation. The stand-in has no cache to invalidate, so tasks have no effect
+//! and end in the order of submission.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
 use std::cell::Cell;
@@ -88,7 +88,7 @@ impl Context for Advise {
 }
 
 getters! {
-    /// Maximum length of a buffer, in bytes.
+    /// Writes the maximum length of a buffer, in bytes.
     doca_mmap_advise_task_cache_invalidate_get_max_buf_size(info: Info) -> u64 {
         info.card.limits.max_buf_size
     }
@@ -98,7 +98,7 @@ c_calls! {
     fn doca_mmap_advise_create(dev: Handle<Dev>, mmap_advise: Out<Handle<Advise>>) {
         mmap_advise.make(|| Ok(Handle::give_rc(Advise::new(dev.arc()?))))
     }
-    /// Returns `IN_USE` unless the context is idle.
+    /// Destroys a context. Returns `IN_USE` unless the context is idle.
     fn doca_mmap_advise_destroy(mmap_advise: Handle<Advise>) { destroy(mmap_advise) }
     fn doca_mmap_advise_as_ctx(mmap_advise: Handle<Advise>) -> *mut c::doca_ctx { as_ctx(&mmap_advise) }
     fn doca_mmap_advise_cap_task_cache_invalidate_is_supported(devinfo: Handle<Info>) {
@@ -115,7 +115,7 @@ c_calls! {
         require(advise.ctx.state() == State::Idle, c::DOCA_ERROR_NOT_PERMITTED)?;
         advise.tasks.configure(completed, failed, tasks, 1..=advise.dev.card().limits.max_tasks)
     }
-    /// Takes a task; `NO_MEMORY` if all tasks are in use.
+    /// Takes a task. Returns `NO_MEMORY` if all tasks are in use.
     fn doca_mmap_advise_task_invalidate_cache_alloc_init(
         mmap_advise: Handle<Advise>,
         buf: Handle<Buf>,

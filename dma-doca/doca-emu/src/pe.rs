@@ -32,7 +32,7 @@ pub(crate) struct Pe {
     contexts: RefCell<Vec<Weak<dyn Context>>>,
     /// Index of the context that is tried next.
     turn: Cell<usize>,
-    /// If set, each call progresses all contexts, not only one.
+    /// If set, each progress call lets all contexts make progress, not only one.
     all: Cell<bool>,
     notifier: OnceCell<Notifier>,
 }
@@ -64,7 +64,7 @@ impl Pe {
         self.notifier()?.watch(fd).map_err(|_| c::DOCA_ERROR_OPERATING_SYSTEM)
     }
 
-    /// The timer of the notification handle, which any thread may set. `None` if the program has no
+    /// Returns the timer of the notification handle, which any thread may set. `None` if the program has no
     /// notification handle.
     pub(crate) fn timer(&self) -> Option<Arc<Timer>> {
         self.notifier.get().map(|notifier| Arc::clone(notifier.timer()))
@@ -141,17 +141,17 @@ impl Pe {
 }
 
 getters! {
-    /// The file descriptor to sleep on. The progress engine owns and closes it.
+    /// Writes the file descriptor to sleep on. The progress engine owns and closes the descriptor.
     doca_pe_get_notification_handle(pe: Pe) -> c::doca_notification_handle_t {
         pe.notifier()?.fd().as_raw_fd()
     }
-    /// Number of tasks of all contexts that are submitted and not reported.
+    /// Writes the number of all contexts' tasks that are submitted and not reported.
     doca_pe_get_num_inflight_tasks(pe: Pe) -> usize { pe.in_flight() }
 }
 
 c_calls! {
     fn doca_pe_create(pe: Out<Handle<Pe>>) { pe.make(|| Ok(Handle::new_rc(Pe::new()))) }
-    /// Destroys a progress engine without contexts; otherwise `IN_USE`.
+    /// Destroys a progress engine. Returns `IN_USE` if contexts are connected to it.
     fn doca_pe_destroy(pe: Handle<Pe>) {
         require(pe.get()?.contexts.borrow().is_empty(), c::DOCA_ERROR_IN_USE)?;
         pe.take_rc().map(drop)
@@ -166,14 +166,14 @@ c_calls! {
     ) {
         pe.get().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))
     }
-    /// Makes the notification handle unreadable. Ignores the handle's value, because NVIDIA's samples pass 0.
-    /// An engine has only one handle.
+    /// Makes the notification handle unreadable. Ignores the value of `_handle`, because an engine has only
+    /// one handle, and NVIDIA's samples pass 0.
     fn doca_pe_clear_notification(pe: Handle<Pe>, _handle: c::doca_notification_handle_t) {
         pe.get()?.notifier().map(Notifier::clear)
     }
-    /// Makes the notification handle readable when there is work, or at once if there is work already.
+    /// Makes the notification handle readable as soon as there is work.
     fn doca_pe_request_notification(pe: Handle<Pe>) { pe.get()?.arm() }
-    /// Selects one context or all contexts for each call of `doca_pe_progress`.
+    /// Selects whether a call of `doca_pe_progress` lets one context or all contexts make progress.
     fn doca_pe_set_event_mode(pe: Handle<Pe>, mode: c::doca_pe_event_mode) {
         require(mode <= c::DOCA_PE_EVENT_MODE_PROGRESS_ALL, INVALID)?;
         pe.get()?.all.set(mode == c::DOCA_PE_EVENT_MODE_PROGRESS_ALL);
@@ -203,7 +203,7 @@ impl Timer {
     }
 }
 
-/// An epoll of a timer and of the contexts' descriptors. The timer signals all events that have no
+/// An epoll instance with a timer and the contexts' descriptors. The timer signals all events that have no
 /// descriptor.
 pub(crate) struct Notifier {
     epoll: OwnedFd,
@@ -232,7 +232,7 @@ impl Notifier {
         &self.timer
     }
 
-    /// Makes the timer unreadable. The descriptor is then readable only if a watched descriptor is.
+    /// Makes the timer unreadable. The notifier is then readable only if a watched descriptor is readable.
     pub(crate) fn clear(&self) {
         self.timer.program(Timespec { tv_sec: 0, tv_nsec: 0 });
     }

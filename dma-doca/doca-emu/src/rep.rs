@@ -82,7 +82,7 @@ c_calls! {
         let rep = Rep { mark: Mark::of::<Rep>(), info: devinfo.arc()? };
         dev_rep.put(Handle::give_arc(Arc::new(rep)))
     }
-    /// Returns `IN_USE` while a comm channel server uses the representor.
+    /// Closes a representor. Returns `IN_USE` while a comm channel server uses the representor.
     fn doca_dev_rep_close(dev_rep: Handle<Rep>) {
         require(Arc::strong_count(&dev_rep.arc()?) == 2, c::DOCA_ERROR_IN_USE)?;
         dev_rep.take_arc().map(drop)
@@ -90,31 +90,31 @@ c_calls! {
     fn doca_dev_rep_as_devinfo(dev_rep: Handle<Rep>) -> *const RepInfo {
         dev_rep.get().map_or(std::ptr::null(), |rep| Arc::as_ptr(&rep.info))
     }
-    /// The unique name of the function.
+    /// Writes the function's unique name.
     fn doca_devinfo_rep_get_vuid(devinfo_rep: Handle<RepInfo>, vuid: Out<c_char>, size: u32) {
         let text = devinfo_rep.get()?.function().vuid.as_deref().unwrap_or_default();
-        // SAFETY: C passes the size of the array beside it.
+        // SAFETY: C passes the size of its array beside it.
         unsafe { vuid.text(text, size as usize) }
     }
     /// Writes the PCI address, such as `0000:3b:00.0`.
     fn doca_devinfo_rep_get_pci_addr_str(devinfo_rep: Handle<RepInfo>, pci_addr_str: Out<c_char>) {
         let address = &devinfo_rep.get()?.function().pci;
-        // SAFETY: the reference asks for an array of that size.
+        // SAFETY: the reference requires an array of this size from the program.
         unsafe { pci_addr_str.text(address, c::DOCA_DEVINFO_REP_PCI_ADDR_SIZE as usize) }
     }
-    /// The name of the network interface on the DPU that stands for the function.
+    /// Writes the name of the network interface that represents the function on the DPU.
     fn doca_devinfo_rep_get_iface_name(devinfo_rep: Handle<RepInfo>, iface_name: Out<c_char>, size: u32) {
         let info = devinfo_rep.get()?;
         require(size >= c::DOCA_DEVINFO_IFACE_NAME_SIZE, INVALID)?;
         require(!info.function().emulated, c::DOCA_ERROR_NOT_SUPPORTED)?;
-        // SAFETY: C passes the size of the array beside it.
+        // SAFETY: C passes the size of its array beside it.
         unsafe { iface_name.text(&format!("pf{}hpf", info.index), size as usize) }
     }
     fn doca_devinfo_rep_get_vhca_id(devinfo_rep: Handle<RepInfo>, vhca_id: Out<u16>) {
         let info = devinfo_rep.get()?;
         vhca_id.put(info.function().vhca_id.unwrap_or(info.index as u16))
     }
-    /// Compares with an address such as `0000:3b:00.0` or `3b:00.0`.
+    /// Compares the PCI address with an address such as `0000:3b:00.0` or `3b:00.0`.
     fn doca_devinfo_rep_is_equal_pci_addr | doca_devinfo_rep_get_is_pci_addr_equal(
         devinfo_rep: Handle<RepInfo>,
         pci_addr_str: Text,

@@ -24,11 +24,11 @@ pub(crate) enum TaskOwner {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Submit {
-    /// Ring the doorbell.
+    /// Set to ring the doorbell.
     pub(crate) flush: bool,
-    /// The completion may be reported with a later one.
+    /// Set if the completion may be reported together with a later one.
     pub(crate) coalesce: bool,
-    /// Check the task before it goes to the device.
+    /// Set to check the task before it goes to the device.
     pub(crate) validate: bool,
 }
 
@@ -41,7 +41,8 @@ pub(crate) struct Head {
     pub(crate) status: Cell<Code>,
     pub(crate) user_data: Cell<c::doca_data>,
     owner: Weak<dyn Context>,
-    /// Receives the end of the task if a graph submitted it, and not the program.
+    /// The node of a graph's instance that submitted the task, and that receives its end. `None` if the
+    /// program submitted the task.
     follower: RefCell<Option<(Rc<Instance>, usize)>>,
 }
 
@@ -76,7 +77,7 @@ impl Head {
         self.follower.replace(Some((follower, node)));
     }
 
-    /// Cancels [`follow`](Self::follow), because the submission failed.
+    /// Cancels [`follow`](Self::follow) after a failed submission.
     pub(crate) fn follow_no_more(&self) {
         self.follower.replace(None);
     }
@@ -140,7 +141,7 @@ impl<B> Pool<B> {
         Self { tasks: (0..count).map(task).collect(), free: RefCell::new((0..count).rev().collect()) }
     }
 
-    /// Gives a task to the program; `None` if all tasks are in use.
+    /// Takes a free task for the program. Returns `None` if all tasks are in use.
     fn take(&self, user_data: c::doca_data) -> Option<&Task<B>> {
         let task = &self.tasks[self.free.borrow_mut().pop()? as usize];
         task.head.user_data.set(user_data);
@@ -168,8 +169,8 @@ impl<B> Pool<B> {
     }
 }
 
-/// Receives the end of a task. The SDK's callback types differ only in the first argument, the pointer to the
-/// task.
+/// A callback for the end of a task. The SDK's callback types differ only in the first argument, the pointer
+/// to the task.
 pub(crate) type TaskCallback = unsafe extern "C" fn(*mut c::doca_task, c::doca_data, c::doca_data);
 
 #[derive(Clone, Copy)]
@@ -194,7 +195,7 @@ impl<B: Default> Tasks<B> {
     }
 
     /// Sets the options.
-    /// Errors: `INVALID_VALUE` if a callback is missing, or `tasks` not in `range`.
+    /// Errors: `INVALID_VALUE` if a callback is missing, or `tasks` is not in `range`.
     pub(crate) fn configure(
         &self,
         completed: Option<TaskCallback>,
@@ -233,7 +234,8 @@ impl<B> Tasks<B> {
         self.pool.borrow()
     }
 
-    /// Takes a task for the program, and calls `set_up` to fill it in; `NO_MEMORY` if all tasks are in use.
+    /// Takes a task for the program, and calls `set_up` to set its fields. Returns `NO_MEMORY` if all tasks
+    /// are in use.
     pub(crate) fn alloc(&self, user_data: c::doca_data, set_up: impl FnOnce(&B)) -> Outcome<Handle<Task<B>>> {
         let pool = self.pool();
         let task = pool.take(user_data).ok_or(c::DOCA_ERROR_NO_MEMORY)?;
@@ -241,8 +243,8 @@ impl<B> Tasks<B> {
         Ok(Handle::of(task))
     }
 
-    /// Returns a task to the pool; `false` if the task is from another pool. The device must not have the
-    /// task.
+    /// Returns a task to the pool. Returns `false` if the task is from another pool. The device must not have
+    /// the task.
     pub(crate) fn put(&self, head: &Head) -> bool {
         let pool = self.pool();
         let own = pool.find(head).is_some();
@@ -289,12 +291,13 @@ impl<B> Tasks<B> {
         let Some(conf) = self.conf.get() else { return };
         let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
         let (this, user_data) = (Handle::of(task).cast(), task.head.user_data.get());
-        // SAFETY: the program registered this function for tasks of this context.
+        // SAFETY: the program registered this function for tasks of this kind on this context. The task lives
+        // during the call.
         task.head.end(status, || unsafe { callback(this, user_data, ctx_user_data) });
     }
 }
 
-/// Converts a handle of one kind of task to `doca_task`; NULL for an invalid handle.
+/// Converts a handle of one kind of task to `doca_task`. Returns NULL for an invalid handle.
 pub(crate) fn as_task<B>(task: &Handle<Task<B>>) -> *mut c::doca_task {
     task.get().map_or(ptr::null_mut(), |task| Handle::of(&task.head).cast())
 }
@@ -354,17 +357,18 @@ fn free(task: Handle<Head>) -> Outcome {
     Ok(())
 }
 
-/// No context of these headers makes batches, so a program has no batch to pass.
+/// Returns an error for calls that take a batch. No context of these headers makes batches, so a program has
+/// no batch to pass.
 fn no_batch(batch: *const c::doca_task_batch) -> Code {
     if batch.is_null() { INVALID } else { c::DOCA_ERROR_NOT_SUPPORTED }
 }
 
 c_calls! {
-    /// Hands a task to its context and rings the doorbell. On an error the program keeps the task.
+    /// Submits a task to its context and rings the doorbell. On an error, the program keeps the task.
     fn doca_task_submit(task: Handle<Head>) {
         submit(task, Submit { flush: true, coalesce: false, validate: false })
     }
-    /// Submits a task with flags; `INVALID_VALUE` for unknown flags.
+    /// Submits a task with flags. Returns `INVALID_VALUE` for unknown flags.
     fn doca_task_submit_ex(task: Handle<Head>, flags: u32) {
         require(flags & !FLAGS == 0, INVALID)?;
         let flush = flags & c::DOCA_TASK_SUBMIT_FLAG_FLUSH != 0;
@@ -380,7 +384,7 @@ c_calls! {
     /// Returns a task to its pool. If the device has the task, it returns to the pool after its callback.
     fn doca_task_free(task: Handle<Head>) -> () { _ = free(task) }
     fn doca_task_batch_free(_batch: *const c::doca_task_batch) -> () {}
-    /// Result of the last submission; success if the task was never submitted.
+    /// Returns the result of the last submission. Returns success if the task was never submitted.
     fn doca_task_get_status(task: Handle<Head>) -> Code {
         task.get().map_or_else(|code| code, |task| task.status.get())
     }
@@ -389,12 +393,12 @@ c_calls! {
         _ = task.get().map(|task| task.user_data.set(user_data))
     }
     fn doca_task_batch_set_user_data(_batch: *const c::doca_task_batch, _user_data: c::doca_data) -> () {}
-    /// User data of callbacks; 0 for NULL.
+    /// Returns the user data that the task's callbacks get. Returns 0 for a NULL task.
     fn doca_task_get_user_data(task: Handle<Head>) -> c::doca_data {
         task.get().map_or(NO_DATA, |task| task.user_data.get())
     }
     fn doca_task_batch_get_user_data(_batch: *const c::doca_task_batch) -> c::doca_data { NO_DATA }
-    /// The context that the task belongs to, or NULL.
+    /// Returns the context that the task belongs to, or NULL for an invalid task.
     fn doca_task_get_ctx(task: Handle<Head>) -> *mut c::doca_ctx {
         task.get().and_then(Head::owner).map_or(ptr::null_mut(), |owner| Handle::of(owner.ctx()).cast())
     }

@@ -59,7 +59,7 @@ doca_error_t doca_log(uint32_t level, int source, const char *file, int line, co
 	LOG_IF(shown, file, function);
 }
 #else
-/* Log lines of these generations name the source instead of the file and function. */
+/* Log lines of DOCA 1.5 and 2.2 name the source instead of the file and function. */
 const char *doca_emu_log_source(int source);
 doca_error_t doca_emu_log_bucket(int source, int bucket, bool *shown);
 

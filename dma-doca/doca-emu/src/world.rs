@@ -19,7 +19,8 @@ pub(crate) struct DeviceSet {
 }
 
 impl DeviceSet {
-    /// Errors: The number of a card that cannot be made, with the reason.
+    /// Makes the devices of a configuration. /// Errors: the number of a card that cannot be made, and the
+    /// reason.
     pub(crate) fn new(config: Config) -> Result<Arc<Self>, String> {
         let mut infos = Vec::new();
         for (card, number) in config.cards.into_iter().zip(1..) {
@@ -36,11 +37,12 @@ thread_local! {
 }
 
 /// Makes this thread's calls of `doca_devinfo_create_list` list new devices of the configuration `text`,
-/// instead of the environment's; `None` ends that. Open devices and lists stay valid.
+/// instead of the devices that the environment configures. `None` lists those again. Open devices and lists
+/// stay valid.
 ///
 /// # Errors
 ///
-/// The text is not a valid configuration. The error has the reason.
+/// The error is returned if the text is not a valid configuration, and contains the reason.
 pub fn use_config(text: Option<&str>) -> Result<(), ConfigError> {
     let world = text
         .map(|text| {
@@ -52,8 +54,8 @@ pub fn use_config(text: Option<&str>) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The devices. They stay the same as long as the environment variables do.
-/// Errors: The configuration is not valid. The error has the reason.
+/// Returns the devices. They stay the same as long as the environment variables do not change.
+/// Errors: the reason why the configuration is not valid.
 pub(crate) fn world() -> Result<Arc<DeviceSet>, ConfigError> {
     static LAST: Mutex<Option<(String, Arc<DeviceSet>)>> = Mutex::new(None);
     if let Some(world) = OF_THREAD.with_borrow(Clone::clone) {
@@ -73,8 +75,8 @@ pub(crate) fn world() -> Result<Arc<DeviceSet>, ConfigError> {
     }
 }
 
-/// Time of the card that has a function at this address. It is the machine's time, or the card's own if
-/// its clock is virtual. `None` if this thread lists no device with this address.
+/// Returns the time of the card that has a function at the address `pci`. This is the machine's time, or the
+/// card's own if its clock is virtual. `None` if this thread lists no device with this address.
 #[must_use]
 pub fn model_time(pci: &str) -> Option<std::time::Duration> {
     let (world, address) = (world().ok()?, crate::config::whole_address(pci)?);
@@ -83,7 +85,7 @@ pub fn model_time(pci: &str) -> Option<std::time::Duration> {
 }
 
 pub(crate) fn version() -> &'static CStr {
-    // The string is never freed, so the version of the first call stays valid.
+    // The string is never freed, so the pointer that C gets stays valid.
     static STATED: OnceLock<CString> = OnceLock::new();
     STATED.get_or_init(|| {
         world().map_or_else(|_| CString::new(VERSION).unwrap_or_default(), |world| world.version.clone())
@@ -93,7 +95,8 @@ pub(crate) fn version() -> &'static CStr {
 static LISTS: Lists<Info> = Lists::new();
 
 c_calls! {
-    /// Lists the devices. On `BAD_CONFIG` a line on standard error names the mistake in the configuration.
+    /// Lists the devices. If it returns `BAD_CONFIG`, a line on standard error names the mistake in the
+    /// configuration.
     fn doca_devinfo_create_list
         | doca_devinfo_list_create(dev_list: Out<*const Handle<Info>>, nb_devs: Out<u32>) {
         dev_list.check()?;
@@ -108,21 +111,22 @@ c_calls! {
     /// Destroys a list. Open devices stay valid.
     fn doca_devinfo_destroy_list
         | doca_devinfo_list_destroy(dev_list: *const Handle<Info>) { LISTS.destroy(dev_list) }
-    /// The configured version, or the version of the headers.
+    /// Returns the configured version, or the version of the headers if none is configured.
     fn doca_version_runtime() -> *const c_char { version().as_ptr() }
 }
 
-/// All lists of one kind that C has not destroyed.
+/// All lists of one kind that exist: C has not destroyed them yet.
 pub(crate) struct Lists<T>(Mutex<Vec<List<T>>>);
 
 struct List<T> {
-    /// The handles, and a NULL after them. So no list is empty, and all lists have different addresses.
+    /// The handles, and a NULL after them. Because of the NULL, no array is empty, so all lists have
+    /// different addresses.
     array: Box<[Handle<T>]>,
     _alive: Vec<Arc<T>>,
 }
 
-// SAFETY: the list owns references to the objects that its handles point to. These objects may be used by
-// any thread.
+// SAFETY: the list owns references to the objects that its handles point to, and these objects are `Send` and
+// `Sync`.
 unsafe impl<T: Send + Sync> Send for List<T> {}
 
 impl<T> Lists<T> {
@@ -130,7 +134,7 @@ impl<T> Lists<T> {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// Makes an array of handles of `objects`. It lives until C destroys it.
+    /// Makes an array of handles of `objects`. The array lives until C destroys it.
     pub(crate) fn create(&self, objects: Vec<Arc<T>>) -> *const Handle<T> {
         let handles = objects.iter().map(|object| Handle::of(&**object));
         let array: Box<[_]> = handles.chain([Handle::null()]).collect();
@@ -139,6 +143,7 @@ impl<T> Lists<T> {
         address
     }
 
+    /// Destroys a list.
     /// Errors: `INVALID_VALUE` if `array` is not a list of this kind.
     pub(crate) fn destroy(&self, array: *const Handle<T>) -> Outcome {
         let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Exported functions are `unsafe`, so safe Rust cannot call them. Macros declare all of them, and add
-//! the `unsafe`.
+//! Checks that exported functions are `unsafe`, so that safe Rust cannot call them, and that only macros
+//! declare them, which add the `unsafe`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn exported_functions_are_unsafe_because_one_macro_declares_all() {
 
 #[derive(Default)]
 struct Found {
-    /// Functions in calls of `c_calls!`, except those that other macros pass to it.
+    /// Number of functions in calls of `c_calls!`, without those that other macros pass to it.
     declared: usize,
     elsewhere: Vec<String>,
     /// Macros, defined or called, that have an exporting attribute in their text.
@@ -62,7 +62,7 @@ impl Found {
     }
 }
 
-/// The Rust files in `dir` and its subdirectories.
+/// Returns the Rust files in `dir` and its subdirectories.
 fn sources(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     entries

@@ -43,7 +43,7 @@ fn shown(output: &Output) -> String {
     )
 }
 
-/// Path of a built program.
+/// Returns the path of a built program.
 fn binary(name: &str, how: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_programs");
     std::fs::create_dir_all(&dir).expect("a directory for the programs");
@@ -83,7 +83,7 @@ fn run(sdk: &Sdk, program: &Path) -> Command {
     command
 }
 
-/// Builds and runs a program. Panics if either fails.
+/// Builds and runs a program. Panics if the build or the run fails.
 fn build_and_run(sdk: &Sdk, name: &str, how: &str, compiler: &str, flags: &[&str]) {
     let program = build(sdk, name, how, compiler, flags);
     let ran = run(sdk, &program).output().expect("the program starts");
@@ -149,14 +149,14 @@ macro_rules! programs {
 
 programs! { argp clock comch comch_fast devices dma export graph headers log memory sync_event }
 
-/// The SDK of DOCA 1.5, 2.2 or 2.5.
+/// Returns the installed SDK of DOCA 1.5, 2.2 or 2.5.
 fn older(generation: &str) -> Sdk {
     const ALL: &[&str] = &["-ldoca_cc", "-ldoca_comm_channel", "-ldoca_argp", "-ldoca_dma", "-ldoca_common"];
     let names = if generation == "2.5" { ALL } else { &ALL[1..] };
     Sdk::at(&support::doca_emu_generation(generation), names)
 }
 
-/// The programs for DOCA 1.5 and 2.2.
+/// Builds and runs the programs for DOCA 1.5 and 2.2.
 #[test]
 fn work_queues() {
     for generation in ["1.5", "2.2"] {
@@ -171,7 +171,7 @@ fn work_queues() {
     }
 }
 
-/// The programs for DOCA 2.5, which has the comm channel of 2.2 too.
+/// Builds and runs the programs for DOCA 2.5, which has the comm channel of 2.2 too.
 #[test]
 fn tasks_of_2_5() {
     let sdk = older("2.5");

@@ -1,4 +1,4 @@
-//! A program can cause each result code of the core calls.
+//! Tests that a program can cause each result code of the core calls.
 #![expect(unsafe_code, reason = "calls of C functions, by macros")]
 
 #[macro_use]
@@ -106,7 +106,7 @@ fn all_are_reached() {
     rig.free(second);
     rig.close();
 
-    // A task fails on a device that has vanished. The device has no address.
+    // A task fails on a device that has vanished. This device has no network address.
     let card = "card = [{ faults = \"gone@1\", function = [{ pci = \"0000:03:00.0\", side = \"dpu\" }] }]";
     let rig = Rig::new(card, 1);
     let info = code!(doca_dev_as_devinfo(rig.dev));

@@ -80,7 +80,7 @@ fn a_context_is_connected_configured_started_and_stopped() {
     assert_eq!(code!(doca_pe_progress(pe)), 1);
     assert_eq!(get!(doca_ctx_get_state(ctx)), IDLE);
 
-    // The context is configured again.
+    // Configure the idle context again.
     ok!(doca_dma_task_memcpy_set_conf(dma, Some(on_end), Some(on_end), 1));
     ok!(doca_ctx_start(ctx));
     ok!(doca_ctx_stop(ctx));
@@ -265,7 +265,7 @@ thread_local! {
 unsafe extern "C" fn resubmit(task: *mut c::doca_dma_task_memcpy, _: c::doca_data, ctx: c::doca_data) {
     let left = ROUNDS.get();
     let (task, memcpy) = (code!(doca_dma_task_memcpy_as_task(task)), task);
-    // SAFETY: the test set the user data to this pointer.
+    // SAFETY: the test set the context's user data to a pointer.
     let other = unsafe { ctx.ptr }.cast::<c::doca_task>();
     ROUNDS.set(left.saturating_sub(1));
     if left > 1 {
@@ -348,7 +348,7 @@ fn a_callback_stops_the_context_and_the_next_destroys_it() {
 }
 
 fn readable(fd: i32, within: Duration) -> bool {
-    // SAFETY: the file is open as long as the progress engine.
+    // SAFETY: the descriptor is the progress engine's, which exists until this call returns.
     let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
     let timeout = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: within.subsec_nanos().into() };
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];

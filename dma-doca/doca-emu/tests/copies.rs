@@ -59,7 +59,7 @@ fn a_destination_with_data_is_appended_to_or_replaced() {
         ("destination_data = \"replace\"", 1, "DOCA_SUCCESS"),
     ] {
         let rig = Rig::new(config, 4);
-        // Test one buffer that the data fill completely, and a list with room for both copies.
+        // Test a destination that one copy fills completely, and one with room for both copies.
         for (full, len) in [(true, 100), (false, 50)] {
             rig.src.write(0, &pattern(len));
             let dst = rig.to(0, 60);
@@ -172,7 +172,7 @@ fn without_a_doorbell_nothing_starts() {
     rig.close();
 }
 
-/// DOCA 3.2 introduced this call.
+/// DOCA 3.2 introduced `doca_dma_set_ordered_completions`.
 #[test]
 fn reports_come_in_the_order_of_submission_on_request() {
     for ordered in [None, Some(0), Some(1)] {
@@ -191,7 +191,7 @@ fn reports_come_in_the_order_of_submission_on_request() {
         code!(doca_ctx_flush_tasks(rig.ctx));
         rig.until(8);
         let seen: Vec<u64> = rig.seen.take().iter().map(|(task, _)| *task).collect();
-        // The first task takes longest.
+        // The first task takes the longest time, so it ends last.
         assert_eq!(seen.is_sorted(), ordered == Some(1), "{ordered:?}: {seen:?}");
         assert_eq!(seen.len(), 8);
         // A context that fails reports its tasks in order too.
@@ -300,7 +300,7 @@ fn a_fault_found_by_the_engine_stops_the_context() {
         let bad = make(&rig);
         assert_ne!(code!(doca_task_try_submit(bad)), c::DOCA_SUCCESS);
         assert_eq!(rig.in_flight(), 0);
-        // Tasks that are submitted before the program learns of the failure are accepted and flushed.
+        // Tasks that are submitted before the program is notified of the failure are accepted and flushed.
         ok!(doca_task_submit(good[0]));
         ok!(doca_task_submit(bad));
         ok!(doca_task_submit(good[1]));

@@ -12,14 +12,14 @@ use rig::{c, open};
 fn text(read: impl FnOnce(*mut std::ffi::c_char)) -> String {
     let mut buffer = [0x55; 256];
     read(buffer.as_mut_ptr());
-    // SAFETY: the call wrote a string.
+    // SAFETY: the call wrote a string with a NUL into the buffer.
     unsafe { CStr::from_ptr(buffer.as_ptr()) }.to_str().unwrap().to_owned()
 }
 
 fn infos() -> (*mut *mut c::doca_devinfo, Vec<*mut c::doca_devinfo>) {
     let (mut list, mut count) = (ptr::null_mut(), 0);
     ok!(doca_devinfo_create_list(&mut list, &mut count));
-    // SAFETY: the list has `count` entries.
+    // SAFETY: the call returned a list of `count` entries, which is not destroyed yet.
     (list, (0..count as usize).map(|i| unsafe { list.wrapping_add(i).read() }).collect())
 }
 
@@ -119,7 +119,7 @@ fn reps(
 ) -> (*mut *mut c::doca_devinfo_rep, Vec<*mut c::doca_devinfo_rep>) {
     let (mut list, mut count) = (ptr::null_mut(), 0);
     ok!(doca_devinfo_rep_create_list(dev, filter as i32, &mut list, &mut count));
-    // SAFETY: the list has `count` entries.
+    // SAFETY: the call returned a list of `count` entries, which is not destroyed yet.
     (list, (0..count as usize).map(|i| unsafe { list.wrapping_add(i).read() }).collect())
 }
 

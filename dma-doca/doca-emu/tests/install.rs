@@ -1,5 +1,5 @@
-//! The installed tree: names, versions, the exports of each library, and that a failed installation leaves
-//! nothing behind.
+//! Tests of the installed tree: names, versions, and the exports of each library. A failed installation
+//! leaves nothing behind.
 
 #[path = "../../../tests/stand_ins/mod.rs"]
 mod support;
@@ -23,7 +23,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The calls of a header, with the symbol versions that its marks give them.
+/// Returns the calls that a header declares, with the symbol versions that their marks select.
 fn declared(header: &str) -> BTreeSet<String> {
     let mut calls = BTreeSet::new();
     let mut lines = header.lines();
@@ -195,7 +195,7 @@ fn a_failure_leaves_the_old_installation() {
     let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("install-again");
     let _ = fs::remove_dir_all(&parent);
     let prefix = parent.join("sdk");
-    // This builds the archive, so that cargo does not rebuild it below.
+    // Build the archive now, so that cargo does not rebuild it below.
     let _ = support::doca_emu_prefix();
     let profile = |command: &mut Command| {
         command.args(["--profile", "test"]);
@@ -208,7 +208,7 @@ fn a_failure_leaves_the_old_installation() {
     let same = fs::metadata(prefix.join(".doca-emu")).expect("the mark").modified().expect("a time");
     assert_eq!(mark, same);
 
-    // A tool that the script uses late fails.
+    // Make a tool fail that the script uses late.
     let broken = parent.join("bin");
     fs::create_dir(&broken).expect("a directory");
     let tool = broken.join("awk");

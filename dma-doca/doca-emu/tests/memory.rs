@@ -216,7 +216,7 @@ fn accelerator_and_gpu_calls_are_not_supported() {
     let memory = Memory::new(4096);
     ok!(doca_mmap_set_memrange(mmap, memory.at(0), 4096));
     fails!(DOCA_ERROR_NOT_PERMITTED, doca_mmap_set_dpa_memrange(mmap, dpa, 0, 1));
-    // No context here has its data path on a GPU.
+    // No context of the stand-in has its data path on a GPU.
     let mut gpu = ptr::null_mut();
     fails!(DOCA_ERROR_BAD_STATE, doca_dma_get_gpu_handle(rig.dma, &mut gpu));
     let gpu = ptr::without_provenance_mut::<c::doca_gpu>(8);
@@ -356,7 +356,7 @@ fn exports_need_rights_and_a_device_that_can() {
     fails!(DOCA_ERROR_NOT_PERMITTED, doca_mmap_export_pci(mmap, dpu, &mut desc, &mut len));
     ok!(doca_mmap_destroy(mmap));
 
-    // Over a network, the map is imported, but DMA cannot access it.
+    // A map that was exported over a network can be imported, but DMA cannot access it.
     let rdma = descriptor(plain, host, true);
     ok!(doca_mmap_create_from_export(ptr::null(), bytes(&rdma), rdma.len(), dpu, &mut mmap));
     let rig = Rig::on(dpu, 1);
@@ -510,7 +510,7 @@ fn an_inventory_gives_what_it_has() {
     rig.close();
 }
 
-/// Returns a list's buffers, and checks the results of the calls about it.
+/// Returns the buffers of a list, and checks the results of the calls that describe the list.
 fn shape(head: *mut c::doca_buf) -> Vec<*mut c::doca_buf> {
     let mut bufs = Vec::new();
     let mut at = head;
@@ -534,8 +534,8 @@ fn shape(head: *mut c::doca_buf) -> Vec<*mut c::doca_buf> {
     bufs
 }
 
-/// A user reported that a host's copy from its own export fails on a BlueField-3, and that the
-/// DPU's copy works.
+/// A user of a BlueField-3 reported that a host's copy from its own export fails, and that a DPU's copy from
+/// its own export works.
 #[test]
 fn an_export_is_copied_on_its_own_side_where_the_card_does_that() {
     for (card, own) in [
@@ -623,7 +623,7 @@ fn a_pool_cuts_a_map_into_buffers_of_one_size() {
     fails!(DOCA_ERROR_INVALID_VALUE, doca_buf_pool_create(4, 0, mmap, &mut pool));
     fails!(DOCA_ERROR_INVALID_VALUE, doca_buf_pool_create(4, 1000, ptr::null_mut(), &mut pool));
 
-    // Sizes are rounded up to their alignment, except the last one.
+    // The size of each buffer except the last one is rounded up to the alignment.
     ok!(doca_buf_pool_create(5, 1000, mmap, &mut pool));
     fails!(DOCA_ERROR_INITIALIZATION, doca_buf_pool_start(pool));
     ok!(doca_buf_pool_destroy(pool));

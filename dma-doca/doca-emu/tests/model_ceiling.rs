@@ -40,7 +40,7 @@ fn depth_32_reaches_the_ceiling_of_a_bluefield_3() {
     assert_eq!(rig.in_flight(), 0);
     let took = doca_emu::model_time("03:00.0").unwrap() - begun;
     let profile = dma_sim::model::Profile::bluefield3();
-    // The interval between task starts of a channel limits its throughput.
+    // The minimum interval between two task starts limits the throughput of a channel.
     let ceiling = profile.local.reported.issue.at(4096).as_secs_f64() * f64::from(COPIES);
     let share = ceiling / took.as_secs_f64();
     assert!((0.95..=1.01).contains(&share), "{share}");

@@ -128,7 +128,7 @@ fn memory_held_by_the_device_cannot_be_freed_chained_or_taken_away() {
     rig.close();
 }
 
-/// A map that does not count its buffers cannot be stopped while tasks use it.
+/// A map that does not count its buffers cannot be stopped while tasks use the map.
 #[test]
 fn a_map_for_several_threads_is_not_stopped_under_a_task() {
     let rig = Rig::new("profile = \"bluefield3\"\nclock = \"virtual\"", 4);

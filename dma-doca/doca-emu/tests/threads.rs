@@ -62,7 +62,7 @@ fn copy(thread: usize, dev: usize, mmap: usize, base: usize) {
     let mut task = start();
     for round in 0..500 {
         let byte = (round * 7 + thread) as u8;
-        // SAFETY: only this thread uses these `LEN` bytes, and no task is in flight.
+        // SAFETY: only this thread uses these `LEN` bytes of the source, and its task is not in flight.
         unsafe { from.write_bytes(byte, LEN) };
         ok!(doca_buf_reset_data_len(dst));
         ok!(doca_task_submit(task));
@@ -70,7 +70,8 @@ fn copy(thread: usize, dev: usize, mmap: usize, base: usize) {
             code!(doca_pe_progress(pe));
         }
         if seen.take()[0].1 == "DOCA_SUCCESS" {
-            // SAFETY: these are the `LEN` bytes of this thread's destination, and its copy has ended.
+            // SAFETY: these are the `LEN` bytes of this thread's destination, and its copy has ended, so no
+            // device writes them.
             let copied = unsafe { std::slice::from_raw_parts(to, LEN) };
             assert!(copied.iter().all(|got| *got == byte));
         } else {

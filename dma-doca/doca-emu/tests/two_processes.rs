@@ -17,7 +17,7 @@ use rig::{Memory, Rig, c, name};
 
 const ROLE: &str = "DOCA_EMU_TEST_DPU";
 
-/// The other process.
+/// The process of the DPU.
 struct Dpu {
     child: Child,
     to: ChildStdin,

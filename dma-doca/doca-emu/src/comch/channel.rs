@@ -83,6 +83,7 @@ pub(super) struct Active {
     peers: RefCell<Vec<Rc<Peer>>>,
     /// Connections that were open at the last update.
     pub(super) listed: RefCell<Vec<Handle<Peer>>>,
+    /// Number of connections that had not been accepted at the last update.
     pub(super) waiting: Cell<u32>,
 }
 

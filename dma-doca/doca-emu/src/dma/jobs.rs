@@ -12,9 +12,9 @@ use crate::pe::Pe;
 use crate::task::{Submit, TaskCallback};
 
 impl Dma {
-    /// Makes a running context for `depth` tasks on `pe`. `ended` is called with `user_data` when a task
-    /// ends.
-    /// Errors: `NO_MEMORY` if `depth` exceeds the card's number of tasks.
+    /// Makes a running context for `depth` tasks on `pe`. When a task ends, `ended` is called with
+    /// `user_data` as the context's user data. Errors: `NO_MEMORY` if `depth` exceeds the card's number of
+    /// tasks.
     pub(crate) fn joining(
         dev: Arc<Dev>,
         pe: &Rc<Pe>,

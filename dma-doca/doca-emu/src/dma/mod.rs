@@ -39,14 +39,14 @@ object!(Dma, 0xd3_a0_00_01);
 pub(crate) struct Memcpy {
     src: Cell<Handle<Buf>>,
     dst: Cell<Handle<Buf>>,
-    /// Length of the copy that the device has, in bytes.
+    /// Length in bytes of the copy that is in flight.
     len: Cell<u64>,
-    /// Set if the destination is too small. The device then fails the copy, because the model does not
-    /// check that.
+    /// Set if the destination is too small. The stand-in then fails the copy itself, because the model does
+    /// not check the destination's size.
     dest_too_small: Cell<bool>,
 }
 
-/// Makes concurrent creation of contexts fail, if the card is configured so.
+/// Makes the creation of contexts by several threads at once fail, if the card is configured so.
 struct CreationGuard<'a>(Option<&'a Dev>);
 
 impl<'a> CreationGuard<'a> {
@@ -97,7 +97,7 @@ impl Dma {
         })
     }
 
-    /// Finds mistakes in a copy before it runs.
+    /// Checks a copy for mistakes before the device gets it.
     fn validate(&self, src: &Buf, dst: &Buf, len: u64, room: u64) -> Outcome {
         let sound = src.iter().chain(dst.iter()).all(Buf::is_sound);
         require(sound && len > 0 && len <= room && len <= self.dev.card().limits.max_buf_size, INVALID)?;
@@ -250,7 +250,7 @@ impl Context for Dma {
     }
 }
 
-/// Lists the segments of a task that copies from or to lists of buffers.
+/// Adds the segments of a task that copies from or to lists of buffers to `from` and `to`.
 fn lists(pool: &Pool<Memcpy>, dev: &Arc<Dev>, task: u32, from: &mut Vec<Segment>, to: &mut Vec<Segment>) {
     let Some(task) = pool.at(task) else { return };
     let (src, dst) = (task.body.src.get(), task.body.dst.get());
@@ -264,7 +264,7 @@ fn lists(pool: &Pool<Memcpy>, dev: &Arc<Dev>, task: u32, from: &mut Vec<Segment>
     }
 }
 
-/// Limits of a function that can copy; otherwise `NOT_SUPPORTED`.
+/// Returns the limits of a function that can copy. Returns `NOT_SUPPORTED` for other functions.
 fn limits(info: &Info) -> Outcome<&Limits> {
     require(info.function().dma, c::DOCA_ERROR_NOT_SUPPORTED)?;
     Ok(&info.card.limits)
@@ -272,10 +272,11 @@ fn limits(info: &Info) -> Outcome<&Limits> {
 
 getters! {
     doca_dma_cap_get_max_num_tasks(dma: Dma) -> u32 { dma.dev.card().limits.max_tasks }
-    /// Maximum length of a list of buffers on either side of a copy; 1 if lists are not supported.
+    /// Writes the maximum number of buffers in the source list, and in the destination list, of a copy. 1
+    /// means that lists are not supported.
     doca_dma_cap_task_memcpy_get_max_buf_list_len
         | doca_dma_get_max_list_buf_num_elem(info: Info) -> u32 { limits(info)?.max_list_len }
-    /// The longest copy of one task in bytes.
+    /// Writes the maximum length of one task's copy, in bytes.
     doca_dma_cap_task_memcpy_get_max_buf_size
         | doca_dma_get_max_buf_size(info: Info) -> u64 { limits(info)?.max_buf_size }
 }
@@ -285,13 +286,13 @@ c_calls! {
     fn doca_dma_create(dev: Handle<Dev>, dma: Out<Handle<Dma>>) {
         dma.make(|| Ok(Handle::give_rc(Dma::create(dev.arc()?)?)))
     }
-    /// Returns `IN_USE` unless the context is idle.
+    /// Destroys a DMA context. Returns `IN_USE` unless the context is idle.
     fn doca_dma_destroy(dma: Handle<Dma>) { destroy(dma) }
     fn doca_dma_as_ctx(dma: Handle<Dma>) -> *mut c::doca_ctx { as_ctx(&dma) }
 }
 
 c_calls! {
-    /// Success if the device can copy, or `NOT_SUPPORTED`.
+    /// Returns success if the device can copy, otherwise `NOT_SUPPORTED`.
     fn doca_dma_cap_task_memcpy_is_supported(devinfo: Handle<Info>) { limits(devinfo.get()?).map(drop) }
     /// Sets the number of tasks and their callbacks.
     fn doca_dma_task_memcpy_set_conf(
@@ -304,7 +305,7 @@ c_calls! {
         dma.ctx().require_idle()?;
         dma.tasks.configure(completed, failed, tasks, 1..=dma.dev.card().limits.max_tasks)
     }
-    /// Takes a task. Its buffers can be NULL until it is submitted.
+    /// Takes a task. Its buffers may be NULL until the task is submitted.
     fn doca_dma_task_memcpy_alloc_init(
         dma: Handle<Dma>,
         src: Handle<Buf>,
@@ -315,8 +316,8 @@ c_calls! {
         task.make(|| dma.get()?.alloc(src, dst, user_data))
     }
     fn doca_dma_task_memcpy_as_task(task: Handle<Task<Memcpy>>) -> *mut c::doca_task { task.cast() }
-    /// A call of DOCA 3.2. Selects the order of reports: the order of submission, or the order in which
-    /// tasks end. Returns `BAD_STATE` unless the context is idle.
+    /// Selects the order of reports: the order of submission, or the order in which tasks end. DOCA 3.2
+    /// introduced this call. Returns `BAD_STATE` unless the context is idle.
     fn doca_dma_set_ordered_completions(dma: Handle<Dma>, enable: u8) {
         let dma = dma.get()?;
         dma.ctx().require_idle()?;

@@ -21,7 +21,7 @@ const EVENTS_PER_CALL: u32 = 4_096;
 #[derive(Clone, Copy)]
 pub(super) struct Staged {
     pub(super) task: u32,
-    /// If set, the task copies lists of buffers, not `from` and `to`.
+    /// If set, the task copies lists of buffers, and `from` and `to` are not used.
     pub(super) listed: bool,
     pub(super) coalesce: bool,
     pub(super) from: Segment,
@@ -57,17 +57,17 @@ impl Report {
     }
 }
 
-/// Lists the segments of a task that copies from or to lists.
+/// Adds the segments of a task that copies from or to lists to the two vectors.
 type Lists<'a> = dyn Fn(u32, &mut Vec<Segment>, &mut Vec<Segment>) + 'a;
 
 pub(super) struct Queue {
     dev: Arc<Dev>,
     channel: Cell<Option<ChannelId>>,
-    /// Tasks that were submitted without a doorbell, and that the device does not have yet.
+    /// Tasks that were submitted without a doorbell. The device does not have them yet.
     staged: RefCell<Vec<Staged>>,
     /// Ended tasks that are not reported yet.
     reports: RefCell<VecDeque<Report>>,
-    /// Tasks in the order of submission; `None` if they are reported as they end.
+    /// Tasks in the order of submission. `None` if tasks are reported in the order in which they end.
     order: RefCell<Option<VecDeque<u32>>>,
     lists: RefCell<(Vec<Segment>, Vec<Segment>)>,
 }
@@ -84,7 +84,8 @@ impl Queue {
         }
     }
 
-    /// Selects reports in the order of submission. Call it only while no task is in flight.
+    /// Selects reports in the order of submission, or in the order in which tasks end. Call it only while no
+    /// task is in flight.
     pub(super) fn set_ordered(&self, ordered: bool) {
         *self.order.borrow_mut() = ordered.then(VecDeque::new);
     }
@@ -103,7 +104,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Accepts a task. With `flush`, rings the doorbell for it and for all earlier tasks.
+    /// Accepts a task. If `flush` is set, rings the doorbell for this task and for all earlier ones.
     #[inline]
     pub(super) fn submit(&self, task: Staged, flush: bool, lists: &Lists<'_>) -> Outcome {
         let card = self.dev.card();
@@ -171,7 +172,8 @@ impl Queue {
         }
     }
 
-    /// While the device is halted or gone, the refusal becomes the task's report.
+    /// Handles a refusal by the device. If the device is halted or gone, or has found a mistake, the refusal
+    /// becomes the task's report. Otherwise returns the error for the program.
     #[cold]
     fn refused(&self, task: u32, why: Refused) -> Outcome {
         match why {
@@ -283,7 +285,7 @@ impl Queue {
         }
     }
 
-    /// Time of the next report.
+    /// Returns the time of the next report.
     pub(super) fn ready(&self) -> Ready {
         let Some(channel) = self.channel.get() else { return Ready::WhenWoken };
         if self.has_report() {
@@ -300,7 +302,7 @@ impl Queue {
         }
         match (engine.next_event(), card.clock) {
             (None, _) => Ready::WhenWoken,
-            // `doca_pe_progress` advances the virtual time, so it has work now.
+            // `doca_pe_progress` advances the virtual time, so there is work now.
             (Some(_), Clock::Virtual) => Ready::Now,
             (Some(at), Clock::Real) => Ready::After(card.until(at)),
         }

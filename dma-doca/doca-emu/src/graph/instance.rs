@@ -66,7 +66,7 @@ impl Instance {
         self.run.borrow().is_some()
     }
 
-    /// `Err(IN_USE)` if this instance is submitted, or is a node of another instance.
+    /// Returns `Err(IN_USE)` if this instance is submitted, or is a node of another instance.
     pub(super) fn require_unused(&self) -> Outcome {
         require(!self.is_submitted() && self.parents.get() == 0, c::DOCA_ERROR_IN_USE)
     }
@@ -89,7 +89,7 @@ impl Instance {
         }
     }
 
-    /// Starts the nodes without predecessors. If it returns an error, no node runs.
+    /// Starts the nodes without predecessors. On an error, no node runs.
     pub(super) fn submit(&self) -> Outcome {
         require(!self.is_submitted(), c::DOCA_ERROR_IN_USE)?;
         require(self.data.borrow().iter().all(Option::is_some), INVALID)?;
@@ -107,7 +107,7 @@ impl Instance {
                     self.run.replace(None);
                     return Err(code);
                 }
-                // Other nodes run already. The instance fails when they have ended.
+                // Other nodes run already. The instance fails when these nodes have ended.
                 Err(code) => self.node_ended(node, code),
                 Ok(()) => {}
             }
@@ -128,7 +128,7 @@ impl Instance {
         match data {
             Some(Data::Task(task)) => {
                 match self.submit_task(&this, node, task) {
-                    // The context is full. A later progress call tries again.
+                    // The task's context is full. A later progress call submits the task again.
                     Err(c::DOCA_ERROR_AGAIN) => self.graph.later(Step::Run(this, node)),
                     other => other?,
                 }
@@ -162,7 +162,8 @@ impl Instance {
         submitted
     }
 
-    /// Ends a node that is not counted as running.
+    /// Records the end of a node that is not counted as running, and starts the nodes that waited only for
+    /// it.
     fn node_ended(&self, node: usize, status: Code) {
         let next = {
             let mut run = self.run.borrow_mut();
@@ -206,7 +207,7 @@ impl Instance {
         }
     }
 
-    /// Handles the end of a running node.
+    /// Handles the end of a node that is counted as running.
     pub(crate) fn ended(&self, node: usize, status: Code) {
         if let Some(run) = &mut *self.run.borrow_mut() {
             run.running -= 1;
@@ -214,7 +215,7 @@ impl Instance {
         self.node_ended(node, status);
     }
 
-    /// Runs a node. Returns `true` if the node ran or ended.
+    /// Runs a node in a progress call. Returns `true` if the node ran or ended.
     pub(super) fn run(&self, node: usize) -> bool {
         let data = self.data.borrow()[node].clone();
         match data {
@@ -222,7 +223,7 @@ impl Instance {
                 let nodes = self.graph.nodes.borrow();
                 let NodeKind::User(callback) = nodes[node].kind else { return false };
                 drop(nodes);
-                // SAFETY: the program registered this function, and set this argument for it.
+                // SAFETY: the program registered this function for the node, and set this argument for it.
                 let status = unsafe { callback(cookie) };
                 self.ended(node, status);
                 true
@@ -248,7 +249,8 @@ impl Instance {
     pub(super) fn tell(&self, status: Code) {
         let Some(conf) = self.graph.conf.get() else { return };
         let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
-        // SAFETY: the program registered this function for instances of this graph.
+        // SAFETY: the program registered this function for instances of this graph, and `self` lives during
+        // the call.
         unsafe { callback(Handle::of(self).cast(), self.user_data.get(), self.graph.user_data.get()) }
     }
 }

@@ -18,7 +18,7 @@ use crate::pe::{Pe, Ready};
 use crate::task::{Head, Submit};
 pub(crate) use instance::Instance;
 
-/// A graph: `struct doca_graph`. For its progress engine, it is a context.
+/// A graph: `struct doca_graph`. Its progress engine treats the graph as a context.
 pub(crate) struct Graph {
     mark: Mark,
     ctx: Ctx,
@@ -212,7 +212,7 @@ getters! {
 }
 
 c_calls! {
-    /// Makes a graph without nodes. The progress engine will run it.
+    /// Makes a graph without nodes, which runs on the progress engine.
     fn doca_graph_create(pe: Handle<Pe>, graph: Out<Handle<Graph>>) {
         graph.make(|| Ok(Handle::give_rc(Graph::new(&pe.rc()?)?)))
     }
@@ -220,12 +220,13 @@ c_calls! {
     fn doca_graph_destroy(graph: Handle<Graph>) {
         let it = graph.get()?;
         it.require_stopped()?;
-        // Another graph that has this graph as a node holds a reference.
+        // The handle and this call hold one reference each. Further references are those of graphs that have
+        // this graph as a node.
         require(Rc::strong_count(&graph.rc()?) <= 2, c::DOCA_ERROR_IN_USE)?;
         it.ctx.disconnect()?;
         graph.take_rc().map(drop)
     }
-    /// Sets the callbacks and the maximum number of instances.
+    /// Sets the callbacks of instances, and the maximum number of instances.
     fn doca_graph_set_conf(
         graph: Handle<Graph>,
         completed: Option<Callback>,
@@ -275,7 +276,7 @@ c_calls! {
         require(!graph.started.get() && sub_graph.started.get(), c::DOCA_ERROR_BAD_STATE)?;
         node.put(graph.add(NodeKind::Graph(sub_graph)))
     }
-    /// Makes a node wait for another. Returns `NOT_PERMITTED` if that makes a cycle.
+    /// Makes the node `to` wait for the node `from`. Returns `NOT_PERMITTED` if that makes a cycle.
     fn doca_graph_add_dependency(graph: Handle<Graph>, from: Handle<Node>, to: Handle<Node>) {
         let graph = graph.get()?;
         let own = |node: &Node| graph.own(node).map_err(|_| INVALID);
@@ -283,7 +284,7 @@ c_calls! {
         graph.require_stopped()?;
         graph.depend(from, to)
     }
-    /// Starts a graph of contexts that run.
+    /// Starts a graph. The contexts of its nodes must run.
     fn doca_graph_start(graph: Handle<Graph>) { graph.get()?.start() }
     /// Stops a graph that has no instances.
     fn doca_graph_stop(graph: Handle<Graph>) { graph.get()?.stop() }
@@ -291,7 +292,7 @@ c_calls! {
     fn doca_graph_instance_create(graph: Handle<Graph>, graph_instance: Out<Handle<Instance>>) {
         graph_instance.make(|| Ok(Handle::give_rc(Instance::new(graph.rc()?)?)))
     }
-    /// Destroys an instance; `IN_USE` if it is submitted or is a node of another instance.
+    /// Destroys an instance. Returns `IN_USE` if the instance is submitted or is a node of another instance.
     fn doca_graph_instance_destroy(graph_instance: Handle<Instance>) {
         graph_instance.get()?.require_unused()?;
         graph_instance.take_rc()?.clear();
@@ -303,8 +304,8 @@ c_calls! {
         instance.user_data.set(user_data);
         Ok(())
     }
-    /// Sets the task that a node submits. It must be a task of the node's context. Its own callbacks are not
-    /// called.
+    /// Sets the task that a node submits. The task must belong to the node's context. Its own callbacks are
+    /// not called.
     fn doca_graph_instance_set_ctx_node_data(
         graph_instance: Handle<Instance>,
         node: Handle<Node>,
@@ -331,7 +332,7 @@ c_calls! {
             _ => Err(c::DOCA_ERROR_NOT_PERMITTED),
         })
     }
-    /// Sets an instance of a node's graph.
+    /// Sets the instance that a node runs. It must be an instance of the node's graph.
     fn doca_graph_instance_set_sub_graph_node_data(
         graph_instance: Handle<Instance>,
         node: Handle<Node>,
@@ -347,6 +348,6 @@ c_calls! {
             }
         })
     }
-    /// Submits an instance. It runs while the graph's progress engine makes progress.
+    /// Submits an instance, which runs while the graph's progress engine makes progress.
     fn doca_graph_instance_submit(graph_instance: Handle<Instance>) { graph_instance.rc()?.submit() }
 }

@@ -17,7 +17,7 @@ unsafe extern "C" {
     static stderr: *mut libc::FILE;
 }
 
-/// Source of the messages that a backend shows.
+/// Kind of messages that a backend shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Audience {
     /// Messages of the program, through `doca_log`.
@@ -28,16 +28,16 @@ pub(crate) enum Audience {
 
 #[derive(Debug)]
 pub(crate) enum Sink {
-    /// A `FILE` of C. Each line is flushed, so that it keeps its order with the program's own output.
+    /// A `FILE` of C. Each line is flushed, so that the lines keep their order with the program's own output.
     File(Stream),
     Fd(c_int),
-    /// A buffer for one line, and the function that is called with it.
+    /// A buffer for one line, and the function that is called with the buffer.
     Buffer(LineBuffer),
-    /// The system log, with this name of the program.
+    /// The system log, where lines have this name as the program's name.
     Syslog(CString),
     /// Standard output, for messages up to INFO.
     StandardOutput,
-    /// Standard error, from WARNING.
+    /// Standard error, for messages of WARNING and more severe levels.
     StandardError,
 }
 
@@ -54,14 +54,17 @@ impl Stream {
     }
 
     pub(super) fn standard_error() -> Self {
-        // SAFETY: the C library sets this variable before any code of this library runs.
+        // SAFETY: the C library sets this variable before any code of this library runs, and nothing changes
+        // it at the same time.
         Self(unsafe { stderr })
     }
 
     fn write(&self, line: &[u8]) {
-        // SAFETY: the stream is open: the caller of `new` has promised it, or it is standard error.
+        // SAFETY: the stream is open: the caller of `new` has promised that, or it is one of the standard
+        // streams.
         unsafe { libc::fwrite(line.as_ptr().cast(), 1, line.len(), self.0) };
-        // SAFETY: the stream is open: the caller of `new` has promised it, or it is standard error.
+        // SAFETY: the stream is open: the caller of `new` has promised that, or it is one of the standard
+        // streams.
         unsafe { libc::fflush(self.0) };
     }
 }
@@ -72,7 +75,7 @@ pub(crate) struct LineBuffer {
     start: *mut c_char,
     /// Length of the buffer in bytes, which includes the NUL at the end of a line.
     capacity: usize,
-    /// Called with the buffer, on the thread that logs.
+    /// The function that is called with the buffer, on the thread that logs.
     handler: unsafe extern "C" fn(*mut c_char),
 }
 
@@ -92,9 +95,10 @@ impl LineBuffer {
     /// Puts a line into the buffer, cut to its capacity and with a NUL, and calls the handler.
     fn write(&self, line: &[u8]) {
         let length = line.len().min(self.capacity - 1);
-        // SAFETY: the caller of `new` promised `capacity` bytes, and the sink's lock excludes other threads.
+        // SAFETY: the caller of `new` promised `capacity` bytes for this value alone, `length` is less, and
+        // the sink's lock excludes other threads.
         unsafe { line.as_ptr().copy_to_nonoverlapping(self.start.cast::<u8>(), length) };
-        // SAFETY: `length` is less than `capacity`.
+        // SAFETY: `length` is less than `capacity`, so this byte is within the buffer too.
         unsafe { self.start.wrapping_add(length).write(0) };
         IN_HANDLER.set(true);
         // SAFETY: the program registered the handler together with this buffer, for any thread.
@@ -107,7 +111,7 @@ impl LineBuffer {
 pub(crate) struct Backend {
     sink: Mutex<Sink>,
     audience: Audience,
-    /// Limits of the levels that are shown.
+    /// The most severe level that is shown. `lower` is the most verbose level that is shown.
     upper: AtomicU32,
     lower: AtomicU32,
     strict_upper: AtomicBool,
@@ -117,7 +121,7 @@ pub(crate) struct Backend {
 // SAFETY: the lock lets one thread at a time use the pointers of a sink. The program that created the backend
 // promised that they stay valid on any thread.
 unsafe impl Send for Backend {}
-// SAFETY: the lock lets one thread at a time use the pointers of a sink; everything else is atomic.
+// SAFETY: the lock lets one thread at a time use the pointers of a sink, and all other fields are atomic.
 unsafe impl Sync for Backend {}
 
 thread_local! {
@@ -155,7 +159,7 @@ impl Backend {
         self.upper.load(Relaxed) <= level && level <= self.lower.load(Relaxed)
     }
 
-    /// Sets the limit. Returns false if the limit is strict and `level` would show more messages.
+    /// Sets the lower limit. Returns false if that limit is strict and `level` would show more messages.
     pub(super) fn set_lower(&self, level: u32) -> bool {
         let refused = self.strict_lower.load(Relaxed) && level > self.lower.load(Relaxed);
         if !refused {
@@ -164,7 +168,7 @@ impl Backend {
         !refused
     }
 
-    /// Sets the limit. Returns false if the limit is strict and `level` would show more messages.
+    /// Sets the upper limit. Returns false if that limit is strict and `level` would show more messages.
     pub(super) fn set_upper(&self, level: u32) -> bool {
         let refused = self.strict_upper.load(Relaxed) && level < self.upper.load(Relaxed);
         if !refused {
@@ -205,7 +209,8 @@ impl Backend {
         }
     }
 
-    /// `None` if the sink is locked. Inside a handler, this thread itself may hold the lock.
+    /// Returns true if the sink is a buffer, `None` if the sink is locked. Inside a handler, this thread
+    /// itself may hold the lock.
     fn try_sink_is_buffer(&self) -> Option<bool> {
         self.sink.try_lock().ok().map(|sink| matches!(*sink, Sink::Buffer(_)))
     }
@@ -238,7 +243,7 @@ fn write_syslog(name: &CString, level: u32, line: &[u8]) {
         sys::DOCA_LOG_LEVEL_INFO => libc::LOG_INFO,
         _ => libc::LOG_DEBUG,
     };
-    // The name is global in the process, so it is set and used under one lock.
+    // The program's name is global in the process, so it is set and used under one lock.
     let _together = SYSLOG.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: the name lives as long as the process, because backends are never destroyed.
     unsafe { libc::openlog(name.as_ptr(), libc::LOG_PID, libc::LOG_USER) };

@@ -10,7 +10,7 @@ use crate::c_abi::{INVALID, In, Out, Outcome, Text, c, c_calls, require};
 
 pub(crate) type BackendHandle = *mut c::doca_log_backend;
 
-/// Returns the backend of a handle, if it belongs to this audience.
+/// Returns the backend of a handle. The backend must belong to this audience.
 fn find(handle: BackendHandle, audience: Audience) -> Outcome<&'static Backend> {
     let log = super::read();
     let found =
@@ -24,7 +24,7 @@ fn create(sink: Outcome<Sink>, audience: Audience, backend: Out<BackendHandle>) 
     backend.put(ptr::from_ref(super::add_backend(sink?, audience)?).cast_mut().cast())
 }
 
-/// Makes the first backend write to another stream.
+/// Makes the first backend, which writes to standard error, write to another stream.
 ///
 /// # Safety
 ///
@@ -66,7 +66,7 @@ fn syslog(name: &Text) -> Outcome<Sink> {
     Ok(Sink::Syslog(name.get()?.to_owned()))
 }
 
-/// Changes a backend's limits; false from `change` means that a strict limit forbids it.
+/// Changes a backend's limits. If `change` returns false, a strict limit forbids the change.
 fn change(
     handle: BackendHandle,
     audience: Audience,
@@ -100,36 +100,39 @@ macro_rules! backends {
 }
 
 backends! {
-    /// Writes to a stream of C, which the program keeps open.
+    /// Makes a backend that writes to a stream of C. The program keeps the stream open.
     doca_log_backend_create_with_file | doca_log_create_file_backend, doca_log_backend_create_with_file_sdk
     (stream: *mut c::FILE) {
-        // SAFETY: the program keeps the stream open as long as the backend exists, which is never destroyed.
+        // SAFETY: backends are never destroyed, so the program keeps the stream open from now on.
         unsafe { file(stream) }
     }
-    /// Writes to a file descriptor, which the program keeps open.
+    /// Makes a backend that writes to a file descriptor. The program keeps the descriptor open.
     doca_log_backend_create_with_fd | doca_log_create_fd_backend, doca_log_backend_create_with_fd_sdk
     (number: c_int) { fd(number) }
-    /// Puts each line into the buffer, cut to its capacity and with a NUL, and calls the handler.
+    /// Makes a backend that writes each line to the buffer, cut to its capacity and with a NUL, and then
+    /// calls the handler.
     doca_log_backend_create_with_buf | doca_log_backend_create_with_buffer | doca_log_create_buffer_backend,
     doca_log_backend_create_with_buf_sdk | doca_log_backend_create_with_buffer_sdk
     (start: *mut c_char, capacity: usize, handler: c::log_flush_callback) {
-        // SAFETY: the program keeps the buffer as long as the backend exists, which is never destroyed.
+        // SAFETY: backends are never destroyed, so the program leaves the buffer to the backend from now on.
+        // The handler may run on any thread that logs.
         unsafe { buffer(start, capacity, handler) }
     }
-    /// Writes to the system log, with this name of the program.
+    /// Makes a backend that writes to the system log. The lines have this name as the program's name.
     doca_log_backend_create_with_syslog | doca_log_create_syslog_backend,
     doca_log_backend_create_with_syslog_sdk
     (name: Text) { syslog(&name) }
 }
 
 c_calls! {
-    /// Sets the most verbose level that an application's backend writes. `NOT_PERMITTED` above a strict
-    /// limit.
+    /// Sets the most verbose level that an application's backend writes. Returns `NOT_PERMITTED` if the
+    /// backend's limit is strict and this level would show more messages.
     fn doca_log_backend_set_level_lower_limit
         | doca_log_backend_level_set(backend: BackendHandle, level: u32) {
         change(backend, Audience::Application, Some(level), |backend| backend.set_lower(level))
     }
-    /// Sets the most severe level that an application's backend writes. `NOT_PERMITTED` above a strict limit.
+    /// Sets the most severe level that an application's backend writes. Returns `NOT_PERMITTED` if the
+    /// backend's limit is strict and this level would show more messages.
     fn doca_log_backend_set_level_upper_limit
         | doca_log_backend_set_upper_level_limit(backend: BackendHandle, level: u32) {
         change(backend, Audience::Application, Some(level), |backend| backend.set_upper(level))
@@ -156,12 +159,12 @@ c_calls! {
     /// Sets the upper limit of all present and later backends of the application.
     fn doca_log_level_set_global_upper_limit
         | doca_log_global_set_upper_level_limit(level: u32) { super::set_global(super::Limit::Upper, level) }
-    /// INFO unless set.
+    /// Returns the lower limit of new backends of the application: INFO, unless it was set.
     fn doca_log_level_get_global_lower_limit
         | doca_log_global_level_get() -> u32 { super::global(super::Limit::Lower) }
-    /// CRIT unless set.
+    /// Returns the upper limit of new backends of the application: CRIT, unless it was set.
     fn doca_log_level_get_global_upper_limit() -> u32 { super::global(super::Limit::Upper) }
-    /// Ignores the name, because published transcripts show `DOCA` instead of it.
+    /// Registers a source. Ignores its name, because published transcripts show `DOCA` instead of the name.
     fn doca_log_register_source(name: Text, source: Out<c_int>) {
         name.get()?;
         source.check()?;
@@ -175,7 +178,7 @@ c_calls! {
     }
     /// Sets the limit of all present and later backends of the SDK.
     fn doca_log_level_set_global_sdk_limit(level: u32) { super::set_global(super::Limit::Sdk, level) }
-    /// INFO unless set.
+    /// Returns the limit of new backends of the SDK: INFO, unless it was set.
     fn doca_log_level_get_global_sdk_limit() -> u32 { super::global(super::Limit::Sdk) }
     /// Makes backends that write INFO and less severe messages to standard output, and WARNING and more
     /// severe messages to standard error.
@@ -198,7 +201,8 @@ c_calls! {
         length: usize,
     ) -> () {
         let bytes = |text: &Text| text.get().map(|text| text.to_bytes().to_vec()).unwrap_or_default();
-        // SAFETY: `variadic.c` passes the message's length beside it.
+        // SAFETY: `variadic.c` passes the message's length beside it, and does not change the message during
+        // the call.
         let Ok(message) = (unsafe { message.slice(length) }) else { return };
         let record = Record {
             level,

@@ -1,9 +1,9 @@
 //! The log: sources, backends and levels.
 //!
-//! There are two audiences. Application messages come in through `doca_log` and go to the application's
+//! There are two audiences. Messages of the application are logged by `doca_log` and go to the application's
 //! backends, which have two limits: the most severe level (upper) and the most verbose one (lower). Messages
-//! of the SDK, which this crate itself logs, come in through [`sdk`] and go only to the SDK's backends,
-//! which have one limit.
+//! of the SDK, which this crate itself logs, are logged by [`sdk`] and go only to the SDK's backends, which
+//! have one limit.
 #![expect(unsafe_code, reason = "the C library knows the local time")]
 
 mod backend;
@@ -84,7 +84,7 @@ fn publish(record: &Record<'_>, audience: Audience) {
     }
 }
 
-/// Logs a message of the SDK. Use `sdk_log!`, which first checks whether the level has a sink.
+/// Logs a message of the SDK. Use `sdk_log!`, which first checks whether a backend shows the level.
 pub(crate) fn sdk(level: u32, file: &str, line: u32, message: fmt::Arguments<'_>) {
     let message = message.to_string();
     publish(
@@ -165,8 +165,8 @@ fn add_backend(sink: Sink, audience: Audience) -> Result<&'static Backend, sys::
     Ok(backend)
 }
 
-/// The backend that exists from the start in DOCA 1.5. It writes to standard error, unless the program
-/// redirects it.
+/// Returns the backend that exists from the start in DOCA 1.5. It writes to standard error, unless the
+/// program redirects it.
 #[cfg(workq)]
 pub(crate) fn first_backend() -> Result<&'static Backend, sys::doca_error_t> {
     static FIRST: std::sync::OnceLock<Result<&'static Backend, sys::doca_error_t>> =
@@ -214,7 +214,7 @@ pub(crate) fn set_global(limit: Limit, level: u32) -> Result<(), sys::doca_error
     *limit.of(&mut log) = level;
     let audience = if matches!(limit, Limit::Sdk) { Audience::Sdk } else { Audience::Application };
     for backend in log.backends.iter().filter(|b| b.audience() == audience) {
-        // A strict limit does not change.
+        // If a backend's limit is strict, it does not change.
         _ = if matches!(limit, Limit::Upper) { backend.set_upper(level) } else { backend.set_lower(level) };
     }
     log.update_loudest();
@@ -253,14 +253,14 @@ pub(super) struct Record<'a> {
     pub(super) level: u32,
     pub(super) file: &'a [u8],
     pub(super) line: u32,
-    /// Empty in messages of the SDK.
+    /// Name of the function that logs. Empty in messages of the SDK.
     pub(super) function: &'a [u8],
     pub(super) message: &'a [u8],
 }
 
 impl Record<'_> {
-    /// `[17:04:05:000123][4711][DOCA][INF][file.c:12][main] message` and `\n`, in the format of published
-    /// transcripts: local time in microseconds, thread, audience, level, source line, message.
+    /// Formats a line such as `[17:04:05:000123][4711][DOCA][INF][file.c:12][main] message`, as in published
+    /// transcripts: local time with microseconds, thread, audience, level, source line, function, message.
     pub(super) fn to_line(&self) -> Vec<u8> {
         let mut line = Vec::with_capacity(self.message.len() + 96);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -303,7 +303,7 @@ fn tag(level: u32) -> &'static str {
 fn local_time(seconds: u64) -> (i32, i32, i32) {
     let seconds = libc::time_t::try_from(seconds).unwrap_or_default();
     let mut broken_down = MaybeUninit::<libc::tm>::uninit();
-    // SAFETY: both pointers are valid for the call.
+    // SAFETY: `seconds` can be read and `broken_down` written during the call.
     let filled = unsafe { libc::localtime_r(&raw const seconds, broken_down.as_mut_ptr()) };
     if filled.is_null() {
         return (0, 0, 0);

@@ -33,7 +33,7 @@ pub(super) fn as_number(data: c::doca_data) -> u64 {
 getters! {
     doca_mmap_get_user_data(mmap: Mmap) -> c::doca_data { c::doca_data { u64_: mmap.setup().user_data } }
     doca_mmap_get_max_num_devices(mmap: Mmap) -> u32 { mmap.setup().max_devs }
-    /// Number of buffers; 0 if the map does not count them.
+    /// Writes the number of the map's buffers. Writes 0 if the map does not count its buffers.
     doca_mmap_get_num_bufs(mmap: Mmap) -> u32 { mmap.setup().bufs.load(Ordering::Relaxed) }
     doca_mmap_get_exported(mmap: Mmap) -> u8 { (!mmap.setup().exports.is_empty()).into() }
     doca_mmap_get_from_export(mmap: Mmap) -> u8 { mmap.setup().imported.into() }
@@ -47,9 +47,9 @@ c_calls! {
 c_calls! {
     /// Stops and destroys a map that has no buffers, and calls its free function.
     fn doca_mmap_destroy(mmap: Handle<Mmap>) { Mmap::destroy(mmap) }
-    /// Registers the memory with the devices.
+    /// Starts a map: registers its memory with its devices.
     fn doca_mmap_start(mmap: Handle<Mmap>) { mmap.get()?.setup().start() }
-    /// Unregisters the memory, and revokes its exports.
+    /// Stops a map: unregisters its memory, and revokes its exports.
     fn doca_mmap_stop(mmap: Handle<Mmap>) { mmap.get()?.setup().stop() }
     fn doca_mmap_add_dev
         | doca_mmap_dev_add(mmap: Handle<Mmap>, dev: Handle<Dev>) { mmap.get()?.setup().add_dev(dev.arc()?) }
@@ -64,7 +64,7 @@ c_calls! {
     ) {
         export(&mmap, &dev, &export_desc, &export_desc_len, Kind::Pci)
     }
-    /// Makes a descriptor for RDMA, valid until the map is stopped.
+    /// Makes a descriptor for RDMA, which is valid until the map is stopped.
     fn doca_mmap_export_rdma(
         mmap: Handle<Mmap>,
         dev: Handle<Dev>,
@@ -83,7 +83,7 @@ c_calls! {
         setup.place(dev)?;
         Err(c::DOCA_ERROR_NOT_SUPPORTED)
     }
-    /// Imports the map of a descriptor. The imported map is started.
+    /// Makes a started map of the memory that a descriptor names.
     fn doca_mmap_create_from_export(
         user_data: In<c::doca_data>,
         export_desc: In<u8>,
@@ -92,19 +92,20 @@ c_calls! {
         mmap: Out<Handle<Mmap>>,
     ) {
         mmap.check()?;
-        // SAFETY: C passes the descriptor's length beside it.
+        // SAFETY: C passes the descriptor's length beside it, and does not change the descriptor during the
+        // call.
         let bytes = unsafe { export_desc.slice(export_desc_len) }?;
         let user_data = user_data.get().map_or(0, as_number);
         mmap.put(Mmap::import(bytes, dev.arc()?, user_data)?)
     }
-    /// Sets the memory. This is possible only once.
+    /// Sets the map's memory. This is possible only once.
     fn doca_mmap_set_memrange(mmap: Handle<Mmap>, addr: *mut c_void, len: usize) {
         let mut setup = mmap.get()?.setup();
         setup.require_no_range()?;
-        // SAFETY: the program keeps the memory until the map is stopped.
+        // SAFETY: the program promises that the memory exists from the start of the map until its stop.
         unsafe { setup.add_memory(addr, len, None, None) }
     }
-    /// Sets the memory to that of a dma-buf or a memfd. This is possible only once.
+    /// Sets the map's memory to that of a dma-buf or a memfd. This is possible only once.
     fn doca_mmap_set_dmabuf_memrange(
         mmap: Handle<Mmap>,
         dmabuf_fd: c_int,
@@ -134,8 +135,8 @@ c_calls! {
         len.put(chunk.len)?;
         addr.put(std::ptr::with_exposed_provenance_mut(chunk.addr))
     }
-    /// Sets the function that frees the memory when the map is destroyed. It is not called if the map was
-    /// never started.
+    /// Sets the function that frees the memory when the map is destroyed. The function is not called if the
+    /// map was never started.
     fn doca_mmap_set_free_cb(
         mmap: Handle<Mmap>,
         free_cb: c::doca_mmap_memrange_free_cb_t,
@@ -147,7 +148,7 @@ c_calls! {
         setup.free = Some(Free { call, cookie: opaque.expose_provenance(), started: false });
         Ok(())
     }
-    /// Returns `NOT_PERMITTED` if the map was ever started.
+    /// Sets the maximum number of devices. Returns `NOT_PERMITTED` if the map was ever started.
     fn doca_mmap_set_max_num_devices(mmap: Handle<Mmap>, max_num_devices: u32) {
         let mut setup = mmap.get()?.setup();
         setup.require_new()?;

@@ -30,7 +30,7 @@ c_calls! {
         require(pg_sz >= 4096 && pg_sz.is_power_of_two(), INVALID)?;
         setup.require_changeable()?;
         let free = free_cb.map(|call| Free { call, cookie: opaque.expose_provenance(), started: true });
-        // SAFETY: the program keeps the memory until the map is destroyed.
+        // SAFETY: the program promises that the memory exists until the map is destroyed.
         unsafe { setup.add_memory(addr, len, None, free) }?;
         if setup.devs.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Memory of a file descriptor: a dma-buf of the kernel, or a memfd instead of it.
+//! Memory of a file descriptor: a dma-buf of the kernel, or a memfd.
 
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
@@ -20,10 +20,11 @@ unsafe impl Send for DmaBuf {}
 
 impl DmaBuf {
     /// Maps `len` bytes of `fd`, beginning at `offset`.
-    /// Errors: The descriptor cannot be mapped, or its file is shorter.
+    /// Errors: `INVALID_VALUE` if the file is too short, `DRIVER` if it cannot be mapped.
     pub(super) fn new(fd: i32, offset: usize, len: usize) -> Outcome<Self> {
         require(fd >= 0 && len > 0, INVALID)?;
-        // SAFETY: the descriptor is not negative. If it is not open, the calls below return an error.
+        // SAFETY: the descriptor is not negative, and the program lends it for this call. If it is not open,
+        // the calls below return an error.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         // A dma-buf cannot shrink, and seeking to its end returns its size. A memfd is sealed so that it
         // cannot shrink. A descriptor that cannot be sealed is not a memfd.

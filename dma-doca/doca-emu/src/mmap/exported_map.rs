@@ -16,22 +16,23 @@ use crate::log::sdk_log;
 /// Time limit for a peer's copies when the export is revoked.
 const WAITS: Duration = Duration::from_secs(5);
 
-/// A started map that a peer may write until this is dropped.
+/// A started map that a peer may write until this value is dropped.
 pub(crate) struct ExportedMap {
     memory: Arc<Registered>,
     export: Export,
 }
 
 impl ExportedMap {
-    /// Errors: `BAD_STATE` if the map is not started, `NOT_SUPPORTED` if it was imported; the error of
-    /// [`check`](super::registered::check) if its memory is not writable.
+    /// Exports the memory of a started map. /// Errors: `BAD_STATE` if the map is not started,
+    /// `NOT_SUPPORTED` if it was imported; the error of /// [`check`](super::registered::check) if its memory
+    /// is not writable.
     pub(crate) fn new(memory: &Arc<Registered>) -> Outcome<Self> {
         require(memory.is_started(), c::DOCA_ERROR_BAD_STATE)?;
         let Place::Here(first) = memory.at else { return Err(c::DOCA_ERROR_NOT_SUPPORTED) };
         super::registered::check(first, memory.len, true)?;
         let start = NonNull::new(ptr::with_exposed_provenance_mut(first)).ok_or(INVALID)?;
-        // SAFETY: the map stays started, and its memory mapped, until this value is dropped. The drop
-        // revokes the export.
+        // SAFETY: `export_count` keeps the map started until this value is dropped, and the program keeps the
+        // memory until the map is stopped. The drop revokes the export.
         let export = unsafe { Export::of_process_memory(start, memory.len, Access::READ | Access::WRITE) };
         let export = export.map_err(|error| {
             sdk_log!(ERROR, "comch consumer: its memory cannot be exported: {error}");
@@ -44,7 +45,7 @@ impl ExportedMap {
         Ok(Self { memory: Arc::clone(memory), export })
     }
 
-    /// Descriptor for the peer, and the range that it covers.
+    /// Returns the descriptor for the peer, and the address and length of the memory that it covers.
     pub(crate) fn descriptor(&self) -> (&[u8], u64, u64) {
         (self.export.blob(), self.memory.addr as u64, self.memory.len as u64)
     }
@@ -61,7 +62,7 @@ impl Drop for ExportedMap {
             Ok(()) | Err(RemoteError::Unsupported { .. }) => {
                 self.memory.export_count.fetch_sub(1, Ordering::AcqRel);
             }
-            // A peer hangs in the middle of a copy. The memory stays exported.
+            // A peer hangs in the middle of a copy, so the memory stays exported.
             Err(error) => sdk_log!(ERROR, "comch consumer: its export cannot be revoked: {error}"),
         }
     }

@@ -26,7 +26,7 @@ pub(crate) use exported_map::ExportedMap;
 use registered::Place;
 pub(crate) use registered::Registered;
 
-/// DOCA 1.5 adds memory and devices to started maps.
+/// True for DOCA 1.5, where memory and devices are added to started maps.
 const GROWS: bool = cfg!(feature = "generation-1-5");
 
 /// Default maximum numbers of devices and chunks of a map.
@@ -49,7 +49,7 @@ const WRITE: u32 = c::DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
     | c::DOCA_ACCESS_FLAG_RDMA_WRITE
     | c::DOCA_ACCESS_FLAG_RDMA_ATOMIC;
 
-/// A memory map: `struct doca_mmap`. Other threads than its owner make and release buffers in it.
+/// A memory map: `struct doca_mmap`. Any thread may make and release buffers of the map.
 pub(crate) struct Mmap {
     mark: Mark,
     setup: Mutex<Setup>,
@@ -59,14 +59,14 @@ object!(Mmap, 0x3a_90_00_01);
 
 /// The map's configuration, and what a start makes from it.
 struct Setup {
-    /// One range. With DOCA 1.5, there may be several.
+    /// The ranges of memory. Only with DOCA 1.5, there may be more than one.
     chunks: Vec<Chunk>,
     max_chunks: u32,
     devs: Vec<Arc<Dev>>,
     max_devs: u32,
     access: u32,
     user_data: u64,
-    /// The function that frees all chunks without a function of their own.
+    /// The function that frees the chunks that have no function of their own.
     free: Option<Free>,
     started: bool,
     was_started: bool,
@@ -126,14 +126,15 @@ impl Setup {
         }
     }
 
-    /// For calls that change devices and memory: `NOT_PERMITTED` if the map is imported, exported or started.
-    /// With DOCA 1.5, the map must be started.
+    /// Checks the map for calls that change devices and memory. Returns `NOT_PERMITTED` if the map is
+    /// imported, exported or started. With DOCA 1.5, the map must be started.
     fn require_changeable(&self) -> Outcome {
         let changeable = self.started == GROWS && !self.imported && self.exports.is_empty();
         require(changeable, c::DOCA_ERROR_NOT_PERMITTED)
     }
 
-    /// For calls that configure the map: `NOT_PERMITTED` if it is imported, `BAD_STATE` if it is started.
+    /// Checks the map for calls that configure it. Returns `NOT_PERMITTED` if it is imported, `BAD_STATE` if
+    /// it is started.
     fn require_settable(&self) -> Outcome {
         if cfg!(workq) {
             return self.require_changeable();
@@ -142,13 +143,14 @@ impl Setup {
         require(!self.started, c::DOCA_ERROR_BAD_STATE)
     }
 
-    /// For calls that set the memory: `NOT_PERMITTED` if it is set already.
+    /// Checks the map for calls that set its memory. Returns `NOT_PERMITTED` if the memory is set already.
     fn require_no_range(&self) -> Outcome {
         self.require_settable()?;
         require(self.chunks.is_empty(), c::DOCA_ERROR_NOT_PERMITTED)
     }
 
-    /// For calls that are allowed only before the first start: `NOT_PERMITTED` after it.
+    /// Checks the map for calls that are allowed only before its first start. Returns `NOT_PERMITTED`
+    /// afterwards.
     fn require_new(&self) -> Outcome {
         require(!self.was_started, c::DOCA_ERROR_NOT_PERMITTED)
     }
@@ -192,7 +194,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Returns the index of a device in the map, or `NOT_FOUND` if the map does not have it.
+    /// Returns the index of a device in the map. Returns `NOT_FOUND` if the map does not have the device.
     fn place(&self, dev: &Dev) -> Outcome<usize> {
         let place = self.devs.iter().position(|other| std::ptr::eq(&**other, dev));
         place.ok_or(if GROWS { INVALID } else { c::DOCA_ERROR_NOT_FOUND })
@@ -253,7 +255,7 @@ impl Setup {
         Ok(Arc::clone(chunk.registered.insert(Arc::new(registered))))
     }
 
-    /// Returns the descriptor for the card of `dev`. The first call makes it.
+    /// Returns the descriptor for the card of `dev`. The first call makes the descriptor.
     fn export(&mut self, dev: &Dev, kind: Kind) -> Outcome<&[u8]> {
         let wanted = if kind == Kind::Pci { PCI } else { RDMA };
         require(!self.imported && self.started, c::DOCA_ERROR_NOT_PERMITTED)?;
@@ -342,14 +344,14 @@ impl Mmap {
         self.setup.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the memory of a started map, or `BAD_STATE` if it is not started.
+    /// Returns the memory of a started map. Returns `BAD_STATE` if the map is not started.
     pub(crate) fn registered(&self) -> Outcome<Arc<Registered>> {
         let registered = self.setup().chunks.first().and_then(|chunk| chunk.registered.clone());
         registered.ok_or(c::DOCA_ERROR_BAD_STATE)
     }
 
     /// Returns the memory of a started map, so that a buffer of these bytes can be made.
-    /// Errors: `BAD_STATE` if it is not started, `INVALID_VALUE` if the bytes are outside of the map.
+    /// Errors: `BAD_STATE` if the map is not started, `INVALID_VALUE` if the bytes are outside of the map.
     pub(crate) fn memory_at(&self, addr: usize, len: usize) -> Outcome<Arc<Registered>> {
         let mut setup = self.setup();
         require(setup.started, c::DOCA_ERROR_BAD_STATE)?;
@@ -370,7 +372,8 @@ impl Mmap {
             if let Some(free) = chunk.free.or(free).filter(|free| free.started) {
                 let addr = std::ptr::with_exposed_provenance_mut(chunk.addr);
                 let cookie = std::ptr::with_exposed_provenance_mut(free.cookie);
-                // SAFETY: the program registered the function for this memory and this argument.
+                // SAFETY: the program registered the function for this memory and this argument, and the
+                // memory is not registered with any device any more.
                 unsafe { (free.call)(addr, chunk.len, cookie) }
             }
         }

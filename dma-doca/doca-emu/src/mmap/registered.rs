@@ -19,35 +19,35 @@ use crate::log::sdk_log;
 const CHUNK: usize = 64 << 10;
 
 pub(super) enum Place {
-    /// In this process, at this address.
+    /// Memory of this process, at this address.
     Here(usize),
-    /// In another process of this machine.
+    /// Memory of another process of this machine.
     Far(Arc<Import>),
-    /// On another machine.
+    /// Memory of another machine, which cannot be accessed.
     Nowhere,
 }
 
-/// A started map: its range, and its key on each device. Buffers keep it alive.
+/// The memory of a started map: its range, and its key on each device. Buffers keep this value alive.
 pub(crate) struct Registered {
     pub(super) addr: usize,
     pub(super) len: usize,
     pub(super) rights: Rights,
     pub(super) keys: Vec<(Arc<Dev>, RegionKey)>,
-    /// Locked memory, in bytes.
+    /// Amount of locked memory, in bytes.
     pub(super) locked: u64,
-    /// Set if `addr` is an address of this program.
+    /// Set if `addr` is an address in this process.
     pub(crate) is_local: bool,
     pub(super) at: Place,
     /// Number of consumers that export this memory to peers. Until it is 0, the memory cannot be
     /// unregistered.
     pub(super) export_count: AtomicU32,
     pub(super) live: AtomicBool,
-    /// Counter of buffers; `None` if they are not counted.
+    /// Counter of the map's buffers. `None` if the buffers are not counted.
     pub(super) bufs: Option<Arc<AtomicU32>>,
 }
 
 impl Registered {
-    /// Makes a started map that is not registered with a device yet. `bufs` counts its buffers.
+    /// Makes a value that is not registered with any device yet. `bufs` counts the map's buffers.
     pub(super) fn new(
         addr: usize,
         len: usize,
@@ -73,7 +73,7 @@ impl Registered {
         (self.addr, self.len)
     }
 
-    /// The memory's key on `dev`, if the map has that device.
+    /// Returns the memory's key on `dev`, if the map has that device.
     pub(crate) fn key(&self, dev: &Arc<Dev>) -> Option<RegionKey> {
         self.keys.iter().find(|(of, _)| Arc::ptr_eq(of, dev)).map(|(_, key)| *key)
     }
@@ -99,8 +99,8 @@ impl Registered {
     }
 
     /// Unregisters the memory from the devices.
-    /// Errors: A consumer exports it, or tasks in flight use it. In the second case, it stays registered with
-    /// the devices of these tasks.
+    /// Fails if a consumer exports the memory, or if tasks in flight use it. In the second case, the memory
+    /// stays registered with the devices of these tasks.
     pub(super) fn unregister(&self) -> Outcome {
         require(self.export_count.load(Ordering::Acquire) == 0, c::DOCA_ERROR_NOT_PERMITTED)?;
         let mut busy = false;
@@ -117,9 +117,9 @@ impl Registered {
         Ok(())
     }
 
-    /// Passes the bytes from `addr` on to `write` in pieces, with their offsets.
+    /// Passes the `len` bytes at `addr` to `write` in pieces, each with its offset.
     /// Errors: `INVALID_VALUE` if the map is not started or the bytes are not within it, `IO_FAILED` if the
-    /// peer has revoked it, or errors of `write`.
+    /// peer has revoked it, or an error of `write`.
     pub(crate) fn read(
         &self,
         addr: usize,
@@ -132,7 +132,8 @@ impl Registered {
             Place::Here(first) => {
                 let from = ptr::with_exposed_provenance::<u8>(first + skip);
                 // SAFETY: by starting the map, the program promises that the memory stays until the map is
-                // stopped. By sending the buffer, it promises that no code writes it until the task ends.
+                // stopped. By sending the buffer, the program promises that no code writes it until the task
+                // ends.
                 write(0, unsafe { std::slice::from_raw_parts(from, len) })
             }
             Place::Far(import) => {
@@ -149,7 +150,7 @@ impl Registered {
     }
 }
 
-/// Checks, as devices do at registration, that all memory is mapped, and writable if required.
+/// Checks that all of the memory is mapped, and writable if required, as devices do at registration.
 /// Errors: `INVALID_VALUE` if some of it is not mapped, `NOT_PERMITTED` if some of it lacks a required right.
 pub(super) fn check(addr: usize, len: usize, writable: bool) -> Outcome {
     match mapped(addr as u64, len as u64, writable) {
@@ -160,7 +161,7 @@ pub(super) fn check(addr: usize, len: usize, writable: bool) -> Outcome {
     }
 }
 
-/// Imports the started map of a descriptor. `bufs` counts its buffers.
+/// Imports the memory that a descriptor names. `bufs` counts the buffers of the imported map.
 pub(super) fn import(descriptor: &Descriptor, dev: &Arc<Dev>, bufs: &Arc<AtomicU32>) -> Outcome<Registered> {
     let (addr, len) = (descriptor.addr as usize, descriptor.len as usize);
     let mut registered = Registered::new(addr, len, Rights::empty(), Place::Nowhere, Some(Arc::clone(bufs)));
@@ -182,7 +183,8 @@ pub(super) fn import(descriptor: &Descriptor, dev: &Arc<Dev>, bufs: &Arc<AtomicU
     let reachable = dev.card().limits.self_import || descriptor.side != dev.function().side;
     let memory = if reachable { Arc::clone(&import) as Arc<dyn FarMemory> } else { Arc::new(OwnSide) };
     let spec = RegionSpec::far(descriptor.addr, descriptor.len, registered.rights, memory);
-    // SAFETY: the region has no memory of this process, so no memory has to stay valid.
+    // SAFETY: the region has no memory of this process, so no memory has to stay valid. The device accesses
+    // it through `memory`.
     let key = unsafe { dev.card().engine().register(spec) }.map_err(|_| INVALID)?;
     registered.keys.push((Arc::clone(dev), key));
     registered.at = Place::Far(import);

@@ -36,7 +36,8 @@ c_calls! {
         event.check()?;
         let dev = dev.arc()?;
         require(dev.function().sync_event, c::DOCA_ERROR_NOT_SUPPORTED)?;
-        // SAFETY: C passes the descriptor's length beside it.
+        // SAFETY: C passes the descriptor's length beside it, and does not change the descriptor during the
+        // call.
         let data = unsafe { data.slice(sz) }?;
         event.put(Handle::give_rc(Event::import(dev, data)?))
     }
@@ -45,7 +46,8 @@ c_calls! {
     ) {
         supported(&devinfo)
     }
-    /// Destroys the event; `IN_USE` if it is started. From now on, calls on imports of the event fail.
+    /// Destroys the event. Returns `IN_USE` if the event is started. After that, calls on imports of the
+    /// event fail.
     fn doca_sync_event_destroy(event: Handle<Event>) {
         event.get()?.close()?;
         event.take_rc().map(drop)
@@ -74,17 +76,18 @@ c_calls! {
     ) {
         add_location(&event, false)
     }
-    /// Puts the number at this address, which must be aligned to 8 bytes. The event starts with the value at
-    /// this address. Such an event cannot be exported.
+    /// Makes the event use the number at this address, which must be aligned to 8 bytes. The event starts
+    /// with the value at this address. Such an event cannot be exported.
     fn doca_sync_event_set_addr(event: Handle<Event>, addr: *mut u64) {
         let event = event.get()?;
         let addr = NonNull::new(addr).filter(|addr| addr.is_aligned()).ok_or(INVALID)?;
-        // SAFETY: the program keeps the number as long as the event, and changes it atomically.
+        // SAFETY: the address is not NULL and is aligned. The program keeps the number as long as the event,
+        // and accesses it only atomically.
         event.set_value(Value::User(unsafe { UserNumber::new(addr) }))
     }
-    /// Puts the number into the 8 bytes of data of this buffer. The program must keep the buffer as long as
-    /// the event. Its memory must be this process's, and writable for devices. Such an event cannot be
-    /// exported.
+    /// Makes the event use the number in the buffer's data, which has 8 bytes. The program must keep the
+    /// buffer as long as the event. The buffer's memory must belong to this process, and be writable for
+    /// devices. Such an event cannot be exported.
     fn doca_sync_event_set_doca_buf(event: Handle<Event>, buf: Handle<Buf>) {
         let (event, buf) = (event.get()?, buf.get()?);
         event.require_configurable()?;
@@ -95,13 +98,14 @@ c_calls! {
         let addr = NonNull::new(ptr::with_exposed_provenance_mut::<u64>(addr));
         let addr = addr.filter(|addr| addr.is_aligned()).ok_or(INVALID)?;
         // SAFETY: the address has 8 bytes of memory registered for writing, and is aligned. The program keeps
-        // the buffer as long as the event.
+        // the buffer as long as the event, and accesses the number only atomically.
         event.set_value(Value::User(unsafe { UserNumber::new(addr) }))
     }
-    /// Starts an event that is not a context. Returns `BAD_STATE` unless it has a publisher and a subscriber.
+    /// Starts an event that is not used as a context. Returns `BAD_STATE` unless the event has a publisher
+    /// and a subscriber.
     fn doca_sync_event_start(event: Handle<Event>) { event.get()?.start_alone() }
     fn doca_sync_event_stop(event: Handle<Event>) { event.get()?.stop_alone() }
-    /// Makes a descriptor for the other side. The event owns the descriptor.
+    /// Makes a descriptor for the other side of the card. The event owns the descriptor.
     fn doca_sync_event_export_to_remote_pci | doca_sync_event_export_to_dpu(
         event: Handle<Event>,
         dev: Handle<Dev>,
@@ -120,34 +124,34 @@ c_calls! {
     ) {
         supported(&devinfo)
     }
-    /// Adds to the number, and writes the previous number.
+    /// Adds `value` to the number, and writes the previous number.
     fn doca_sync_event_update_add(event: Handle<Event>, value: u64, fetched: Out<u64>) {
         fetched.make(|| event.get()?.add(value))
     }
     fn doca_sync_event_update_set(event: Handle<Event>, value: u64) { event.get()?.set(value) }
-    /// Blocks until the masked number is greater than the value; `IO_FAILED` if the other side is gone.
+    /// Blocks until the masked number is greater than `value`. Returns `IO_FAILED` if the other side is gone.
     fn doca_sync_event_wait_gt(event: Handle<Event>, value: u64, mask: u64) {
         event.get()?.wait(Compare::Greater, value, mask, hint::spin_loop)
     }
-    /// Blocks until the masked number is greater than the value, and yields the processor while it waits;
+    /// Blocks until the masked number is greater than `value`, and yields the processor meanwhile. Returns
     /// `IO_FAILED` if the other side is gone.
     fn doca_sync_event_wait_gt_yield(event: Handle<Event>, value: u64, mask: u64) {
         event.get()?.wait(Compare::Greater, value, mask, std::thread::yield_now)
     }
-    /// Blocks until the masked number is equal to the value; `IO_FAILED` if the other side is gone.
+    /// Blocks until the masked number is equal to `value`. Returns `IO_FAILED` if the other side is gone.
     fn doca_sync_event_wait_eq(event: Handle<Event>, value: u64, mask: u64) {
         event.get()?.wait(Compare::Equal, value, mask, hint::spin_loop)
     }
-    /// Blocks until the masked number is equal to the value, and yields the processor while it waits;
+    /// Blocks until the masked number is equal to `value`, and yields the processor meanwhile. Returns
     /// `IO_FAILED` if the other side is gone.
     fn doca_sync_event_wait_eq_yield(event: Handle<Event>, value: u64, mask: u64) {
         event.get()?.wait(Compare::Equal, value, mask, std::thread::yield_now)
     }
-    /// Blocks until the masked number differs from the value; `IO_FAILED` if the other side is gone.
+    /// Blocks until the masked number differs from `value`. Returns `IO_FAILED` if the other side is gone.
     fn doca_sync_event_wait_neq(event: Handle<Event>, value: u64, mask: u64) {
         event.get()?.wait(Compare::NotEqual, value, mask, hint::spin_loop)
     }
-    /// Blocks until the masked number differs from the value, and yields the processor while it waits;
+    /// Blocks until the masked number differs from `value`, and yields the processor meanwhile. Returns
     /// `IO_FAILED` if the other side is gone.
     fn doca_sync_event_wait_neq_yield(event: Handle<Event>, value: u64, mask: u64) {
         event.get()?.wait(Compare::NotEqual, value, mask, std::thread::yield_now)
@@ -156,7 +160,7 @@ c_calls! {
 
 #[cfg(not(workq))]
 c_calls! {
-    /// Makes the event a context; NULL if it was started alone.
+    /// Makes the event a context. Returns NULL if the event was started without a context.
     fn doca_sync_event_as_ctx(event: Handle<Event>) -> *mut c::doca_ctx {
         let ctx = event.get().ok().and_then(Event::as_ctx);
         ctx.map_or(ptr::null_mut(), |ctx| Handle::of(ctx).cast())
@@ -175,7 +179,8 @@ fn elsewhere(event: &Handle<Event>, complete: bool) -> Outcome {
 
 type RemoteNet = *const c::doca_sync_event_remote_net;
 
-/// Network events are never created, so a program cannot pass one.
+/// Returns an error for calls that take a network event. Such events are never created, so a program cannot
+/// pass one.
 fn no_net_event(event: RemoteNet, complete: bool) -> Code {
     if event.is_null() || !complete { INVALID } else { c::DOCA_ERROR_NOT_SUPPORTED }
 }

@@ -1,4 +1,4 @@
-//! [`Event`] as a context.
+//! The implementation of [`Context`](crate::ctx::Context) for [`Event`].
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Event {
         })
     }
 
-    /// Result of a task in flight; `None` if it has not ended.
+    /// Returns the result of a task in flight. `None` if the task has not ended.
     fn result(&self, kind: Kind, job: &Job) -> Option<Code> {
         if self.ctx.state() == State::Stopping {
             return Some(if kind.waits() { c::DOCA_ERROR_IO_FAILED } else { job.status.get() });
@@ -87,7 +87,7 @@ impl Context for Event {
         let (kind, job) = found.ok_or(INVALID)?;
         require(!kind.waits() || is_mask(job.mask.get()), INVALID)?;
         let value = self.value();
-        // Tasks other than waits are executed now. Progress reports them.
+        // Tasks other than waits are executed now, and reported by a later progress call.
         let checked = if kind.waits() { Ok(()) } else { value.check() };
         let number = value.number();
         let result = match kind {

@@ -1,4 +1,4 @@
-//! An event, which is an object that threads call, and a context.
+//! Sync events. Threads use an event by calls, or as a context with tasks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -46,7 +46,7 @@ impl Compare {
 pub(crate) struct Event {
     mark: Mark,
     pub(super) ctx: Ctx,
-    /// Locked, because one thread may set the place of the number while others wait.
+    /// The place of the number. Locked, because one thread may change the place while others wait.
     value: Mutex<Arc<Value>>,
     /// An imported event can be neither configured nor exported.
     imported: bool,
@@ -123,7 +123,7 @@ impl Event {
         require(self.is_started(), c::DOCA_ERROR_BAD_STATE)
     }
 
-    /// Fails if the event is started, or was imported from another process.
+    /// Returns an error if the event is started, or was imported from another process.
     pub(super) fn require_configurable(&self) -> Outcome {
         require(!self.imported, c::DOCA_ERROR_NOT_PERMITTED)?;
         let idle = match self.usage.get() {
@@ -173,7 +173,7 @@ impl Event {
         Ok(())
     }
 
-    /// Makes the event a context; `None` if it was started alone.
+    /// Makes the event a context. Returns `None` if the event was started without a context.
     pub(crate) fn as_ctx(&self) -> Option<&Ctx> {
         match self.usage.get() {
             Use::Alone { .. } => None,
@@ -192,12 +192,14 @@ impl Event {
         Ok(())
     }
 
-    /// Makes a descriptor for the other side, valid until the event is destroyed.
+    /// Makes a descriptor for the other side of the card. The descriptor is valid until the event is
+    /// destroyed.
     pub(super) fn export(&self, dev: &Dev) -> Outcome<(*const u8, usize)> {
         require(!self.imported, c::DOCA_ERROR_NOT_PERMITTED)?;
         require(dev.function().sync_event, c::DOCA_ERROR_NOT_SUPPORTED)?;
         self.require_started()?;
-        // This also refuses a number that was moved to the program's memory after an export.
+        // This check comes first, so it also refuses an event whose number was moved to the program's memory
+        // after an export.
         let value = self.value();
         let Value::Own(memory) = &*value else {
             sdk_log!(ERROR, "sync event: memory of the program cannot be exported");
@@ -234,7 +236,7 @@ impl Event {
         Ok(())
     }
 
-    /// Result of a wait; `None` while it lasts.
+    /// Returns the result of a wait. `None` while the wait continues.
     pub(crate) fn waited(&self, compare: Compare, threshold: u64, mask: u64) -> Option<Code> {
         let value = self.value();
         if compare.holds(value.number().load(Ordering::SeqCst), mask, threshold) {

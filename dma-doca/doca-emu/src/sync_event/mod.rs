@@ -1,6 +1,6 @@
 //! Sync events: 64-bit numbers that both sides of a card change and wait for.
 //!
-//! The number is in memory of the event's own, which the other side maps too, or in memory of the
+//! The number is in memory that belongs to the event, which the other side maps too, or in memory of the
 //! program.
 
 mod calls;

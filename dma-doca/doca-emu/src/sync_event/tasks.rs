@@ -102,7 +102,7 @@ fn configure(
     tasks: u32,
 ) -> Outcome {
     let event = event.get()?;
-    // For other kinds of contexts, the error is BAD_STATE.
+    // Other kinds of contexts return BAD_STATE here.
     event.ctx.require_idle().map_err(|_| c::DOCA_ERROR_NOT_PERMITTED)?;
     event.tasks.of(kind).configure(completed, failed, tasks, 0..=MAX_TASKS)
 }
@@ -200,7 +200,7 @@ waits! {
 }
 
 c_calls! {
-    /// Takes a task that reads the number; `NO_MEMORY` if all tasks are in use.
+    /// Takes a task that reads the number. Returns `NO_MEMORY` if all tasks are in use.
     fn doca_sync_event_task_get_alloc_init(
         event: Handle<Event>,
         ret_val_ptr: Out<u64>,
@@ -210,7 +210,7 @@ c_calls! {
         ret_val_ptr.check()?;
         task.make(|| event.get()?.alloc(Kind::Get, user_data, |job| job.out.set(ret_val_ptr)))
     }
-    /// Takes a task that sets the number; `NO_MEMORY` if all tasks are in use.
+    /// Takes a task that sets the number. Returns `NO_MEMORY` if all tasks are in use.
     fn doca_sync_event_task_notify_set_alloc_init(
         event: Handle<Event>,
         set_val: u64,
@@ -219,8 +219,8 @@ c_calls! {
     ) {
         task.make(|| event.get()?.alloc(Kind::NotifySet, user_data, |job| job.operand.set(set_val)))
     }
-    /// Takes a task that adds to the number, and writes the previous number unless the address is NULL;
-    /// `NO_MEMORY` if all tasks are in use.
+    /// Takes a task that adds to the number, and writes the previous number unless the address is NULL.
+    /// Returns `NO_MEMORY` if all tasks are in use.
     fn doca_sync_event_task_notify_add_alloc_init(
         event: Handle<Event>,
         inc_val: u64,

@@ -12,7 +12,7 @@ use crate::c_abi::{INVALID, Outcome, c};
 const LEN: usize = size_of::<u64>();
 
 pub(super) enum Value {
-    /// In memory of the event's own, which other processes can map.
+    /// In memory that belongs to the event. Other processes can map this memory.
     Own(SharedMemory),
     /// In memory of the process that exported the event.
     Imported(Import, UserNumber),
@@ -20,7 +20,7 @@ pub(super) enum Value {
     User(UserNumber),
 }
 
-/// The address of a number that the program owns.
+/// The address of a number outside of memory that belongs to the event.
 pub(super) struct UserNumber(NonNull<u64>);
 
 impl UserNumber {
@@ -47,8 +47,8 @@ impl Value {
         Export::new(memory, 0..LEN, Access::READ | Access::WRITE).map_err(|_| c::DOCA_ERROR_OPERATING_SYSTEM)
     }
 
-    /// Opens the memory that another process exported.
-    /// Errors: `INVALID_VALUE` if it no longer exists, or is not an event.
+    /// Maps the memory of an event that another process exported.
+    /// Errors: `INVALID_VALUE` if the memory no longer exists, or is not that of an event.
     pub(super) fn import(remote: &[u8]) -> Outcome<Self> {
         let import = Import::open_expecting(remote, LEN as u64).map_err(|_| INVALID)?;
         let number = import.span(0, LEN as u64, Access::READ | Access::WRITE).map_err(|_| INVALID)?;

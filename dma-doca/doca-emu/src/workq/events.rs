@@ -102,7 +102,8 @@ impl Waits {
         self.0.borrow().iter().any(|wait| std::ptr::eq(Rc::as_ptr(&wait.event), event.as_ptr()))
     }
 
-    /// Ends the first job whose condition holds or whose other side has ended. Returns true if a job ended.
+    /// Ends the first waiting job whose condition holds, or whose event's other side has ended. Returns true
+    /// if a job ended.
     pub(super) fn progress(&self, queue: &WorkQueue) -> bool {
         let mut waits = self.0.borrow_mut();
         let ended = waits.iter().enumerate().find_map(|(at, wait)| {

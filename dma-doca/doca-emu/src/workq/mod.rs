@@ -1,5 +1,5 @@
-//! The calls of DOCA 1.5 to 2.2, on the objects of later versions. Calls that were only renamed are next to
-//! the later names.
+//! The calls of DOCA 1.5 to 2.2, on the objects of later versions. Calls that were only renamed are declared
+//! together with their later names.
 //!
 //! Choices of ours, where no public source describes the real library:
 //!
@@ -11,10 +11,11 @@
 //!   export needs it, because devices may be added later.
 //! - 1.5: buffers can be made in a map without devices. While a map has buffers, no device can be added.
 //! - 2.2: a job of a sync event that does not wait is executed before its submission returns. Jobs that wait
-//!   end in any order. They end with `IO_FAILED` if the exporter has destroyed the event or has died.
+//!   end in any order. Jobs that wait end with `IO_FAILED` if the exporter has destroyed the event or has
+//!   died.
 //! - `doca_buf_refcount_add` returns `NOT_SUPPORTED`, as the header of 1.5 says.
 //! - A log line names its source instead of the file. The default rate limit is 10 messages a second.
-//!   Immutable limits behave as strict limits: they can still be changed to show less. 1.5:
+//!   Immutable limits behave as strict limits: they can still be changed to show fewer messages. 1.5:
 //!   `doca_log_global_level_set` changes all backends, as in 2.2.
 //! - Command lines: `--sdk-log-level` is accepted.
 //! - If 1.5 lacks a code of later generations, such as `ALREADY_EXIST`, the stand-in returns `INVALID_VALUE`.
@@ -81,7 +82,7 @@ c_calls! {
     }
 }
 
-/// Rate limiter of a source: counts its messages since the interval began.
+/// Rate limiter of a source. Counts the source's messages since the interval began.
 struct Bucket {
     source: c_int,
     since: Option<Instant>,
@@ -103,7 +104,7 @@ fn lock() -> MutexGuard<'static, Log> {
     LOG.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns a copy of the name that is never freed. Reuses a known copy.
+/// Returns a copy of the name. The copy is never freed, and is reused for equal names.
 fn keep(name: &CStr, known: &[&'static CStr]) -> &'static CStr {
     let found = known.iter().copied().find(|other| *other == name);
     found.unwrap_or_else(|| Box::leak(CString::from(name).into_boxed_c_str()))
@@ -112,7 +113,8 @@ fn keep(name: &CStr, known: &[&'static CStr]) -> &'static CStr {
 c_calls! {
     /// Makes the first backend, which writes to standard error, write to a stream. The stream must stay open.
     fn doca_log_stream_redirect(stream: *mut c::FILE) {
-        // SAFETY: the program keeps the stream open as long as the backend exists, which is never destroyed.
+        // SAFETY: backends are never destroyed, so the program keeps the stream open from now on, or passes
+        // NULL.
         unsafe { log::redirect(stream) }
     }
     /// Registers a source. Its log lines contain its name.

@@ -45,7 +45,7 @@ object!(Context, 0xd3_a1_00_01);
 
 struct Joined {
     queue: *const WorkQueue,
-    /// The DMA context of later versions; `None` for a sync event.
+    /// The DMA context of later versions that executes the jobs. `None` for a sync event.
     dma: Option<Rc<dma::Dma>>,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct WorkQueue {
     mark: Mark,
     pe: Rc<Pe>,
     depth: Cell<u32>,
-    /// Number of jobs whose end was not retrieved.
+    /// Number of jobs that were submitted and not retrieved.
     in_flight: Cell<u32>,
     contexts: Cell<u32>,
     event_driven: Cell<bool>,
@@ -149,7 +149,7 @@ impl Context {
         Rc::new(Self { mark: Mark::of::<Self>(), kind, started, joined })
     }
 
-    /// The devices of a DMA context.
+    /// Returns the devices of a DMA context.
     fn devs(&self) -> Outcome<&RefCell<Vec<Arc<Dev>>>> {
         match &self.kind {
             Kind::Dma(devs) => Ok(devs),
@@ -157,7 +157,7 @@ impl Context {
         }
     }
 
-    /// The DMA context of later versions that this context has on a work queue.
+    /// Returns the DMA context of later versions that this context has on a work queue.
     fn on(&self, queue: &WorkQueue) -> Outcome<Option<Rc<dma::Dma>>> {
         let joined = self.joined.borrow();
         let found = joined.iter().find(|joined| std::ptr::eq(joined.queue, queue));
@@ -227,10 +227,10 @@ impl Context {
 unsafe extern "C" fn ended(task: *mut c::doca_task, user_data: c::doca_data, ctx: c::doca_data) {
     // SAFETY: `join` set the user data to a pointer.
     let queue = unsafe { ctx.ptr }.cast::<WorkQueue>();
-    // SAFETY: the pointer is that of the work queue, which cannot be destroyed before its contexts are
+    // SAFETY: `join` set the address of the work queue, which cannot be destroyed before its contexts are
     // removed.
     let queue = unsafe { &*queue };
-    // SAFETY: the pointer is that of the ended task, which begins with its head and lives until it is freed
+    // SAFETY: the stand-in passes the ended task, which begins with its head and lives until it is freed
     // below.
     let head = unsafe { &*task.cast::<Head>() };
     let kind = old::DOCA_DMA_JOB_MEMCPY as c_int;
@@ -244,7 +244,7 @@ c_calls! {
     fn doca_dma_create(dma: Out<Handle<Context>>) {
         dma.make(|| Ok(Handle::give_rc(Context::new(Kind::Dma(RefCell::default())))))
     }
-    /// Returns `IN_USE` while work queues have the context.
+    /// Destroys a DMA context. Returns `IN_USE` while work queues have the context.
     fn doca_dma_destroy(dma: Handle<Context>) {
         let ctx = dma.get()?;
         ctx.devs().map_err(|_| INVALID)?;
@@ -255,7 +255,7 @@ c_calls! {
         let is_dma = dma.get().and_then(Context::devs).is_ok();
         if is_dma { dma.cast() } else { std::ptr::null_mut() }
     }
-    /// Makes the event a context; NULL if it was started alone.
+    /// Makes the event a context. Returns NULL if the event was started without a context.
     fn doca_sync_event_as_ctx(event: Handle<Event>) -> *mut c::doca_ctx {
         let event = event.rc().ok().filter(|event| event.as_ctx().is_some());
         event.map_or(std::ptr::null_mut(), |event| {
@@ -263,14 +263,15 @@ c_calls! {
             Handle::of(&**event.on_work_queues.get_or_init(make)).cast()
         })
     }
-    /// Success if the device can copy, or `NOT_SUPPORTED`.
+    /// Returns success if the device can copy, otherwise `NOT_SUPPORTED`.
     fn doca_dma_job_get_supported(devinfo: Handle<Info>, job_type: u32) {
         let info = devinfo.get()?;
         let can = info.function().dma && job_type == old::DOCA_DMA_JOB_MEMCPY;
         require(can, c::DOCA_ERROR_NOT_SUPPORTED)
     }
     fn doca_ctx_get_max_num_ctx(max_num_ctx: Out<u32>) { max_num_ctx.put(CONTEXTS) }
-    /// Returns `NOT_SUPPORTED` for an event, which gets its devices from its locations.
+    /// Adds a device to a context. Returns `NOT_SUPPORTED` for an event, which gets its devices from its
+    /// locations.
     fn doca_ctx_dev_add(ctx: Handle<Context>, dev: Handle<Dev>) {
         let (ctx, dev) = (ctx.get()?, dev.arc()?);
         let mut devs = ctx.devs()?.borrow_mut();
@@ -289,10 +290,11 @@ c_calls! {
         Ok(())
     }
     fn doca_ctx_start(ctx: Handle<Context>) { ctx.get()?.start() }
-    /// Returns `NOT_PERMITTED` while work queues have the context.
+    /// Stops a context. Returns `NOT_PERMITTED` while work queues have the context.
     fn doca_ctx_stop(ctx: Handle<Context>) { ctx.get()?.stop() }
     fn doca_ctx_workq_add(ctx: Handle<Context>, workq: Handle<WorkQueue>) { ctx.get()?.join(workq.get()?) }
-    /// Returns `NOT_PERMITTED` while jobs are in flight or not retrieved.
+    /// Removes a work queue from a context. Returns `NOT_PERMITTED` while jobs are in flight or not
+    /// retrieved.
     fn doca_ctx_workq_rm(ctx: Handle<Context>, workq: Handle<WorkQueue>) { ctx.get()?.part(workq.get()?) }
     fn doca_ctx_get_event_driven_supported(ctx: Handle<Context>, event_supported: Out<u8>) {
         ctx.get().and_then(|_| event_supported.put(1))
@@ -312,14 +314,14 @@ c_calls! {
             }))
         })
     }
-    /// Returns `IN_USE` while contexts have the work queue.
+    /// Destroys a work queue. Returns `IN_USE` while contexts have the work queue.
     fn doca_workq_destroy(workq: Handle<WorkQueue>) {
         require(workq.get()?.contexts.get() == 0, c::DOCA_ERROR_IN_USE)?;
         workq.take_rc().map(drop)
     }
     fn doca_workq_submit(workq: Handle<WorkQueue>, job: In<Base>) { workq.get()?.submit(job) }
-    /// Retrieves an ended job: `AGAIN` if no job has ended, `IO_FAILED` with the code in the result if the
-    /// job failed.
+    /// Retrieves an ended job. Returns `AGAIN` if no job has ended. Returns `IO_FAILED` if the job failed;
+    /// the event's result is then the error code.
     fn doca_workq_progress_retrieve(workq: Handle<WorkQueue>, ev: Out<old::doca_event>, flags: c_int) {
         ev.check()?;
         require(flags == old::DOCA_WORKQ_RETRIEVE_FLAGS_NONE as c_int, INVALID)?;
@@ -332,7 +334,7 @@ c_calls! {
         require(status == c::DOCA_SUCCESS, c::DOCA_ERROR_IO_FAILED)
     }
     fn doca_workq_get_depth(workq: Handle<WorkQueue>, depth: Out<u32>) { depth.put(workq.get()?.depth.get()) }
-    /// Returns `BAD_STATE` while contexts have the work queue.
+    /// Sets the maximum number of jobs. Returns `BAD_STATE` while contexts have the work queue.
     fn doca_workq_set_depth(workq: Handle<WorkQueue>, depth: u32) {
         let queue = workq.get()?;
         require(depth > 0, INVALID)?;
@@ -343,7 +345,7 @@ c_calls! {
     fn doca_workq_get_event_driven_enable(workq: Handle<WorkQueue>, enabled: Out<u8>) {
         enabled.put(workq.get()?.event_driven.get().into())
     }
-    /// Returns `BAD_STATE` while contexts have the work queue.
+    /// Enables or disables the event handle. Returns `BAD_STATE` while contexts have the work queue.
     fn doca_workq_set_event_driven_enable(workq: Handle<WorkQueue>, enable: u8) {
         let queue = workq.get()?;
         require(enable <= 1, INVALID)?;
@@ -354,13 +356,13 @@ c_calls! {
         queue.event_driven.set(enable == 1);
         Ok(())
     }
-    /// The file descriptor to sleep on. The work queue owns and closes it.
+    /// Writes the file descriptor to sleep on. The work queue owns and closes the descriptor.
     fn doca_workq_get_event_handle(workq: Handle<WorkQueue>, handle: Out<c::doca_event_handle_t>) {
         let queue = workq.get()?;
         require(queue.event_driven.get(), c::DOCA_ERROR_BAD_STATE)?;
         handle.put(queue.pe.notifier()?.fd().as_raw_fd())
     }
-    /// Makes the event handle readable when an ended job can be retrieved, or at once if one can be.
+    /// Makes the event handle readable as soon as an ended job can be retrieved.
     fn doca_workq_event_handle_arm(workq: Handle<WorkQueue>) {
         let queue = workq.get()?;
         require(queue.event_driven.get(), c::DOCA_ERROR_BAD_STATE)?;

@@ -174,7 +174,7 @@ static void lifetimes(void)
 	IS(DOCA_ERROR_INVALID_VALUE, doca_argp_register_version_callback(NULL));
 	IS(DOCA_ERROR_INVALID_VALUE, doca_argp_start(-1, NULL));
 
-	/* Flags that are incomplete or whose name is taken. The parser owns them even though their registration fails. */
+	/* Flags that are incomplete or whose name is taken. The parser owns these flags, although their registration fails. */
 	OK(doca_argp_param_create(&made));
 	IS(DOCA_ERROR_INITIALIZATION, doca_argp_register_param(made));
 	IS(DOCA_ERROR_BAD_STATE, doca_argp_param_destroy(made));

@@ -187,7 +187,7 @@ static void serve(void)
 	UNTIL(pe, connects == 3);
 	OK(doca_comch_server_disconnect(server, peer));
 	UNTIL(pe, disconnects == 3);
-	/* The fourth client is still connected when the server stops. */
+	/* The fourth client is still connected when the server begins to stop. */
 	UNTIL(pe, connects == 4);
 	IS(DOCA_ERROR_IN_PROGRESS, doca_ctx_stop(ctx));
 	UNTIL(pe, state == DOCA_CTX_STATE_IDLE);

@@ -125,7 +125,7 @@ static struct doca_comch_producer *produce(struct doca_pe *pe, uint32_t id)
 	return producer;
 }
 
-/* Submits again until the consumer has a buffer posted. Does not make progress meanwhile. */
+/* Submits a task, and repeats that until the consumer has a buffer posted. Does not make progress meanwhile. */
 static doca_error_t submit(struct doca_task *task)
 {
 	const struct timespec pause = { 0, 100000 };
@@ -136,7 +136,7 @@ static doca_error_t submit(struct doca_task *task)
 	return result;
 }
 
-/* Submits a task with these arguments, waits for its end and frees it. Returns its result. */
+/* Submits a task with these arguments, waits for its end and frees it. Returns the task's result. */
 static doca_error_t send_to(struct doca_comch_producer *producer, struct doca_pe *pe, struct doca_buf *buf, const char *imm,
 	uint32_t consumer)
 {

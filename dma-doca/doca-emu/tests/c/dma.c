@@ -101,7 +101,7 @@ int main(void)
 	}
 	IS(DOCA_ERROR_NO_MEMORY, doca_dma_task_memcpy_alloc_init(dma, from[0], to[0], data, &none));
 
-	/* A batch with one doorbell. Only the last task must be reported by itself. */
+	/* A batch with one doorbell. Only the last task is submitted for a report of its own. */
 	for (int i = 0; i < TASKS; i++)
 		OK(doca_task_submit_ex(doca_dma_task_memcpy_as_task(tasks[i]),
 			i + 1 < TASKS ? (uint32_t)DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS : (uint32_t)DOCA_TASK_SUBMIT_FLAG_FLUSH));

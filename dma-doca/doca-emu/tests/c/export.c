@@ -62,7 +62,7 @@ static void host(int to, int from)
 	memcpy(talk.desc, desc, desc_len);
 	CHECK(write(to, &talk, sizeof(talk)) == (ssize_t)sizeof(talk));
 
-	/* The DPU has read it all and written its first bytes. */
+	/* The DPU has read all of the memory and written its first bytes. */
 	CHECK(read(from, &word, 1) == 1);
 	CHECK(memcmp(memory, "from the DPU", 13) == 0);
 	OK(doca_mmap_stop(mmap));

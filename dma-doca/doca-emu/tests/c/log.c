@@ -70,7 +70,7 @@ int main(void)
 	IS(DOCA_ERROR_INVALID_VALUE, doca_log(DOCA_LOG_LEVEL_INFO, 12345, __FILE__, __LINE__, __func__, "lost"));
 	IS(DOCA_ERROR_INVALID_VALUE, doca_log(45, log_source, __FILE__, __LINE__, __func__, "lost"));
 
-	/* A buffer: one line at a time, cut to its length. */
+	/* A backend with a buffer gets one line at a time, cut to the length of the buffer. */
 	OK(doca_log_backend_create_with_buf(line, sizeof(line), take, &buf));
 	DOCA_LOG_INFO("x");
 	CHECK(lines == 1);

@@ -120,7 +120,7 @@ static void own_memory(struct doca_dev *dev)
 
 	IS(DOCA_ERROR_INVALID_VALUE, doca_sync_event_set_addr(event, NULL));
 	IS(DOCA_ERROR_INVALID_VALUE, doca_sync_event_set_addr(event, (uint64_t *)(void *)((char *)numbers + 1)));
-	/* The event was exported before, so the other side would find the number's previous address. */
+	/* The number cannot be moved after an export, because the other side would use the previous address. */
 	OK(doca_sync_event_start(event));
 	OK(doca_sync_event_export_to_remote_pci(event, dev, &blob, &size));
 	OK(doca_sync_event_stop(event));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 pub use doca_sys::bindings as c;
 
-/// The result of a call.
+/// Makes a call, and returns its result.
 macro_rules! code {
     ($function:ident($($argument:expr),* $(,)?)) => {
         // SAFETY: pointer arguments are NULL or belong to live objects. If a test breaks a rule of the
@@ -21,21 +21,21 @@ macro_rules! code {
     };
 }
 
-/// A call that succeeds.
+/// Makes a call, and asserts that it succeeds.
 macro_rules! ok {
     ($function:ident($($argument:expr),* $(,)?)) => {
         assert_eq!($crate::rig::name(code!($function($($argument),*))), "DOCA_SUCCESS", stringify!($function))
     };
 }
 
-/// A call that fails with a code.
+/// Makes a call, and asserts that it fails with this code.
 macro_rules! fails {
     ($code:ident, $function:ident($($argument:expr),* $(,)?)) => {
         assert_eq!($crate::rig::name(code!($function($($argument),*))), stringify!($code), stringify!($function))
     };
 }
 
-/// Value that a call writes through its last parameter.
+/// Makes a call that must succeed, and returns the value that it writes through its last parameter.
 macro_rules! get {
     ($function:ident($($argument:expr),* $(,)?)) => {{
         let mut value = $crate::rig::zeroed();
@@ -49,7 +49,7 @@ pub fn zeroed<T: Copy>() -> T {
     unsafe { std::mem::zeroed() }
 }
 
-/// A code's name.
+/// Returns the name of a code.
 pub fn name(code: c::doca_error_t) -> &'static str {
     // SAFETY: the call accepts any number.
     let name = unsafe { c::doca_error_get_name(code) };
@@ -58,7 +58,7 @@ pub fn name(code: c::doca_error_t) -> &'static str {
     name.to_str().unwrap()
 }
 
-/// From now on, this thread's devices are those of the configuration `text`.
+/// Makes this thread's devices from now on those of the configuration `text`.
 pub fn configure(text: &str) {
     doca_emu::use_config(Some(text)).unwrap();
 }
@@ -68,7 +68,7 @@ pub fn number(value: u64) -> c::doca_data {
 }
 
 pub fn as_number(data: c::doca_data) -> u64 {
-    // SAFETY: any bytes of the union are a valid number.
+    // SAFETY: both fields of the union have 8 bytes, and any bytes are a valid number.
     unsafe { data.u64_ }
 }
 
@@ -83,7 +83,7 @@ pub fn open(pci: &str) -> *mut c::doca_dev {
     let address = std::ffi::CString::new(pci).unwrap();
     let mut dev = ptr::null_mut();
     for i in 0..count as usize {
-        // SAFETY: the list has `count` entries.
+        // SAFETY: the call returned a list of `count` entries, which is not destroyed yet.
         let info = unsafe { list.wrapping_add(i).read() };
         let mut equal = 0;
         ok!(doca_devinfo_is_equal_pci_addr(info, address.as_ptr(), &mut equal));
@@ -131,7 +131,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: `new` allocated the memory with this layout.
+        // SAFETY: `new` allocated the memory with this layout, and no device uses it any more.
         unsafe { std::alloc::dealloc(self.ptr, Self::layout(self.len)) }
     }
 }
@@ -162,7 +162,7 @@ pub struct Seen {
     pub ended: RefCell<Vec<(u64, c::doca_error_t)>>,
     /// States that the context entered.
     pub states: RefCell<Vec<u32>>,
-    /// The context's state when a task's callback ran.
+    /// The context's state at each task's callback.
     pub state_at: RefCell<Vec<u32>>,
     /// If set, the callback frees each ended task.
     pub free: Cell<bool>,
@@ -178,7 +178,7 @@ impl Seen {
 ///
 /// The user data is a pointer to a `T` that outlives the reference.
 unsafe fn as_ref<'a, T>(data: c::doca_data) -> &'a T {
-    // SAFETY: the caller promises that the user data is a pointer.
+    // SAFETY: the caller promises that the user data holds a pointer.
     let ptr = unsafe { data.ptr };
     // SAFETY: the caller promises a pointer to a `T` that outlives the reference.
     unsafe { &*ptr.cast() }
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn on_end(task: *mut c::doca_dma_task_memcpy, user: c::doc
 }
 
 pub unsafe extern "C" fn on_state(user: c::doca_data, _ctx: *mut c::doca_ctx, _before: u32, after: u32) {
-    // SAFETY: `Rig` set the user data to its `Seen`, which lives as long as the context.
+    // SAFETY: `Rig` set the context's user data to its `Seen`, which lives as long as the context.
     let seen = unsafe { as_ref::<Seen>(user) };
     seen.states.borrow_mut().push(after);
 }
@@ -217,7 +217,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Opens the DPU's first device, with this number of tasks.
+    /// Opens the DPU's first device of a card, and makes a running context with this number of tasks.
     pub fn new(config: &str, tasks: u32) -> Self {
         configure(config);
         Self::on(open("0000:03:00.0"), tasks)
@@ -230,7 +230,7 @@ impl Rig {
         rig
     }
 
-    /// Leaves the context configured, but not started.
+    /// Makes a context that is configured, but not started.
     pub fn idle(dev: *mut c::doca_dev, tasks: u32) -> Self {
         let (src, dst) = (Memory::new(1 << 20), Memory::new(1 << 20));
         let src_map = map(dev, &src, c::DOCA_ACCESS_FLAG_LOCAL_READ_ONLY);
@@ -246,7 +246,7 @@ impl Rig {
         Self { dev, src, dst, src_map, dst_map, inventory: inventory(1024), pe, dma, ctx, seen }
     }
 
-    /// Makes a buffer of data in the source memory.
+    /// Makes a buffer in the source memory, which is full of data.
     pub fn from(&self, offset: usize, len: usize) -> *mut c::doca_buf {
         let at = self.src.at(offset);
         get!(doca_buf_inventory_buf_get_by_args(self.inventory, self.src_map, at, len, at, len))

@@ -23,7 +23,7 @@ enum { SIZE = 1000, MESSAGES = 300, MOST = 1000000, PATIENCE = 60000 };
 static char buffer[SIZE], name[64];
 static int heard, told;
 
-/* A process signals the other one by a word, and waits for a word. */
+/* Each process sends words to the other one, and waits for words. */
 static void tell(int word)
 {
 	CHECK(write(told, &word, sizeof(word)) == (ssize_t)sizeof(word));

@@ -96,7 +96,7 @@ int main(void)
 	OK(doca_sync_event_get(event, &number));
 	CHECK(number == 7);
 
-	/* The wait whose condition holds ends. The other one goes on. */
+	/* The wait whose condition holds ends. The other wait continues. */
 	OK(doca_workq_submit(workq, &wait.base));
 	wait.value = 8;
 	OK(doca_workq_submit(workq, &wait.base));
