@@ -1,5 +1,5 @@
-//! Sets the shared library's SONAME, and marks it as never unloaded, because its threads run its
-//! code.
+//! Sets the shared library's SONAME, and marks the library as never unloaded, because threads of the library
+//! may run its code at any time.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

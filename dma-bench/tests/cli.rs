@@ -324,7 +324,7 @@ fn every_operation_and_direction_is_measured_and_verified() {
         ],
         &["-e", "cpu", "-e", "sim:latency=1us", "-T", "1,3", "-y"],
         &["-e", "cpu", "-e", "sim:latency=1us", "-n", "17", "-q", "5", "-b", "3"],
-        // More cells than the device has channels.
+        // Some cells have more queues than the device has channels.
         &["-e", "sim:profile=bluefield3", "-q", "1..256", "-b", "1", "-d", "push,pull", "-n", "20"],
         // The operation is longer than the device's maximum.
         &["-e", "sim:profile=bluefield3", "-o", "5M", "-y", "-q", "2", "-n", "8"],

@@ -114,7 +114,7 @@ struct Piece final : Memory {
   bool contains(const Range &range) const { return dma_nixl::contains(address, len, range); }
 };
 
-// What has to happen next for a transfer to continue.
+// Names the part of the plugin that must act next for a transfer to continue.
 enum class Runner { NONE, DEVICE, QUEUE_IS_FULL, THREADS, REMOTE_NOTIFIER };
 
 struct Device;
@@ -781,9 +781,9 @@ private:
     }
   }
 
-  // Continues a transfer to another process that has work. Releases the lock while it copies. When this function returns, the
-  // transfer may have ended. If the caller is not its owner, the owner may have freed it. Returns false if the transfer waits
-  // for the peer's mailbox.
+  // Continues a transfer to another process, for which `has_work` is true. Releases the lock while it copies. When this
+  // function returns, the transfer may have ended. If the caller is not the transfer's owner, the owner may have freed the
+  // transfer. Returns false if the transfer waits for the peer's mailbox.
   bool work(std::unique_lock<std::mutex> &lock, Transfer &transfer) const {
     if (transfer.cancelled || transfer.failure.status)
       transfer.next = {transfer.local.size(), 0};

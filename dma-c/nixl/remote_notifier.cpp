@@ -17,7 +17,7 @@
 namespace dma_nixl {
 namespace {
 
-// Time limits for each step of connecting, and for the answer to a notification.
+// Time limits in milliseconds: for each step of connecting, and for the answer to a notification.
 constexpr int CONNECT_MS = 1000, ANSWER_MS = 5000;
 // Maximum lengths of the name and of the message of a notification, in bytes.
 constexpr uint32_t MAX_NAME = 64 << 10, MAX_MESSAGE = 1 << 20;
@@ -198,7 +198,7 @@ NotificationServer::~NotificationServer() {
 Outcome NotificationServer::open(const std::string &listen_at, Deliver deliver) {
   std::string host = listen_at, port = "0";
   const size_t bracket = host.find(']'), colon = host.rfind(':');
-  // An IPv6 address without brackets contains several colons.
+  // An IPv6 address without brackets contains several colons, none of which begins a port.
   if (colon != host.npos && (bracket != host.npos ? colon == bracket + 1 : colon == host.find(':'))) {
     port = host.substr(colon + 1);
     host = host.substr(0, colon);

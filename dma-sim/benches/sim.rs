@@ -87,7 +87,7 @@ fn model(c: &mut Criterion) {
     group.finish();
 }
 
-/// A timeless device: submit, doorbell, poll.
+/// Tasks on a timeless device: submission, doorbell, poll.
 fn instant(c: &mut Criterion) {
     const TASKS: u64 = 10_000;
     let mut group = c.benchmark_group("instant");
@@ -109,7 +109,7 @@ fn instant(c: &mut Criterion) {
     group.finish();
 }
 
-/// The contract and the safe API: batches of 32 copies of 64 bytes.
+/// Copies through the contract and through the safe API: batches of 32 copies of 64 bytes.
 fn engine(c: &mut Criterion) {
     const COPIES: usize = 32;
     let mut group = c.benchmark_group("engine");

@@ -211,7 +211,8 @@ pub(super) struct Channel {
     pub(super) issue_scheduled: bool,
     /// True if the next task has a fence, and waits for running tasks to end.
     pub(super) fence_waits: bool,
-    /// Time that the next task must wait for its doorbell.
+    /// Time of the doorbells since the last task was started. It is added to the time of starting the next
+    /// task.
     pub(super) doorbell_due: Time,
     pub(super) last_due: Time,
     /// Slots of tasks that have ended, in the order in which they will be polled.

@@ -70,7 +70,8 @@ fn segments(profile: &Profile, list: &[Segment]) -> Result<(), TaskError> {
     if (1..=max).contains(&segments) { Ok(()) } else { Err(TaskError::Segments { segments, max }) }
 }
 
-/// Checks the lists of a copy. Lists may differ in length; single segments of a descriptor cannot.
+/// Checks the lists of a copy. The lists may contain different numbers of bytes, which is an error. For two
+/// single segments this is impossible, because a descriptor has one length for both.
 fn lists(profile: &Profile, src: &[Segment], dst: &[Segment]) -> Result<(), TaskError> {
     segments(profile, src)?;
     segments(profile, dst)?;

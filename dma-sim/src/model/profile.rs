@@ -318,10 +318,9 @@ impl Profile {
     ///
     /// **Measured:** task rate and bandwidth by size, at most 10.5 M/s and 25.6 GB/s for reads, and 10.2 M/s
     /// and 15.4 GB/s for writes; 4.16 M/s from one thread with 64 in flight. Source:
-    /// `smartnickit-project/smartnic-bench`,
-    /// `benchs/docs/doca_dma.md`, commit 86d1377, the artefact of the OSDI'23 study of off-path SmartNICs.
-    /// The source does not state the number of threads for the peaks; in the model, four or more channels
-    /// reach them.
+    /// `smartnickit-project/smartnic-bench`, `benchs/docs/doca_dma.md`, commit 86d1377, the artefact of the
+    /// OSDI'23 study of off-path SmartNICs. The source does not state the number of threads for the peaks; in
+    /// the model, four or more channels reach them.
     ///
     /// **Assumed:** the latency of a single task (1.5 µs and its bytes at 10 GB/s) and how it grows with the
     /// window; a local copy costs the same as one in the slower direction; the longest task, 128 MiB, is the
