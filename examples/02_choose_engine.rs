@@ -11,7 +11,7 @@ fn main() -> dma::Result<()> {
         match found.info {
             Ok(info) if info.model.is_some() => println!("  {:5} {}, a model", found.name, info.device),
             Ok(info) => println!("  {:5} {}", found.name, info.device),
-            // The error says why the engine cannot be opened, and the remedy.
+            // The error says why the engine cannot be opened, and names the remedy.
             Err(e) => println!("  {:5} not usable: {e}", found.name),
         }
     }

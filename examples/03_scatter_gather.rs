@@ -1,5 +1,5 @@
 //! Gathers several buffers into one in one operation, and scatters one buffer into several in
-//! another one. The library splits the operation if the device does not support lists.
+//! another operation. The library splits the operations if the device does not support lists.
 //!
 //! `cargo run --example 03_scatter_gather`
 

@@ -32,9 +32,9 @@ fn copy_in_chunks(engine: &dyn DmaEngine, queue: &Queue, bytes: &[u8], chunk: us
     Ok(out)
 }
 
-/// Follows the advice of [`dma::Error::retry`] up to a limit. Faults of this copy may be permanent, so it
-/// allows only a few attempts after them, and more after resets and temporary errors. If this function
-/// returned false for `FewTimes`, the test below would fail within the first few seeds.
+/// Follows the advice of [`dma::Error::retry`] up to a limit. A fault of this copy (`FewTimes`) may be
+/// permanent, so only a few attempts are allowed after such faults, and more after resets and temporary
+/// errors. If this function returned false for `FewTimes`, the test below would fail within the first seeds.
 fn can_be_tried_again(error: &dma::Error, tries: &mut u32, faults: &mut u32) -> bool {
     const TRIES: u32 = 20;
     const FAULTS: u32 = 5;
@@ -44,7 +44,7 @@ fn can_be_tried_again(error: &dma::Error, tries: &mut u32, faults: &mut u32) -> 
             *faults += 1;
             *faults <= FAULTS
         }
-        // If other programs used the device, this would sleep first after `Later`.
+        // If other programs used the device, this code would have to sleep after `Later`.
         _ => {
             *tries += 1;
             *tries <= TRIES

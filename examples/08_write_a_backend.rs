@@ -1,15 +1,14 @@
-//! A minimal engine and its backend in one file, checked by the conformance suite. Copy it to write your own
-//! engine.
+//! A minimal engine and its backend in one file, checked by the conformance suite. Copy the file to write
+//! your own engine.
 //!
-//! Run it with `cargo run --example 08_write_a_backend`. In your own project, it needs only `dma` with the
-//! feature `conformance`: `cargo add dma --path WHERE-IT-LIES --features conformance`.
+//! Run it with `cargo run --example 08_write_a_backend`. In your own project, the file needs only `dma` with
+//! the feature `conformance`: `cargo add dma --path WHERE-IT-LIES --features conformance`.
 //!
 //! The device here is a `VecDeque`: `submit` adds descriptors to it, and `poll` copies their bytes. A real
 //! driver has a ring in device memory and a doorbell register instead. The safe API emulates capabilities
 //! that the engine does not declare (lists, fills, fences, ...) by plain copies, or returns `Unsupported`.
 //!
-//! At its end, the file registers a [`Backend`] with a name. Then every program that opens engines by name
-//! can open this engine.
+//! `main` registers a [`Backend`] with a name. After such a call, a program can open this engine by its name.
 #![expect(unsafe_code, reason = "a backend implements unsafe traits, which promise that memory is valid")]
 
 use std::alloc::Layout;
@@ -46,7 +45,8 @@ fn unsupported(what: &'static str) -> Error {
     Error::new(ErrorKind::Unsupported, what)
 }
 
-// SAFETY: the queue observes the limits and capabilities that `info` declares.
+// SAFETY: each region has memory and a key of its own, and the queue observes the limits and capabilities
+// that `info` declares.
 unsafe impl DmaEngine for MyEngine {
     fn info(&self) -> &EngineInfo {
         &self.info
@@ -95,8 +95,8 @@ unsafe impl DmaEngine for MyEngine {
     }
 }
 
-/// Memory that the device can access. Dropping it frees the memory. The safe API drops it only after all
-/// users of the memory have ended.
+/// Memory that the device can access. Dropping a region frees its memory. The safe API drops a region only
+/// after all users of the memory have ended.
 #[derive(Debug)]
 struct MyRegion {
     info: RegionInfo,
@@ -115,7 +115,7 @@ unsafe impl RawRegion for MyRegion {
 
 impl Drop for MyRegion {
     fn drop(&mut self) {
-        // SAFETY: the memory was allocated with this layout in `allocate_raw`.
+        // SAFETY: `allocate_raw` allocated this memory with this layout, and only this drop frees it.
         unsafe { std::alloc::dealloc(self.info.addr.as_ptr(), self.layout) };
     }
 }
@@ -135,8 +135,8 @@ struct MyQueue {
     stopped: bool,
 }
 
-// SAFETY: `poll` reports every descriptor that `submit` accepts, once, after its bytes were copied. No other
-// code of the queue accesses the memory.
+// SAFETY: `poll` reports every descriptor that `submit` accepts, once: as done after its bytes were copied,
+// or as aborted after `stop`. Only `poll` accesses the memory, and only before it reports the descriptor.
 unsafe impl RawQueue for MyQueue {
     fn engine_id(&self) -> EngineId {
         self.engine
@@ -223,7 +223,7 @@ impl Backend for MyBackend {
     }
 
     fn device(&self) -> Option<&'static str> {
-        // There is only one device, so names do not select a device.
+        // Only one device exists, so names do not select a device.
         None
     }
 

@@ -54,7 +54,7 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     };
 
     let descriptor = export.descriptor();
-    // On a BlueField, this is the buffer's address; on other engines, it is the offset in the export.
+    // On a BlueField, `address` is the buffer's address; on other engines, it is the offset in the export.
     let (address, blob) = match descriptor.backend() {
         "doca" => dma::doca::split_native(descriptor.native())?,
         _ => (0, descriptor.native()),

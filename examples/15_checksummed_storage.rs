@@ -14,7 +14,7 @@ const BLOCK: usize = 64 << 10;
 /// A block with three replicas.
 struct Stored {
     replicas: Vec<Buffer>,
-    /// CRC-32C of the block. A real store keeps it apart from the bytes.
+    /// CRC-32C of the block. A real store keeps the checksum apart from the bytes.
     crc: u32,
 }
 
@@ -35,7 +35,8 @@ fn write(engine: &dyn DmaEngine, queue: &Queue, block: &Buffer) -> dma::Result<S
     Ok(Stored { replicas, crc })
 }
 
-/// Replaces replicas whose checksum is wrong. Returns the number of each, and the first byte that differed.
+/// Replaces replicas whose checksum is wrong. Returns the index of each replaced replica, and the offset of
+/// the first byte that differed.
 fn scrub(engine: &dyn DmaEngine, queue: &Queue, stored: &mut Stored) -> dma::Result<Vec<(usize, usize)>> {
     // All checksum operations are in flight at the same time.
     let sums = stored.replicas.iter().map(|replica| queue.crc32c(replica.clone(), 0));

@@ -49,8 +49,8 @@ fn main() -> dma::Result<()> {
     if engine.info().capabilities.contains(Capabilities::REGISTER_DEVICE) {
         let addr = window.region().as_raw().info().addr;
         #[expect(unsafe_code, reason = "names device memory by its address")]
-        // SAFETY: the window is passed as the owner and keeps the memory allocated, and no
-        // references to the memory exist.
+        // SAFETY: `addr` is the device's address of the window's bytes. The window is passed as the
+        // owner and keeps the memory allocated, and no references to the memory exist.
         let memory = unsafe { DeviceMemory::from_raw(addr, window.len(), window) };
         let registered = engine.register_device(memory)?;
         let (_, bytes) = queue.copy(registered.slice(..8), engine.allocate(8)?)?.wait()?;

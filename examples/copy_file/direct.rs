@@ -26,7 +26,7 @@ use crate::{Failure, check_interrupt, digest, failure};
 
 /// Maximum time to wait for the oldest read or write. It is short, because another operation may end earlier.
 const MAX_WAIT: Duration = Duration::from_micros(100);
-/// Limit on `--depth`. The file queue has at most twice as many operations in flight.
+/// Limit on `--depth`. The depth of the file queue is at most twice this number.
 const MAX_DEPTH: u32 = 2048;
 
 pub(crate) fn copy(

@@ -52,7 +52,7 @@ impl Partial {
         }
     }
 
-    /// Renames it to `path` in `dir`, atomically replacing an existing file.
+    /// Gives the file the name `path`, which is in `dir`. Replaces an existing file atomically.
     pub(crate) fn publish(self, path: &Path, dir: &Path) -> io::Result<()> {
         match self {
             Self::Unnamed(file, prefix) => match link(&file, path) {
@@ -78,7 +78,7 @@ fn builder(prefix: &OsString) -> tempfile::Builder<'_, 'static> {
 fn unnamed(dir: &Path, mode: u32) -> Result<File, Errno> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(dir, flags, Mode::from_raw_mode(mode))?);
-    // `publish` links it by this path.
+    // Check that this path works, because `publish` links the unnamed file by it.
     rustix::fs::stat(proc_path(&file))?;
     Ok(file)
 }

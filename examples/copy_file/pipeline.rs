@@ -29,7 +29,8 @@ use crate::{Failure, check_interrupt, digest, failure};
 /// Number of workers. One worker reads while the other one writes. More workers would not help, because
 /// the kernel serializes writes to one file.
 const WORKERS: usize = 2;
-/// Number of attempts to take the writing lock before a worker sleeps. They take longer than writing a chunk.
+/// Number of attempts to take the writing lock before a worker sleeps. All attempts together take longer than
+/// writing a chunk, so a worker rarely sleeps.
 const SPINS: u32 = 4000;
 /// Time after which a device that has work and completes nothing counts as stalled.
 pub(crate) const STALL: Duration = Duration::from_secs(10);
@@ -120,7 +121,7 @@ struct Job<'a> {
     writing: Mutex<()>,
     data: AtomicU64,
     retries: AtomicU64,
-    /// Set when a worker failed, so that the others stop.
+    /// Set when a worker has failed, so that the other workers stop.
     failed: AtomicBool,
 }
 

@@ -25,12 +25,13 @@ static SECRET: LazyLock<Secret> = LazyLock::new(|| {
     Secret::read(file.path()).expect("a secret")
 });
 
-/// Sends the input to a listener in pieces, and to a caller in one write, both without and with the magic
-/// before it. Both must refuse it, for the reason that follows from its length and magic.
+/// Sends the input to a listener in pieces, and to a caller in one write; each time once as it is, and once
+/// with the magic before it. Listener and caller must refuse the bytes, for the reason that follows from
+/// their length and magic.
 ///
 /// # Panics
 ///
-/// If one of them accepts the input as a peer's, or refuses it for another reason.
+/// If the listener or the caller accepts the bytes as a peer's, or refuses them for another reason.
 pub fn handshake(input: &[u8]) {
     for bytes in [input, &[&PROTOCOL.magic, input].concat()] {
         let refusal = match bytes.len() {

@@ -15,7 +15,8 @@ use crate::input::Input;
 /// Calls a function of the C interface.
 macro_rules! call {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: arguments are NULL or live objects, and memory passed outlives the run.
+        // SAFETY: arguments are NULL or live objects, pointers to results are those of local variables, and
+        // memory that is passed outlives the run.
         unsafe { c::$function($($argument),*) }
     };
 }

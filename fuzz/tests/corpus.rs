@@ -21,7 +21,7 @@ fn corpus_and_its_neighbours() {
             println!("{}", path.display());
             let input = std::fs::read(&path).unwrap();
             target(&input);
-            // For long inputs, changes only the head and the tail, because parsers read these.
+            // For long inputs, changes only the head and the tail, where parsers find headers and checksums.
             let ends = (0..input.len()).filter(|at| *at < 128 || input.len() - at < 16);
             for at in ends {
                 target(&input[..at]);

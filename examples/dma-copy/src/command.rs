@@ -49,7 +49,8 @@ pub(crate) fn exit(name: &str, quiet: u8, copied: Result<String, impl Display>) 
     }
 }
 
-/// Maximum number of resubmissions after `error`. Copying to the same destination again is harmless.
+/// Maximum number of resubmissions of a copy that failed with `error`. A resubmission is harmless, because it
+/// copies the same bytes to the same destination.
 pub(crate) fn tries_after(error: &dma::Error) -> u32 {
     match error.retry() {
         Retry::Never => 0,

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 /// Maximum time between two checks for an interrupt.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Fails after a signal has arrived. Long-running work and long waits call this repeatedly.
+/// Fails after a signal has arrived. Long-running work and long waits call this function repeatedly.
 pub(crate) fn check_interrupt() -> Result<(), Failure> {
     if command::interrupted() { Err(Failure::Interrupted) } else { Ok(()) }
 }

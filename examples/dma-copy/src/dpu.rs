@@ -38,7 +38,7 @@ pub(crate) fn copy(
         let timeout = session.own_timeout();
         let mover = Mover::open(engine, window, direction, plan.block, pieces, timeout)?;
         if options.is_rdma() {
-            // If the host has sent a reason, it is more precise than this error.
+            // Return the host's reason if the host has sent one, because it is more precise than this error.
             mover.reach(engine).map_err(|failure| session.reason_for(failure))?;
         }
         dpu.mover = Some(mover);
@@ -50,7 +50,7 @@ pub(crate) fn copy(
         LocalFile::Target(target) => dpu.receive(target),
     };
     let copied = match copied {
-        // If the host has sent a reason, it is more precise than this error.
+        // Return the host's reason if the host has sent one, because it is more precise than this error.
         Err(failure) if dpu.mover.as_ref().is_some_and(|mover| mover.revoked) => {
             Err(session.reason_for(failure))
         }
@@ -124,7 +124,7 @@ impl Dpu<'_> {
         let (to_file, blocks) = mpsc::sync_channel(2 * plan.slots + 4);
         {
             let (target, plan, events, bar) = (Arc::clone(target), *plan, session.events(), self.bar.clone());
-            // Not joined after a failure, because it may hang on its disk.
+            // The thread is not joined after a failure, because it may hang on its disk.
             std::thread::spawn(move || {
                 let ended = write_blocks(&target, &plan, &blocks, &events, &bar);
                 let _ = events.send(Event::Ended(ended));
@@ -208,7 +208,7 @@ impl Dpu<'_> {
         }
         {
             let (source, plan, events) = (Arc::clone(source), *plan, session.events());
-            // Not joined after a failure, because it may hang on its disk.
+            // The thread is not joined after a failure, because it may hang on its disk.
             std::thread::spawn(move || {
                 let ended = read_blocks(&source, &plan, &free, &events);
                 let _ = events.send(Event::Ended(ended));

@@ -15,7 +15,7 @@ const REVOKE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The exported window, divided into slots of one block each.
 pub(crate) struct ExportedWindow {
-    // This field is dropped before the memory, which revokes the export first.
+    // This field comes before `window`, so that a drop revokes the export before it frees the memory.
     export: Export,
     pub(crate) window: Window,
 }
@@ -37,8 +37,8 @@ impl ExportedWindow {
             window.export(rights).map(|export| (window, export))
         };
         // Grants the minimum rights for the direction. PCI devices with write access can always read,
-        // so their engines refuse write-only exports. A right to read is harmless, because the window
-        // contains only this file.
+        // so their engines refuse write-only exports. The additional right to read is harmless, because
+        // the window contains only bytes of this file.
         let rights = if plan.sender == Role::Host { Access::READ } else { Access::WRITE };
         let (window, export) = match export(rights) {
             Err(e) if e.kind() == ErrorKind::Unsupported => export(Access::all()),

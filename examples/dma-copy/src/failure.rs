@@ -86,7 +86,7 @@ mod tests {
         for told in [failure.or_stream().or_stream(), there.or_stream()] {
             assert!(told.to_string().ends_with(&format!(": {text}")), "{told}");
         }
-        // The copy has begun.
+        // After the copy has begun, the copy without RDMA is not suggested.
         assert_eq!(failure!(Moving, "a").to_send(true), Some((Step::Moving, "a".to_owned())));
     }
 }

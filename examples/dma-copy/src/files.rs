@@ -110,7 +110,7 @@ impl Target {
             Some(name) if !path.as_os_str().as_encoded_bytes().ends_with(b"/") => name,
             _ => return Err(failure!(Writing, "{shown} names no file; give the name of the copy")),
         };
-        // `Source::open` has found no file of this name, so this is an error.
+        // `Source::open` found no file of this name when this side started, so fail if the name exists now.
         if fs::symlink_metadata(path).is_ok() {
             let what =
                 if fs::metadata(path).is_ok() { "was created during the copy" } else { "is a dangling link" };
@@ -272,7 +272,7 @@ fn open_partial(partial: &Path, directory: &Directory) -> Result<File, Failure> 
         .create(true)
         .truncate(false)
         .mode(0o600)
-        // A link or a pipe of this name may exist.
+        // A link or a pipe of this name may exist: do not follow the link, and do not block on the pipe.
         .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32)
         .open(partial)
         .map_err(|e| match Errno::from_io_error(&e) {
@@ -300,7 +300,7 @@ fn open_partial(partial: &Path, directory: &Directory) -> Result<File, Failure> 
                 "another dma-copy is writing {shown}; wait until it is done, or choose another --file"
             ));
         }
-        // A file system without locks cannot exclude other processes.
+        // The file system has no locks, so continue although other processes are not excluded.
         Err(e) => tracing::warn!("cannot lock {shown}: {e}"),
     }
     Ok(file)

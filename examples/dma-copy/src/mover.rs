@@ -190,7 +190,7 @@ impl Mover {
     }
 
     fn submit(&mut self, piece: BufferMut, at: usize) -> Result<Either, Failure> {
-        // The slot's number was checked when its message arrived.
+        // The slot's number was checked when its message arrived, so the range lies within the window.
         let window = self.window.slice(at..at + piece.len());
         // `QueueFull` cannot occur, because at most the queue's depth is in flight.
         let submitted = match self.direction {

@@ -13,7 +13,7 @@ use crate::session::{Session, made_progress};
 
 /// Minimum block length in bytes if the window allows it, because each block costs one message each way.
 const BLOCK_MIN: u64 = 256 << 10;
-/// Blocks are a multiple of this many bytes.
+/// The length of a block is a multiple of this number of bytes.
 const PAGE: u64 = 4096;
 /// Maximum number of blocks in a window.
 const SLOTS_MAX: u64 = 256;

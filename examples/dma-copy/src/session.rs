@@ -21,7 +21,7 @@ use crate::{POLL_INTERVAL, check_interrupt, seconds};
 const HEARTBEAT: Duration = Duration::from_millis(500);
 /// Maximum number of queued events. A correct peer has fewer in flight.
 const MAX_EVENTS: usize = 2048;
-/// Time to wait for the other side's reason after the channel breaks.
+/// Time to wait, after the channel breaks, for the reason that the other side has sent.
 const REASON_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Amount of work done by this process. It grows with every block that is read, moved, hashed or written.
@@ -95,7 +95,7 @@ impl LastHeard {
 }
 
 impl Session {
-    /// Starts the threads that receive and send heartbeats. They end with the process.
+    /// Starts two threads, which end with the process: one receives messages, and one sends heartbeats.
     pub(crate) fn start(channel: Channel, options: &Options) -> Self {
         let peer = options.role().other();
         let Channel { sender, receiver, max_message } = channel;

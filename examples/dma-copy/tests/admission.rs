@@ -1,4 +1,4 @@
-//! Connections of other programs to `dma-copy`'s listener: the host is still admitted, and its
+//! Tests connections of other programs to `dma-copy`'s listener: the host is still admitted, and its
 //! errors are correct.
 
 use std::io;
@@ -62,7 +62,7 @@ fn over_a_unix_socket_silent_strangers_do_not_keep_a_host_out() {
     copied_past(&place, "", || UnixStream::connect(&path));
 }
 
-/// If the DPU closes the host's connection to admit a later one, the host tries again.
+/// If the DPU closes the host's connection to make room for a later connection, the host tries again.
 #[test]
 fn over_tcp_new_strangers_do_not_keep_a_host_out() {
     let place = Place::new();

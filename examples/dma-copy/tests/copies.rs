@@ -563,7 +563,7 @@ fn a_device_that_resets_is_recovered_from() {
             let args = format!("-e sim:profile=bluefield3,faults={faults} --chunk 4K --window 64K");
             let (sent, received) = place.copies(from, &args);
             assert!(!sent.ends_with(" 0 retries") || faults == "reset@t=100us", "{faults}: {sent}");
-            // Both sides report it.
+            // Both sides report the same number of retries.
             let retries = |line: &str| line.rsplit(", ").next().map(str::to_owned);
             assert_eq!(retries(&sent), retries(&received));
             fs::remove_file(place.path("dst")).expect("removed");

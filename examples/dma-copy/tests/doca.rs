@@ -39,7 +39,7 @@ fn command(place: &Place, side: Side, card: &str, args: &str) -> Command {
 }
 
 /// Starts one side without address randomisation, so that both sides have memory at the same
-/// addresses. A sandbox may forbid this; then this is an ordinary copy.
+/// addresses. A sandbox may forbid this; then the test makes an ordinary copy.
 fn start_at_fixed_addresses(place: &Place, side: Side, args: &str) -> Running {
     let mut command = command(place, side, CARD, args);
     #[expect(unsafe_code, reason = "sets the personality of the process")]
@@ -49,7 +49,8 @@ fn start_at_fixed_addresses(place: &Place, side: Side, args: &str) -> Running {
         Ok(())
     };
     #[expect(unsafe_code, reason = "runs code between fork and exec")]
-    // SAFETY: the code makes one system call, and takes no lock that another thread may hold.
+    // SAFETY: between fork and exec, the closure only makes one system call: it allocates no memory, and
+    // takes no lock that another thread may hold.
     unsafe {
         command.pre_exec(fix_addresses)
     };

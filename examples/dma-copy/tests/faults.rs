@@ -77,7 +77,7 @@ fn kill_until_copied(dice: &mut Dice) -> (u64, u64) {
             let file = if side == from { "src" } else { "dst" };
             place.start(side, &format!("-f {file} {args} --timeout 1"))
         });
-        // Usually waits until both sides have connected, which removes the socket.
+        // Usually waits until both sides have connected: the DPU then removes the socket.
         if dice.roll(8) > 0 {
             let start = Instant::now();
             let met = || place.path("socket").exists();
@@ -109,7 +109,7 @@ fn a_side_that_hangs_is_given_up_on() {
     for from in Side::BOTH {
         for hangs in Side::BOTH {
             let place = Place::new();
-            // Takes more than ten seconds.
+            // The copy takes more than ten seconds if no side is stopped.
             place.file("src", 4_000_000);
             let args = format!("-e sim:clock=real,latency=60ms {SMALL} --timeout 1");
             let mut sides = Side::BOTH.map(|side| {

@@ -62,8 +62,8 @@ fn both_sides_must_agree_on_it() {
         let (sender, receiver) = place.pair_of(from, "-f src -e stream", "-f dst -e cpu");
         let streams =
             if from == Side::Host { "the host has --engine stream" } else { "the DPU has --engine stream" };
-        // The side that detects the mismatch first tells the other side, unless both detect it at the
-        // same time.
+        // The side that detects the mismatch first reports it to the other side, unless both sides detect it
+        // at the same time.
         for ended in [&sender, &receiver] {
             ended.failed(&["agreeing on the copy", streams, "on both sides, or on neither"]);
         }
@@ -71,7 +71,7 @@ fn both_sides_must_agree_on_it() {
     }
 }
 
-/// This tests machines without an RDMA device, as most test machines are.
+/// Does nothing on a machine with an RDMA device. Most test machines have none.
 #[test]
 fn without_rdma_the_other_way_is_offered() {
     if dma::open("rdma").is_ok() {

@@ -116,7 +116,7 @@ impl MemoryProgram {
         let wanted =
             CString::new(FUNCTIONS[usize::from(self.input.byte()) % FUNCTIONS.len()]).expect("no NUL");
         for at in 0..count as usize {
-            // SAFETY: the index is within the list.
+            // SAFETY: the index is within the list, which lives until it is destroyed below.
             let info = unsafe { *list.add(at) };
             let mut equal = 0;
             assert_eq!(call!(doca_devinfo_is_equal_pci_addr(info, wanted.as_ptr(), &mut equal)), OK);
@@ -235,7 +235,8 @@ impl MemoryProgram {
             call!(doca_mmap_export_rdma(mmap, dev, &mut bytes, &mut len))
         };
         if code == OK {
-            // SAFETY: the map keeps its descriptor until it is stopped.
+            // SAFETY: the call has succeeded, so `bytes` is the map's descriptor of `len` bytes. The map
+            // keeps its descriptor until it is stopped.
             let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), len) };
             self.exports.borrow_mut().push(bytes.to_vec());
         }

@@ -11,7 +11,7 @@ pub(super) fn representor(dev: *mut c::doca_dev) -> *mut c::doca_dev_rep {
     let all = c::DOCA_DEVINFO_REP_FILTER_ALL as i32;
     assert_eq!(call!(doca_devinfo_rep_create_list(dev, all, &mut list, &mut count)), OK);
     assert!(count > 0);
-    // SAFETY: the list is not empty.
+    // SAFETY: the list has at least one entry, and lives until it is destroyed below.
     let info = unsafe { *list };
     assert_eq!(call!(doca_dev_rep_open(info, &mut rep)), OK);
     assert_eq!(call!(doca_devinfo_rep_destroy_list(list)), OK);
@@ -34,7 +34,7 @@ unsafe extern "C" fn on_message(
 ) {
     within(|program| {
         assert!(!connection.is_null() && len > 0);
-        // SAFETY: the message is valid during the call.
+        // SAFETY: the stand-in passes a message of `len` bytes, which stays unchanged during the callback.
         let message = unsafe { std::slice::from_raw_parts(bytes, len as usize) };
         // Each message is a part of memory with ascending bytes.
         assert!(

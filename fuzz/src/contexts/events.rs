@@ -117,7 +117,8 @@ impl ContextProgram {
         let (mut bytes, mut len) = (ptr::null(), 0);
         let dev = if self.input.byte().is_multiple_of(8) { ptr::null_mut() } else { self.dpu };
         if call!(doca_sync_event_export_to_remote_pci(event, dev, &mut bytes, &mut len)) == OK {
-            // SAFETY: the event keeps its descriptor until it is destroyed.
+            // SAFETY: the call has succeeded, so `bytes` is the event's descriptor of `len` bytes. The event
+            // keeps its descriptor until it is destroyed.
             let bytes = unsafe { std::slice::from_raw_parts(bytes, len) };
             self.exports.borrow_mut().push(bytes.to_vec());
         }

@@ -20,7 +20,8 @@ use crate::input::Input;
 /// Calls a function of the C interface.
 macro_rules! call {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: arguments are NULL or live objects, and memory that is passed outlives the run.
+        // SAFETY: arguments are NULL or live objects, pointers to results are those of local variables, and
+        // memory that is passed outlives the run.
         unsafe { c::$function($($argument),*) }
     };
 }
@@ -121,7 +122,7 @@ fn open(address: &str) -> *mut c::doca_dev {
     let wanted = CString::new(address).expect("no NUL");
     let mut dev = ptr::null_mut();
     for at in 0..count as usize {
-        // SAFETY: the index is within the list.
+        // SAFETY: the index is within the list, which lives until it is destroyed below.
         let info = unsafe { *list.add(at) };
         let mut equal = 0;
         assert_eq!(call!(doca_devinfo_is_equal_pci_addr(info, wanted.as_ptr(), &mut equal)), OK);

@@ -9,12 +9,12 @@ use super::Descriptor;
 use crate::input::Input;
 
 pub(super) const PAGE: usize = 4096;
-/// Pages of the arena: the first and last ones are writable, one in the middle is read-only, and
-/// one is not mapped.
+/// Number of pages of the arena. They are writable, except one page that is read-only and one page that
+/// cannot be accessed.
 const PAGES: usize = 10;
 const READ_ONLY: usize = 5;
 const MISSING: usize = 6;
-/// Number of unmapped bytes before and after the arena, more than the longest operation.
+/// Number of inaccessible bytes before and after the arena, more than the longest operation.
 const APART: usize = 4 << 30;
 /// Number of pages for lists and for records.
 const LISTS: usize = 64;
@@ -70,7 +70,8 @@ impl Arena {
         for page in 0..PAGES {
             let at = start + page * PAGE;
             protect(at, RIGHTS);
-            // SAFETY: the page belongs to the arena and was made writable above.
+            // SAFETY: the page belongs to the arena, was made writable above, and is not known to other code
+            // yet. `before` has a page of bytes from this offset on.
             unsafe {
                 ptr::copy_nonoverlapping(
                     before[page * PAGE..].as_ptr(),
@@ -137,7 +138,8 @@ impl Arena {
         assert!(self.used_lists.get() <= LISTS * PAGE / 64, "more lists than steps need");
         for (n, descriptor) in list.iter().enumerate() {
             let to = ptr::with_exposed_provenance_mut::<Descriptor>(at + 64 * n);
-            // SAFETY: the access lies within the lists.
+            // SAFETY: the aligned access lies within the lists, which the assertion above checks. No
+            // descriptor in flight names these bytes yet.
             unsafe { to.write_volatile(*descriptor) };
         }
         at as u64

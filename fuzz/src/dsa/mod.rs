@@ -254,7 +254,8 @@ impl DsaProgram {
         let bytes: Vec<u8> = all.iter().flat_map(|(descriptor, _)| arena::bytes(descriptor)).collect();
         // An incomplete descriptor at the end is not accepted.
         let cut = bytes.len() - usize::from(self.input.byte() % 70).saturating_sub(60);
-        // SAFETY: the descriptors name only memory of the arena.
+        // SAFETY: the descriptors name only memory of the arena, its lists and its records, which outlive the
+        // work queues.
         if let Ok(taken) = unsafe { self.emu.write(&name(queue), &bytes[..cut]) } {
             assert!(taken <= cut && taken % 64 == 0 && taken > 0 || cut < 64, "{taken} bytes of {cut}");
             let own = all[..taken / 64].iter().filter_map(|(_, own)| *own);
@@ -326,8 +327,8 @@ fn store(portal: usize, descriptor: &Descriptor, enqcmd: bool) -> bool {
     let from = ptr::from_ref(&aligned.0);
     let refused: u8;
     if enqcmd {
-        // SAFETY: the address is a portal, whose stores trap, and the descriptor names only memory of the
-        // arena.
+        // SAFETY: the address is a portal, whose stores trap; the descriptor has 64 bytes and names only
+        // memory of the arena.
         unsafe {
             asm!("enqcmd rax, [rdx]", "setz {refused}", in("rax") portal, in("rdx") from, refused = out(reg_byte) refused);
         }

@@ -37,6 +37,7 @@ unsafe extern "C" fn on_end(number: *mut c_void) {
         let ((start, len), bytes) = (flight.dst, &flight.bytes);
         if !flight.contested && len > 0 {
             // SAFETY: the range is the program's memory, which is not freed while an operation is in flight.
+            // No device writes these bytes now, because the operation has ended and is not contested.
             let written =
                 unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance::<u8>(start), len) };
             assert_eq!(written, bytes, "the copied or filled bytes");

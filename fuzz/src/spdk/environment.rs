@@ -55,7 +55,8 @@ impl SpdkProgram {
             return;
         }
         assert!(ptr.addr().is_multiple_of(align.max(64)), "alignment");
-        // SAFETY: the memory was allocated above with this length.
+        // SAFETY: the memory was allocated above with this length and zeroed, and only this function knows
+        // its address.
         let bytes = unsafe { std::slice::from_raw_parts_mut(ptr.cast::<u8>(), len) };
         assert!(bytes.iter().all(|byte| *byte == 0), "zeroed");
         let salt = self.input.byte();

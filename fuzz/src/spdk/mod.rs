@@ -20,7 +20,8 @@ use crate::input::Input;
 /// Calls a function of the C interface.
 macro_rules! call {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: arguments are NULL or live objects, and memory that is passed outlives the run.
+        // SAFETY: arguments are NULL or live objects, pointers to results are those of local variables, and
+        // memory that is passed outlives the run.
         unsafe { c::$function($($argument),*) }
     };
 }
@@ -100,7 +101,7 @@ fn set_up() {
         spdk_emu::use_config(CONFIG).expect("the configuration above is valid");
         call!(spdk_log_set_print_level(c::SPDK_LOG_DISABLED));
         let mut opts = MaybeUninit::<c::spdk_env_opts>::zeroed();
-        // SAFETY: zero bytes are a valid value of the struct.
+        // SAFETY: all bytes are zero, which is a valid value of each field: numbers, flags and pointers.
         let opts = unsafe { opts.assume_init_mut() };
         opts.opts_size = size_of::<c::spdk_env_opts>();
         call!(spdk_env_opts_init(opts));

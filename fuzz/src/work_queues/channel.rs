@@ -10,7 +10,7 @@ pub(super) fn representor(dev: *mut now::doca_dev) -> *mut now::doca_dev_rep {
     let (mut list, mut count, mut rep) = (ptr::null_mut(), 0, ptr::null_mut());
     assert_eq!(call!(doca_devinfo_rep_list_create(dev, 0, &mut list, &mut count)), OK);
     assert!(count > 0);
-    // SAFETY: the list is not empty.
+    // SAFETY: the list has at least one entry, and lives until it is destroyed below.
     let info = unsafe { *list };
     assert_eq!(call!(doca_dev_rep_open(info, &mut rep)), OK);
     assert_eq!(call!(doca_devinfo_rep_list_destroy(list)), OK);
@@ -120,7 +120,7 @@ impl WorkQueueProgram {
                 call!(doca_comm_channel_ep_update_service_state_info(any));
                 if call!(doca_comm_channel_ep_get_peer_addr_list(any, &mut list, &mut count)) == OK {
                     for place in 0..count as usize {
-                        // SAFETY: the list has that many entries.
+                        // SAFETY: the call has succeeded, so the list has `count` entries.
                         self.keep(unsafe { *list.add(place) }, any);
                     }
                 }

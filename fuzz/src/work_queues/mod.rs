@@ -16,7 +16,8 @@ use crate::input::Input;
 /// Calls a function of the C interface.
 macro_rules! call {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: arguments are NULL or live objects, and memory that is passed outlives the run.
+        // SAFETY: arguments are NULL or live objects, pointers to results are those of local variables, and
+        // memory that is passed outlives the run.
         unsafe { c::$function($($argument),*) }
     };
 }
@@ -140,7 +141,8 @@ pub fn doca_work_queues(input: &[u8]) {
         assert!(to == copied(at) || to == initial(at), "byte {at} is {to}");
     }
     for memory in [program.source, program.target] {
-        // SAFETY: the pointer was made from a box above.
+        // SAFETY: the pointer was made from a box of this length above, no device uses the memory any more,
+        // and the program is not used after this loop.
         drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(memory, LEN)) });
     }
     doca_emu::use_config(None).expect("arguments that are always valid");
@@ -151,10 +153,10 @@ fn open(pci: &std::ffi::CStr) -> *mut now::doca_dev {
     assert_eq!(call!(doca_devinfo_list_create(&mut list, &mut count)), OK);
     for place in 0..count as usize {
         let mut text = [0 as std::ffi::c_char; 13];
-        // SAFETY: the list has that many entries.
+        // SAFETY: the list has `count` entries, and lives until it is destroyed below.
         let info = unsafe { *list.add(place) };
         assert_eq!(call!(doca_devinfo_get_pci_addr_str(info, text.as_mut_ptr())), OK);
-        // SAFETY: the call wrote a string.
+        // SAFETY: the call has succeeded, so it wrote a string that ends with NUL into the array.
         if dev.is_null() && unsafe { std::ffi::CStr::from_ptr(text.as_ptr()) } == pci {
             assert_eq!(call!(doca_dev_open(info, &mut dev)), OK);
         }

@@ -54,7 +54,7 @@ pub(super) fn open(name: &str, options: &Options, deadline: Deadline) -> Result<
     })
 }
 
-/// The device of the channel: `--pci-addr`, or the engine's.
+/// Returns the options of the channel's device: the device of `--pci-addr`, or else the engine's device.
 fn device(options: &Options) -> dma::Result<DocaOptions> {
     let name: EngineName = options.engine().parse()?;
     let mut device =

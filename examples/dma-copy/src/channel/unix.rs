@@ -115,8 +115,8 @@ fn listen(path: &Path, deadline: Deadline) -> Result<UnixStream, Failure> {
         Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
         Err(e) => Err(explain(e)),
     };
-    // A host sends a message at once. A process that only checks for a listener (`remove_stale`) closes the
-    // connection without sending.
+    // A host sends a message at once, so only connections with data are admitted. A process that only checks
+    // for a listener (`remove_stale`) closes the connection without sending.
     let read = |stream: UnixStream| {
         if has_data(&stream) { Verdict::Admitted(stream, ()) } else { Verdict::Rejected }
     };
@@ -134,7 +134,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     listener
 }
 
-/// Removes a socket file that has no listener.
+/// Removes a socket file that has no listener. Fails if a process listens on it, or if it is not a socket.
 fn remove_stale(path: &Path) -> Result<(), Failure> {
     let shown = path.display();
     let is_socket = fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());

@@ -29,8 +29,9 @@
 //! receiver    Freed(slot)          the sender may send another block
 //! ```
 //!
-//! `Progress` is a heartbeat with the amount of work that its sender has done, which only grows. `Abort` ends
-//! the copy, with the step at which its sender failed, and the reason. Both messages may arrive at any time.
+//! Either side may send `Progress` and `Abort` at any time. `Progress` is a heartbeat with the amount of work
+//! that this side has done, which only grows. `Abort` ends the copy, with the step at which this side failed,
+//! and the reason.
 //!
 //! Decoding accepts any input: it returns a message or a [`DecodeError`](encoding::DecodeError), and
 //! allocates at most as many bytes as the input has.
@@ -166,8 +167,8 @@ pub(crate) enum Message {
     Hole {
         len: u64,
     },
-    /// Everything was sent. Contains the length of the file, and the digest of all digests. `retries` is the
-    /// number of DMA copies that the DPU submitted again; 0 if the host sends it.
+    /// The whole file was sent. Contains the length of the file, and the digest of all digests. `retries` is
+    /// the number of DMA copies that the DPU submitted again; 0 if the host sends this message.
     End {
         total: u64,
         retries: u64,
@@ -182,7 +183,7 @@ pub(crate) enum Message {
     Progress {
         done: u64,
     },
-    /// The sender gives up.
+    /// The side that sends this message gives up.
     Abort {
         step: Step,
         text: String,

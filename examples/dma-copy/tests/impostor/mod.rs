@@ -40,7 +40,7 @@ impl Impostor {
     }
 
     pub(crate) fn say_bytes(&mut self, bytes: &[u8]) {
-        // The other side may have ended.
+        // An error is ignored, because the other side may have ended.
         let _ = self.0.write_all(&[&(bytes.len() as u32).to_le_bytes(), bytes].concat());
     }
 

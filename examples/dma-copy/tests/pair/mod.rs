@@ -184,8 +184,8 @@ impl Place {
         run(self.command(side, args))
     }
 
-    /// Runs both sides, `from` with the file `src` and the other one with `dst`. Returns the sender and the
-    /// receiver.
+    /// Runs both sides, `from` with the file `src` and the other side with `dst`. Returns the results of the
+    /// sender and the receiver.
     pub(crate) fn pair(&self, from: Side, args: &str) -> (Ended, Ended) {
         self.pair_of(from, &format!("-f src {args}"), &format!("-f dst {args}"))
     }
