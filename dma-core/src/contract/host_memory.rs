@@ -440,7 +440,8 @@ impl HostMemory {
 // shared, and shared bytes are never borrowed.
 unsafe impl Send for HostMemory {}
 #[expect(unsafe_code, reason = "a raw pointer with its owner")]
-// SAFETY: a shared reference returns only the pointer and the length, and `owner` is Sync.
+// SAFETY: a shared reference returns only the pointer, the length, the flags and a borrowed file descriptor,
+// and `owner` is Sync.
 unsafe impl Sync for HostMemory {}
 
 impl fmt::Debug for HostMemory {

@@ -173,11 +173,11 @@ impl OutputFile {
         self.pending.as_ref().map(|pending| &*pending.temporary)
     }
 
-    /// Gives the file its name. Returns when the bytes are on the disk and the file has its name.
+    /// Gives the file its final name. Returns when the bytes are on the disk and the file has this name.
     ///
     /// # Errors
     ///
-    /// Errors of the file system. After an error, the file does not have its name.
+    /// Errors of the file system. After an error, the file does not have its final name.
     pub fn finish(self) -> io::Result<()> {
         let Self { mut file, pending } = self;
         file.flush()?;

@@ -96,8 +96,8 @@ impl Window {
     /// memory is registered as read-only; `OutOfRange`.
     pub fn write_at(&self, offset: usize, from: &[u8]) -> Result<()> {
         let to = self.check_write("write shared memory", offset, from.len())?;
-        // SAFETY: `check` has checked the range, and the region stays mapped and writable while `self` lives.
-        // No reference to a window's bytes exists.
+        // SAFETY: `check_write` has checked the range and that the memory is writable, and the region stays
+        // mapped while `self` lives. No reference to a window's bytes exists, so `from` is other memory.
         unsafe { racy_copy::copy(to, from.as_ptr(), from.len()) };
         Ok(())
     }
@@ -119,8 +119,9 @@ impl Window {
         let operation = "read a file into shared memory";
         let to = self.check_write(operation, offset, len)?;
         self.with_file(operation, to, file_offset, |to, at| {
-            // SAFETY: `check` has checked the range, and the region stays mapped and writable while `self`
-            // lives. The kernel writes the bytes as a device would, and no reference to them exists.
+            // SAFETY: `check_write` has checked the range and that the memory is writable, and the region
+            // stays mapped while `self` lives. The kernel writes the bytes as a device would, and no
+            // reference to them exists.
             unsafe { libc::pread(fd.as_raw_fd(), to.cast(), len, at) }
         })
     }
@@ -193,7 +194,8 @@ impl Window {
             return Ok(Export::new(Box::new(NothingGranted), descriptor, &self.0));
         }
         // SAFETY: no reference to a window's bytes exists. The export keeps a handle of the region, so the
-        // window cannot become a buffer while the export lives.
+        // window cannot become a buffer while the export lives. If revoking fails, the export leaks the
+        // handle.
         let raw =
             unsafe { self.0.region.as_raw().export(self.offset(), self.len(), rights) }.map_err(fail)?;
         let descriptor =
@@ -230,7 +232,8 @@ impl Window {
         // SAFETY: the owner is a handle of the region, which keeps the memory allocated. No reference to a
         // window's bytes exists, and a window cannot become a buffer while another handle exists.
         let memory = unsafe { DeviceMemory::from_raw(self.0.addr, self.len(), region.clone()) };
-        // SAFETY: `RawRegion::dmabuf` returned the offset of the region's first byte in the dma-buf.
+        // SAFETY: `RawRegion::dmabuf` returned the offset of the region's first byte in the dma-buf, and the
+        // window begins `self.offset()` bytes after that byte.
         Ok(unsafe { memory.with_dmabuf(fd, offset + self.offset() as u64) })
     }
 

@@ -219,6 +219,7 @@ impl Lists {
     /// Maximum number of vectors that are kept.
     const MAX_LISTS: usize = 64;
 
+    /// Returns an empty vector, which reuses kept memory if there is any.
     pub(crate) fn take(&mut self) -> Vec<Segment> {
         self.spare.pop().unwrap_or_default()
     }
@@ -251,6 +252,7 @@ impl Lists {
         checked.map(|_| Plan::Empty)
     }
 
+    /// Keeps the memory of `list` for reuse, if fewer than `MAX_LISTS` vectors are kept.
     pub(crate) fn keep(&mut self, mut list: Vec<Segment>) {
         if list.capacity() > 0 && self.spare.len() < Self::MAX_LISTS {
             list.clear();
@@ -370,6 +372,7 @@ impl Extents {
         self
     }
 
+    /// Adds a range of at least 1 byte, if the ranges must be checked.
     fn push(&mut self, (space, first): (u64, u64), len: usize, is_written: bool) {
         if self.is_checked {
             self.list.push(Extent { space, first, last: first.wrapping_add(len as u64 - 1), is_written });

@@ -22,6 +22,7 @@ impl Cursor {
         Segment { addr: segment.addr.offset(self.done), len, ..segment }
     }
 
+    /// Returns the whole list, for reuse of its memory.
     pub(crate) fn into_list(self) -> Vec<Segment> {
         self.list
     }
@@ -53,6 +54,7 @@ impl Cursor {
         }
     }
 
+    /// Moves the position forward by `bytes`.
     pub(crate) fn advance(&mut self, mut bytes: usize) {
         while bytes > 0 {
             let n = bytes.min(self.list[self.at].len - self.done);

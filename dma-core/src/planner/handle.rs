@@ -209,7 +209,7 @@ impl<T> std::ops::Deref for DropOnUnwind<T> {
 
 impl<T> Drop for DropOnUnwind<T> {
     fn drop(&mut self) {
-        // SAFETY: this destructor is the last use of the value.
+        // SAFETY: this destructor is the last use of the value, and it does not run after `into_inner`.
         unsafe { ManuallyDrop::drop(&mut self.0) };
     }
 }
@@ -300,6 +300,7 @@ macro_rules! transfer {
                 R::with(unsafe { ptr::read(&*this.operands) }, result)
             }
 
+            /// Waits as [`wait`](Self::wait) does, for an operation that is still in flight or has failed.
             fn wait_slow(mut self) -> Result<R::With<T>, OpError<T>> {
                 let stall = self.stall_timeout();
                 if self.block(None, stall) {

@@ -54,6 +54,7 @@ pub(crate) struct Executed {
 }
 
 impl Executed {
+    /// Makes the value for a single operation.
     #[inline]
     const fn one(result: u64, bytes: usize) -> Self {
         Self { result, operations: 1, bytes }
@@ -95,6 +96,7 @@ impl Inline {
         self.max_len > 0
     }
 
+    /// Returns whether an operation of `len` bytes is not empty and short enough. False if `limit` is 0.
     #[inline]
     const fn fits(&self, len: usize) -> bool {
         len.wrapping_sub(1) < self.limit

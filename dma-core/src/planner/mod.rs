@@ -102,6 +102,7 @@ impl OpState {
 
     const PLAIN: Self = Self { descriptors: 1, operations: 1, phase: Phase::Plain, ..Self::IDLE };
 
+    /// Returns true for an operation that has ended, and for an idle slot.
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {
         self.phase == Phase::Ended
@@ -121,6 +122,7 @@ pub(crate) enum LogEvent {
 }
 
 impl LogEvent {
+    /// Logs the event with `tracing`, which may run user code.
     pub(crate) fn emit(self, backend: &'static str) {
         match self {
             Self::Failed { slot, outcome, native } => {
@@ -136,6 +138,7 @@ impl LogEvent {
     }
 }
 
+/// Returns the token of the descriptors of operation `index` in `slot`.
 const fn token(slot: u32, index: u32) -> u64 {
     (slot as u64) | (index as u64 * ONE_INDEX)
 }
@@ -151,6 +154,7 @@ const fn index_of(token: u64) -> u32 {
     (token >> 32) as u32
 }
 
+/// Returns the range of keys in [`Planner::failures`] that belong to `slot`.
 const fn of_slot(slot: u32) -> RangeInclusive<(u32, u32)> {
     (slot, 0)..=(slot, u32::MAX)
 }
@@ -454,6 +458,7 @@ impl Planner {
         self.pending.push(descriptor.with_fence(fence));
     }
 
+    /// Takes the next operation's fence, and returns how the deferred operation must apply it.
     fn next_fence(&mut self) -> Fence {
         if !std::mem::take(&mut self.fence) {
             Fence::Clear
@@ -464,6 +469,7 @@ impl Planner {
         }
     }
 
+    /// Adds an operation that is submitted in chunks, with the next operation's fence.
     fn defer(&mut self, token: u64, kind: OpKind, dst: Vec<Segment>) {
         let fence = self.next_fence();
         self.ops[slot_of(token) as usize].deferred += 1;
@@ -478,10 +484,10 @@ impl Planner {
         while self.submitted < self.pending.len() {
             let Some(raw) = &mut self.raw else { return };
             self.in_engine_call = true;
-            // SAFETY: every pending descriptor was checked for this engine, its regions' bounds and rights,
-            // and overlap. A transfer owns the operands. Until the completion, the transfer keeps the
-            // operands registered and inaccessible to the program; if the device does not respond, it leaks
-            // them.
+            // SAFETY: every pending descriptor was checked for this engine, its limits, its regions' bounds
+            // and rights, and overlap. A transfer owns the operands. Until the completion, the transfer keeps
+            // the operands registered and inaccessible to the program; if the device does not respond, the
+            // transfer leaks them.
             let taken = unsafe { raw.submit(&self.pending[self.submitted..]) };
             self.in_engine_call = false;
             match taken {
@@ -687,11 +693,14 @@ impl Planner {
         }
     }
 
+    /// Removes the query with index `at` in [`queries`](Self::queries), and keeps its lists for reuse.
     fn drop_query(&mut self, at: usize) {
         let query = self.queries.swap_remove(at);
         query.into_lists().into_iter().for_each(|list| self.lists.keep(list));
     }
 
+    /// Removes the deferred operation with index `at`. A fence that it has not applied passes to the next
+    /// operation.
     fn drop_deferred(&mut self, at: usize) {
         if let Some(deferred) = self.deferred.remove(at) {
             if deferred.fence != Fence::Clear {
@@ -716,6 +725,7 @@ impl Planner {
         }
     }
 
+    /// Rings the doorbell if the device has descriptors without a doorbell.
     fn ring(&mut self) {
         if self.doorbell_pending
             && let Some(raw) = &mut self.raw
@@ -847,9 +857,10 @@ impl Planner {
             return true;
         }
         self.in_engine_call = true;
-        // SAFETY: every pending descriptor was checked for this engine, its regions' bounds and rights, and
-        // overlap. A transfer owns the operands. Until the completion, the transfer keeps the operands
-        // registered and inaccessible to the program; if the device does not respond, it leaks them.
+        // SAFETY: every pending descriptor was checked for this engine, its limits, its regions' bounds and
+        // rights, and overlap. A transfer owns the operands. Until the completion, the transfer keeps the
+        // operands registered and inaccessible to the program; if the device does not respond, the transfer
+        // leaks them.
         let taken = unsafe { raw.submit(left) };
         self.in_engine_call = false;
         let n = match taken {
@@ -944,6 +955,7 @@ impl Planner {
         }
     }
 
+    /// Records that the engine refused a descriptor with this token.
     #[cold]
     fn refused(&mut self, token: u64, error: Error) {
         let (outcome, native) = (Outcome::Failed(error.kind()), error.native().cloned());
@@ -951,6 +963,7 @@ impl Planner {
         self.record_failure(token, Failure { index, outcome, native, refusal: Some(error), closing });
     }
 
+    /// Records that the engine reported a descriptor with this token as failed or aborted.
     #[cold]
     fn record_failed(&mut self, token: u64, outcome: Outcome, native: Option<NativeError>) {
         let (index, closing) = (index_of(token), self.stopped);
@@ -985,6 +998,8 @@ impl Planner {
         }
     }
 
+    /// If no part of the operation in `slot` is left, ends and counts the operation, and appends the slot to
+    /// `ended` if the operation has a waiter.
     #[inline]
     fn end_if_over(&mut self, slot: u32, ended: &mut Vec<u32>) {
         let op = &mut self.ops[slot as usize];

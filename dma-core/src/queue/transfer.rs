@@ -34,6 +34,7 @@ transfer! {
 }
 
 impl<T: 'static, R: Answer> Transfer<T, R> {
+    /// Returns whether the operation in `slot` has ended; true for an invalid slot number.
     fn has_ended(state: &QueueState, slot: u32) -> bool {
         // A spent transfer has an invalid slot number.
         state.planner.ops.get(slot as usize).is_none_or(OpState::has_ended)
@@ -85,6 +86,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         self.ticket.queue().map_or("", |queue| queue.borrow().planner.backend)
     }
 
+    /// Waits as the function [`block`] does, until this operation is over.
     fn block(&self, until: Option<Instant>, stall: Duration) -> bool {
         let Some(queue) = self.ticket.queue() else { return true };
         block(queue, |state| Self::is_over(state, self.ticket.slot()), until, stall)

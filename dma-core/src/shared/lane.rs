@@ -171,6 +171,7 @@ impl Lane {
         }
     }
 
+    /// Returns whether the lane refuses new operations, because it is closed or its engine has panicked.
     #[inline]
     pub(super) fn refuses(&self) -> bool {
         self.refuses.load(Ordering::Relaxed)
@@ -236,6 +237,7 @@ impl Lane {
         self.presence.load(Ordering::SeqCst)
     }
 
+    /// Does the work of [`notice`](Self::notice) if the lane's thread is not awake.
     #[cold]
     fn rouse(&self, presence: u8) {
         if presence == GONE {
@@ -268,6 +270,7 @@ impl Lane {
         }
     }
 
+    /// Returns whether a slot is free.
     pub(super) fn has_room(&self) -> bool {
         self.free.any()
     }
@@ -335,6 +338,7 @@ impl Lane {
         }
     }
 
+    /// Releases the lock, runs the callbacks, and keeps their list for reuse.
     fn run_callbacks(&self, mut core: MutexGuard<'_, Core>) {
         let empty = self.spares().pop().unwrap_or_default();
         let mut callbacks = std::mem::replace(&mut core.callbacks, empty);
@@ -347,6 +351,8 @@ impl Lane {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes requests from the inboxes, passes them to the planner, and polls the device once. Returns the
+    /// sum of requests that were taken and of descriptors that were reported.
     fn run(&self, core: &mut Core, caller: Caller) -> usize {
         let panics = RefuseOnPanic(&self.refuses);
         core.runs = core.runs.wrapping_add(1);
@@ -481,6 +487,7 @@ impl Lane {
         }
     }
 
+    /// Moves the planner's log events to the callbacks.
     #[cold]
     fn emit(&self, core: &mut Core) {
         core.callbacks.extend(
@@ -526,6 +533,7 @@ impl Lane {
         deadline
     }
 
+    /// Returns the deadline for draining; `None` until the lane is closed.
     fn closing(&self) -> Option<Instant> {
         if !self.refuses.load(Ordering::Relaxed) {
             return None;

@@ -49,6 +49,7 @@ impl SharedReady {
         self.block(Some(deadline))
     }
 
+    /// Drives the lanes until there is room, the queue fails, or `until` has passed.
     fn block(&self, until: Option<Instant>) -> Result<()> {
         let mut backoff = Backoff::new();
         loop {

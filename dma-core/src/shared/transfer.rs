@@ -41,6 +41,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         Some((queue.lane(self.ticket.flags().lane()), queue.submitter_id))
     }
 
+    /// Returns the state of the operation; `Done` for a transfer without a slot or a spent transfer.
     #[inline]
     fn look(&self) -> Seen {
         match self.lane() {
@@ -105,6 +106,8 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         self.lane().map_or("", |(lane, _)| lane.backend)
     }
 
+    /// Drives the lane until the operation has ended, and returns true then. Returns false if `until` has
+    /// passed, or without `until`, if the lane has completed nothing for `stall`.
     pub(super) fn block(&self, until: Option<Instant>, stall: Duration) -> bool {
         let Some((lane, submitter_id)) = self.lane() else { return true };
         let mut backoff = Backoff::new();

@@ -41,6 +41,7 @@ impl WaitQueue {
         }
     }
 
+    /// Locks the list for `f`, and then updates `sleeping`.
     fn with<R>(&self, f: impl FnOnce(&mut Tasks) -> R) -> R {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let result = f(&mut tasks);
@@ -67,8 +68,8 @@ impl WaitQueue {
         })
     }
 
-    /// Removes a task. Returns its waker for the caller to drop, or `None` if the task was woken. In that
-    /// case the caller must wake the next task if there is room.
+    /// Removes a task. Returns the task's waker for the caller to drop, or `None` if the task was woken. In
+    /// that case the caller must wake the next task if there is room.
     pub(super) fn leave(&self, number: u64) -> Option<Waker> {
         self.with(|tasks| {
             let at = tasks.queue.binary_search_by_key(&number, |task| task.number).ok()?;
@@ -93,7 +94,8 @@ impl WaitQueue {
         })
     }
 
-    /// Returns the wakers of all tasks. Call this when the queue closes or its device has stalled.
+    /// Returns the wakers of all tasks that have not been woken. Call this when the queue closes or its
+    /// device has stalled.
     pub(super) fn all(&self) -> Vec<Waker> {
         self.with(|tasks| {
             tasks.sleeping = 0;

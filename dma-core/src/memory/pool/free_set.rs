@@ -1,11 +1,11 @@
 //! [`FreeSet`]: the free blocks of one size, and the FIFO list of the tasks that wait for a block.
 //!
 //! Each free block is one bit. The bits are spread over words in different cache lines. Every thread takes
-//! blocks first from a word of its own, and a released block returns to its word. Every word has two flags:
-//! one means that tasks wait, the other that the set is closed. If either flag is set, a release takes the
-//! lock. A task sets the first flag before it reads the word for the last time. Therefore either the task
-//! sees a released block, or the release takes the lock and passes the block to the first waiting task.
-//! Accesses to different words need no order.
+//! blocks first from a word of its own, and a released block returns to the word that has its bit. Every word
+//! has two flags: one means that tasks wait, the other that the set is closed. If either flag is set, a
+//! release takes the lock. A task sets the first flag in every word before it reads the words for the last
+//! time. Therefore either the task sees a released block, or the release takes the lock and passes the block
+//! to the first waiting task. Accesses to different words need no order.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -191,6 +191,8 @@ impl FreeSet {
         })
     }
 
+    /// Records that a task that began to wait at `since` got a block or left the list. The caller holds the
+    /// lock.
     fn one_waits_less(&self, waiting: &mut Waiting, since: Instant) {
         waiting.longest = waiting.longest.max(since.elapsed());
         waiting.waiters_without_block -= 1;

@@ -133,7 +133,7 @@ impl PoolOptions {
 ///   that size have been freed.
 /// - A forked process cannot take buffers from the pool, and leaks the buffers that it has.
 /// - To find out why a pool is exhausted, read [`classes`](Self::classes) or [`pools`](crate::pools): they
-///   return the number of buffers in use, the number of waiting tasks, and their waits.
+///   return the number of buffers in use, the number of waiting tasks, and the durations of their waits.
 ///   [`explain`](Self::explain) lists the holders of the buffers. Tasks that hold buffers while they wait for
 ///   more can deadlock. To avoid this, take all buffers that a task needs before it works, or give the pool
 ///   one buffer more than there are tasks.
@@ -395,7 +395,8 @@ impl PoolBlock {
 }
 
 // SAFETY: the block is a part of a region of the engine and keeps that region alive. `segment` has checked
-// that the part lies inside the region.
+// that the part lies inside the region. The block has the region's key, because descriptors must name the
+// region that the engine knows. Dropping the block deregisters nothing.
 unsafe impl RawRegion for PoolBlock {
     fn info(&self) -> &RegionInfo {
         &self.info

@@ -41,6 +41,7 @@ impl WaitWatch {
     }
 }
 
+/// Runs the watch thread: logs a warning for each wait that exceeds `limit`, and returns when no task waits.
 fn run(pool: &Weak<PoolInner>, limit: Duration) {
     let mut warned: Vec<Option<u64>> = Vec::new();
     let mut pause = limit;

@@ -129,6 +129,7 @@ impl Key {
 }
 
 impl CacheState {
+    /// Returns the kept registration with this key, if any, and marks it as used.
     fn hit(&mut self, key: &Key) -> Option<Buffer> {
         self.clock += 1;
         let entry = self.entries.get_mut(key)?;
@@ -155,6 +156,7 @@ impl CacheState {
         given_up
     }
 
+    /// Removes an entry and returns its registration.
     fn take(&mut self, key: &Key) -> Option<Buffer> {
         let entry = self.entries.remove(key)?;
         self.counters.bytes -= key.len;
@@ -217,6 +219,8 @@ impl<E: DmaEngine> RegistrationCache<E> {
         self.remove_if(|_| true);
     }
 
+    /// Removes the entries whose key meets the condition, and returns their number. Drops the registrations
+    /// without the lock, because destructors of owners may use the cache.
     fn remove_if(&self, is_removed: impl Fn(&Key) -> bool) -> usize {
         let mut kept = self.kept();
         let keys: Vec<_> = kept.entries.keys().copied().filter(is_removed).collect();
