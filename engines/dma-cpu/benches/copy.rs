@@ -132,8 +132,8 @@ fn criterion(src: Memory, dst: Memory) {
             group.bench_function(BenchmarkId::new("tuner", size_name(len)), |bencher| {
                 bencher.iter(|| {
                     let (dst, src) = pairs.next();
-                    // SAFETY: the ranges lie in mappings that are never freed, and no other thread accesses
-                    // them.
+                    // SAFETY: the ranges lie in two mappings that are never freed, and no other thread
+                    // accesses them.
                     unsafe { tuner.copy(dst, src, black_box(len), CacheHint::Auto) }
                 });
             });
@@ -166,12 +166,13 @@ fn cold_table(src: Memory, dst: Memory) {
                 choose(&mut pairs);
             }
             let results = compare(ROUNDS, names.len(), count * len, |contender| match contender {
-                // SAFETY: the ranges lie in mappings that are never freed, and no other thread accesses them.
+                // SAFETY: the ranges lie in two mappings that are never freed, and no other thread accesses
+                // them.
                 0 => time(&mut pairs, count, |dst, src, len| unsafe { memcpy(dst, src, len) }),
                 _ if contender < kernels.len() => {
                     let kernel = kernels[contender];
-                    // SAFETY: the ranges lie in mappings that are never freed, and no other thread accesses
-                    // them.
+                    // SAFETY: the ranges lie in two mappings that are never freed, and no other thread
+                    // accesses them.
                     time(&mut pairs, count, |dst, src, len| unsafe { kernel.copy(dst, src, len) })
                 }
                 _ if contender == kernels.len() => choose(&mut pairs),
@@ -202,8 +203,8 @@ fn hot_table(src: Memory, dst: Memory) {
             }
             let results = compare(ROUNDS, names.len(), count * len, |contender| match contender {
                 0 => {
-                    // SAFETY: the ranges lie in mappings that are never freed, and no other thread accesses
-                    // them.
+                    // SAFETY: the ranges lie in two mappings that are never freed, and no other thread
+                    // accesses them.
                     let mut run =
                         |count| time(&mut pairs, count, |dst, src, len| unsafe { memcpy(dst, src, len) });
                     run(warm);
@@ -212,7 +213,7 @@ fn hot_table(src: Memory, dst: Memory) {
                 _ if contender < kernels.len() => {
                     let kernel = kernels[contender];
                     let mut run = |count| {
-                        // SAFETY: the ranges lie in mappings that are never freed, and no other thread
+                        // SAFETY: the ranges lie in two mappings that are never freed, and no other thread
                         // accesses them.
                         time(&mut pairs, count, |dst, src, len| unsafe { kernel.copy(dst, src, len) })
                     };
@@ -251,13 +252,13 @@ fn behind_table(src: Memory, dst: Memory) {
                 0 => time(&mut pairs, count, |dst, src, len| unsafe { memcpy(dst, src, len) }),
                 1 => {
                     let kernel = Kernel::memcpy();
-                    // SAFETY: the ranges lie in mappings that are never freed, and no other thread accesses
-                    // them.
+                    // SAFETY: the ranges lie in two mappings that are never freed, and no other thread
+                    // accesses them.
                     time(&mut pairs, count, |dst, src, len| unsafe { kernel.copy(dst, src, len) })
                 }
                 _ => time(&mut pairs, count, |dst, src, len| {
-                    // SAFETY: the ranges lie in mappings that are never freed, and no other thread accesses
-                    // them.
+                    // SAFETY: the ranges lie in two mappings that are never freed, and no other thread
+                    // accesses them.
                     unsafe { tuner.copy(dst, src, len, CacheHint::Auto) }
                 }),
             };

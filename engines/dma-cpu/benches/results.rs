@@ -56,9 +56,11 @@ fn main() {
     let mut pairs = Pairs::new(src, dst, len, 1);
     let count = 5000;
     let (b, a) = pairs.next();
-    // SAFETY: the range lies in an initialized mapping that is never freed, and no other code writes to it.
+    // SAFETY: the range lies in an initialized mapping that is never freed, and no operation writes to it
+    // from now on.
     let left = unsafe { std::slice::from_raw_parts(a, len) };
-    // SAFETY: the ranges lie in mappings that are never freed, and no other thread accesses them.
+    // SAFETY: the range lies in an initialized mapping that is never freed, and no operation writes to it
+    // from now on.
     let right = unsafe { std::slice::from_raw_parts(b.cast_const(), len) };
     let crc = crc32c::crc32c(left);
     let mut of = |name: &str, peer: &dyn Fn(), descriptor: Descriptor<'static>, result: u64| {

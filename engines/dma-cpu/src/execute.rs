@@ -140,7 +140,8 @@ impl Work<'_> {
                     copy(self.src, std::slice::from_ref(dst))?;
                 }
             }
-            // SAFETY: the caller ensures access to the segments and that their regions stay registered.
+            // SAFETY: the caller ensures access to the segments, that their regions stay registered, and that
+            // `skip + len` lies within them.
             WorkKind::Fill { pattern } => unsafe { fill(pattern, self.dst, skip, len, kernel)? },
             WorkKind::Compare => {
                 let (a, b) = (self.src[0], self.dst[0]);
@@ -149,7 +150,7 @@ impl Work<'_> {
                 // SAFETY: the caller ensures access to the segments and that their regions stay registered.
                 let _b = unsafe { lease(b.key) }?;
                 let [a, b] = [a, b].map(|side| side.addr.offset(skip).as_ptr().cast_const());
-                // SAFETY: the range lies within the segments, to which the caller has access, and leases
+                // SAFETY: the ranges lie within the segments, to which the caller ensures access, and leases
                 // protect imported memory.
                 let differs = unsafe { racy_copy::first_difference(a, b, len) };
                 return Ok(differs.map_or(Completion::EQUAL, |at| (skip + at) as u64));
@@ -166,12 +167,12 @@ impl Work<'_> {
                     Some(dst) => {
                         let past_cache = suited(kernel, len).is_streaming();
                         let copy = if past_cache { copy_crc32c_past_cache } else { copy_crc32c };
-                        // SAFETY: the range lies within the segments, to which the caller has access, and
-                        // leases protect imported memory.
+                        // SAFETY: the ranges lie within the segments, to which the caller ensures access and
+                        // which do not overlap. Leases protect imported memory.
                         unsafe { copy(seed, dst.addr.offset(skip).as_ptr(), from, len) }
                     }
-                    // SAFETY: the caller ensures access to the segments and that their regions stay
-                    // registered.
+                    // SAFETY: the range lies within the segment, to which the caller ensures access, and a
+                    // lease protects imported memory.
                     None => unsafe { racy_copy::crc32c(seed, from, len) },
                 };
                 // CRCs are linear: the CRC of the whole is the XOR of the parts' CRCs, each shifted by its
@@ -231,12 +232,12 @@ unsafe fn copy(
     while len > 0 {
         let (from, to) = (src.piece(), dst.piece());
         let piece = from.len.min(to.len).min(len);
-        // SAFETY: the caller ensures that the regions stay registered.
+        // SAFETY: the caller ensures access to the segments and that their regions stay registered.
         let _from = unsafe { lease(from.key) }?;
         // SAFETY: the caller ensures access to the segments and that their regions stay registered.
         let _to = unsafe { lease(to.key) }?;
-        // SAFETY: the range lies within the segments, to which the caller has access, and leases protect
-        // imported memory.
+        // SAFETY: the ranges lie within the segments, to which the caller ensures access and which do not
+        // overlap. Leases protect imported memory.
         unsafe { suited(kernel, piece).copy(to.addr.as_ptr(), from.addr.as_ptr(), piece) };
         src.advance(piece);
         dst.advance(piece);
@@ -260,7 +261,7 @@ unsafe fn fill(
     while len > 0 {
         let to = dst.piece();
         let piece = to.len.min(len);
-        // SAFETY: the caller ensures that the region stays registered.
+        // SAFETY: the caller ensures access to the segment and that its region stays registered.
         let _to = unsafe { lease(to.key) }?;
         // SAFETY: the range lies within the segment, to which the caller has access, and a lease protects
         // imported memory.

@@ -45,7 +45,7 @@ mod tests {
                 // SAFETY: the byte lies within the memory, which is initialized.
                 assert!((0..len).all(|at| unsafe { byte(at).read() } == 0));
                 for at in [0, len / 2, len - 1] {
-                    // SAFETY: the byte lies within the memory.
+                    // SAFETY: the byte lies within the memory, which only this test accesses.
                     unsafe { byte(at).write(1) };
                 }
             }

@@ -215,7 +215,8 @@ unsafe impl DmaEngine for CudaEngine {
     }
 }
 
-// SAFETY: all methods forward to the engine, and device memory is not registered.
+// SAFETY: all methods here forward to the engine, which keeps the promises. The default of
+// `register_device_raw` refuses.
 unsafe impl DmaEngine for Lender<'_> {
     fn id(&self) -> EngineId {
         self.engine.id()

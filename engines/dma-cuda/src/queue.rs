@@ -391,19 +391,21 @@ unsafe fn copy(
         let code = match (driver.cuMemcpyBatchAsync_v2, driver.cuMemcpyBatchAsync) {
             (Some(batch), _) if number > 1 => {
                 // SAFETY: the chunks have `number` entries each, of memory that the device reaches;
-                // `attributes` and `first` have one entry.
+                // `attributes` and `first` have one entry. The caller made the context of the stream current.
                 unsafe { batch(dst, src, len, number, attributes, first, 1, stream) }
             }
             (None, Some(batch)) if number > 1 => {
                 let mut failed = 0;
                 // SAFETY: the chunks have `number` entries each, of memory that the device reaches;
-                // `attributes` and `first` have one entry, and `failed` is valid for the write.
+                // `attributes` and `first` have one entry, and `failed` is valid for the write. The caller
+                // made the context of the stream current.
                 unsafe { batch(dst, src, len, number, attributes, first, 1, &raw mut failed, stream) }
             }
             _ => {
                 let mut entries = dsts.iter().zip(&*srcs).zip(&*lens);
                 let copied = entries.try_for_each(|((dst, src), len)| {
-                    // SAFETY: the entry names memory that the device reaches.
+                    // SAFETY: the entry names memory that the device reaches, and the caller made the context
+                    // of the stream current.
                     let code = unsafe { (driver.cuMemcpyAsync)(*dst, *src, *len, stream) };
                     *taken += usize::from(code == 0);
                     if code == 0 { Ok(()) } else { Err(code) }
@@ -456,7 +458,7 @@ unsafe impl RawQueue for CudaQueue {
                 Operation::Copy { .. } => _ = self.push_copies(&[descriptor.with_fence(false)]),
                 Operation::Fill { pattern, dst } => {
                     self.tokens.push(descriptor.token());
-                    // SAFETY: the caller of `submit` does not access the destination until the completion.
+                    // SAFETY: the caller meets the requirements of this function for the descriptor.
                     match unsafe { self.fill(pattern, dst) } {
                         Ok(()) => self.submitted += 1,
                         Err(code) => self.refused(1, code),

@@ -79,15 +79,18 @@ impl CudaMemory {
     /// device is idle.
     fn free(self, device: &Device) -> Result<(), c_int> {
         device.call(|driver| match self {
-            // SAFETY: `allocate_len` allocated this memory, and it is freed once.
+            // SAFETY: `allocate_len` allocated this memory. It is freed once, when the device no longer uses
+            // it.
             Self::Pinned(start) => unsafe {
                 (driver.cuMemFreeHost)(ptr::with_exposed_provenance_mut::<c_void>(start))
             },
-            // SAFETY: `register` registered this memory, and it is unregistered once.
+            // SAFETY: `register` registered this memory. It is unregistered once, when the device no longer
+            // uses it.
             Self::Registered(start) => unsafe {
                 (driver.cuMemHostUnregister)(ptr::with_exposed_provenance_mut::<c_void>(start))
             },
-            // SAFETY: `allocate_len` allocated this memory, and it is freed once.
+            // SAFETY: `allocate_len` allocated this memory. It is freed once, when the device no longer uses
+            // it.
             Self::Device(start) => unsafe { (driver.cuMemFree_v2)(start) },
             Self::Foreign => 0,
         })

@@ -210,7 +210,7 @@ fn transfers_start_after_an_event_and_streams_wait_for_transfers() {
     assert_eq!(unsafe { (program.driver.cuMemsetD8Async)(source, 7, 4096, kernels) }, 0);
     // SAFETY: this test made the event and the stream, and destroys neither.
     assert_eq!(unsafe { (program.driver.cuEventRecord)(written, kernels) }, 0);
-    // SAFETY: the memory is never freed.
+    // SAFETY: the test allocated these 4096 bytes of device memory, and never frees them.
     let memory = unsafe { DeviceMemory::from_raw(DeviceAddr(source), 4096, ()) };
     let source = engine.register_device(memory).unwrap();
     // SAFETY: this test made the event, and does not destroy it.
@@ -315,9 +315,9 @@ fn registration_says_what_is_wrong() {
 /// A page that the CPU may not write.
 struct ReadOnlyPage(*mut c_void);
 
-// SAFETY: the page is never written.
+// SAFETY: the page is never written or unmapped, so any thread may read it.
 unsafe impl Send for ReadOnlyPage {}
-// SAFETY: the page is never written.
+// SAFETY: the page is never written or unmapped, so several threads may read it at a time.
 unsafe impl Sync for ReadOnlyPage {}
 
 impl AsRef<[u8]> for ReadOnlyPage {

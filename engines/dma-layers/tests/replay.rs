@@ -222,7 +222,7 @@ unsafe impl DmaEngine for Idle {
 #[derive(Debug)]
 struct IdleQueue(Box<dyn RawQueue>, Vec<u64>, bool);
 
-// SAFETY: the queue accesses no memory after a call.
+// SAFETY: each descriptor is reported once, and the queue accesses memory only within `submit`.
 unsafe impl RawQueue for IdleQueue {
     fn engine_id(&self) -> EngineId {
         self.0.engine_id()
@@ -234,7 +234,8 @@ unsafe impl RawQueue for IdleQueue {
         if let [first, ..] = batch
             && let (true, Operation::Copy { src, dst }) = (std::mem::take(&mut self.2), first.operation())
         {
-            // SAFETY: the caller promises valid descriptors, and the inner queue gets the first one of them.
+            // SAFETY: the caller promises valid descriptors, and the copy has ended when this function
+            // returns.
             unsafe { racy_copy::copy(dst.addr.as_ptr(), src.addr.as_ptr(), dst.len) };
         }
         self.1.extend(batch.iter().map(Descriptor::token));

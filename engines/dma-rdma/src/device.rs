@@ -195,7 +195,7 @@ impl Device {
         name: &str,
         options: &RdmaOptions,
     ) -> Result<Arc<Self>> {
-        // SAFETY: the device is an entry of the library's list.
+        // SAFETY: the device is an entry of the library's list, which is not freed yet.
         let context = Handle::new(unsafe { (verbs.ibv_open_device)(device) })
             .map_err(|errno| failed(format!("{name} cannot be opened"), errno))?;
         let opened = Self::on(verbs, context, name, options);
@@ -289,7 +289,8 @@ impl Device {
             },
             Bytes::DmaBuf { fd, offset, addr } => {
                 let call = self.verbs.ibv_reg_dmabuf_mr.ok_or(Errno::OPNOTSUPP)?;
-                // SAFETY: the domain belongs to this device, and the descriptor is open.
+                // SAFETY: the domain belongs to this device, the descriptor is open, and the caller promises
+                // that its memory stays allocated.
                 unsafe { call(pd.as_ptr(), *offset, len, *addr, fd.as_raw_fd(), flags) }
             }
         })
@@ -300,7 +301,7 @@ impl Device {
     /// (`ncclIbDmaBufSupport` in its `net_ib.cc`).
     pub(crate) fn takes_dmabufs(&self) -> bool {
         let Some(call) = self.verbs.ibv_reg_dmabuf_mr else { return false };
-        // SAFETY: the domain belongs to this device, and no memory is registered.
+        // SAFETY: the domain belongs to this device. The descriptor is invalid, so it names no memory.
         match Handle::new(unsafe { call(self.pd.as_ptr(), 0, 0, 0, -1, 0) }) {
             Ok(region) => self.deregister(region),
             Err(errno) => !matches!(errno, Errno::OPNOTSUPP | Errno::PROTONOSUPPORT | Errno::NOSYS),

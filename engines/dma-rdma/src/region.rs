@@ -247,7 +247,7 @@ unsafe impl RawRegion for RdmaRegion {
             return Err(error(ErrorKind::OutOfRange, message));
         }
         let bytes = match (info.cpu, &self.dmabuf) {
-            // SAFETY: the access lies within the region.
+            // SAFETY: the exported range lies within the region.
             (Some(base), _) => Bytes::Mapped(unsafe { base.add(offset) }),
             (None, Some((fd, first))) => {
                 let (fd, addr) = (fd.try_clone()?, info.addr.offset(offset).0);

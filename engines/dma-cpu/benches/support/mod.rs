@@ -19,8 +19,8 @@ impl Memory {
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), len + HUGE, access, MapFlags::PRIVATE) };
         let base = base.expect("map bench memory").cast::<u8>();
         let base = base.wrapping_add(base.align_offset(HUGE));
-        // SAFETY: `len` bytes from `base` on lie within the mapping. A refusal is ignored, because small
-        // pages work as well.
+        // SAFETY: `len` bytes from `base` on lie within the mapping, and the advice changes no byte. A
+        // refusal is ignored, because small pages work as well.
         let _ = unsafe { madvise(base.cast(), len, Advice::LinuxHugepage) };
         // SAFETY: the `len` bytes lie within the new mapping, which no other code uses yet.
         unsafe { std::ptr::write_bytes(base, byte, len) };

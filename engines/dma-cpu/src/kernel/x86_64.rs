@@ -279,7 +279,8 @@ unsafe fn copy<L: Line>(dst: *mut u8, src: *const u8, len: usize) {
     }
     at += pages_left * PAGE;
     while at < end {
-        // SAFETY: the line lies before `end`, which is `tail` bytes before the end of both ranges.
+        // SAFETY: the line lies before `end`, which is `tail` bytes before the end of both ranges, and `dst +
+        // at` is line-aligned.
         unsafe { line::<L>(dst, src, at) };
         at += LINE;
     }
@@ -330,7 +331,7 @@ unsafe fn side_by_side<L: Line>(group: &[InlineCopy; STREAMS], next: &[InlineCop
     let end = shortest / LINE * LINE;
     let turn = |at: usize| {
         for (dst, src, _) in &ranges {
-            // SAFETY: the line lies in the range, and `dst` is line-aligned.
+            // SAFETY: the line lies in both ranges, and `dst` is line-aligned.
             unsafe { line::<L>(*dst, *src, at) };
         }
     };
@@ -358,7 +359,8 @@ unsafe fn side_by_side<L: Line>(group: &[InlineCopy; STREAMS], next: &[InlineCop
 unsafe fn pages<L: Line, const N: usize>(dst: *mut u8, src: *const u8, at: usize, end: usize) {
     let turn = |offset: usize| {
         for stream in 0..N {
-            // SAFETY: the line lies in one of the `N` pages.
+            // SAFETY: the line lies in one of the `N` pages, which lie in both ranges, and `dst + at` is
+            // line-aligned.
             unsafe { line::<L>(dst, src, at + stream * PAGE + offset) };
         }
     };

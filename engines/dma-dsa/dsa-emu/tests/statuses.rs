@@ -233,7 +233,7 @@ fn a_batch_tells_its_end() {
     let pages = Pages::new(1, libc::PROT_NONE);
     let nop = describe(0, 0, 0, 0, 0);
     let two = pages.0.wrapping_add(4096 - 128).cast::<[Descriptor; 2]>();
-    // SAFETY: the bytes end at the end of the page.
+    // SAFETY: the bytes end at the end of the writable page, and their address is aligned.
     unsafe { two.write([nop; 2]) };
     let record = run(&emu, describe(1, REPORT, pages.end() - 128, 0, 4));
     assert_eq!((record.status, record.done, record.fault), (6, 2, pages.end()));

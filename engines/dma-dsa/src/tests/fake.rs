@@ -202,30 +202,31 @@ impl FakePortal {
         match d.opcode() {
             op::FILL => {
                 at = (d.dst + n as u64, status::WRITE);
-                // SAFETY: only this device accesses the destination.
+                // SAFETY: the submitter keeps the destination valid, and only this device accesses it now.
                 let dst = unsafe { std::slice::from_raw_parts_mut(bytes(d.dst), n) };
                 dst.iter_mut().zip(d.src.to_le_bytes().iter().cycle()).for_each(|(to, byte)| *to = *byte);
             }
             op::COMPARE => {
-                // SAFETY: no one writes the first source meanwhile.
+                // SAFETY: the submitter keeps the first source valid, and nothing writes to it now.
                 let a = unsafe { std::slice::from_raw_parts(bytes(d.src), n) };
-                // SAFETY: no one writes the second source meanwhile.
+                // SAFETY: the submitter keeps the second source valid, and nothing writes to it now.
                 let b = unsafe { std::slice::from_raw_parts(bytes(d.dst), n) };
                 if let Some(differs) = a.iter().zip(b).position(|(a, b)| a != b) {
                     (done, result) = (differs as u64, 1);
                 }
             }
             op::MEMMOVE | op::COPY_CRC | op::DUALCAST | op::CRC => {
-                // SAFETY: no one writes the source meanwhile.
+                // SAFETY: the submitter keeps the source valid, and nothing writes to it now.
                 let src = unsafe { std::slice::from_raw_parts(bytes(d.src), n) };
                 if d.opcode() != op::CRC {
-                    // SAFETY: the destination does not overlap the source.
+                    // SAFETY: the submitter keeps the destination valid, and it does not overlap the source.
                     unsafe { ptr::copy_nonoverlapping(src.as_ptr(), bytes(d.dst), n) };
                 }
                 if d.opcode() == op::DUALCAST {
                     assert_eq!((d.dst ^ d.extra) & 0xfff, 0);
                     at = (d.extra + n as u64, status::WRITE);
-                    // SAFETY: the second destination does not overlap the source.
+                    // SAFETY: the submitter keeps the second destination valid, and it does not overlap the
+                    // source.
                     unsafe { ptr::copy_nonoverlapping(src.as_ptr(), bytes(d.extra), n) };
                 }
                 if matches!(d.opcode(), op::CRC | op::COPY_CRC) {

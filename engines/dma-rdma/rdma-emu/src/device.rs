@@ -141,7 +141,8 @@ pub(crate) struct Completions {
     pub(crate) entries: VecDeque<(ibv_wc, u32, u64)>,
 }
 
-// SAFETY: the pointers inside belong to requests, and are not dereferenced.
+// SAFETY: the pointers of regions are to memory that any thread may access while it is registered. The
+// pointers of requests are not dereferenced.
 unsafe impl Send for State {}
 
 pub(crate) type Shared = Arc<Mutex<State>>;

@@ -510,7 +510,7 @@ fn memory_that_stays_registered_is_not_freed() {
     // The device still writes to the memory. AddressSanitizer would report this if the memory were freed.
     let mut raw = Raw::open(&engine, 1);
     #[expect(unsafe_code, reason = "calls the raw queue")]
-    // SAFETY: the region was leaked.
+    // SAFETY: the source's region outlives the copy, and the destination's region was leaked.
     unsafe { raw.queue.submit(&[Descriptor::copy(1, raw.info.segment(0, 64), info.segment(0, 64))]) }
         .unwrap();
     raw.queue.flush();

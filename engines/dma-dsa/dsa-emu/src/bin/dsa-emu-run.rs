@@ -73,7 +73,7 @@ Starts PROGRAM on made-up work queues of Intel DSA.
         }
         // SAFETY: the set is initialized.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
-        // SAFETY: `sigemptyset` initialised it.
+        // SAFETY: `sigemptyset` initialized the set.
         unsafe { set.assume_init() }
     }
 

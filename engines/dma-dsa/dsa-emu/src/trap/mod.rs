@@ -338,7 +338,7 @@ fn emulate(info: &siginfo_t, context: &mut ucontext_t) -> Trap {
     let is_on = |address: u64| address.wrapping_sub(alternate.ss_sp.addr() as u64) < alternate.ss_size as u64;
     if is_on(ptr::from_ref(&emulation).addr() as u64) && !is_on(program_stack) {
         // SAFETY: the stack is free below the red zone, the 128 bytes below the stack pointer that the ABI
-        // reserves for the interrupted function.
+        // reserves for the interrupted function. The address is rounded down to a multiple of 16.
         unsafe { call_on(program_stack.wrapping_sub(128) & !15, &mut emulation) };
     } else {
         emulation.run();
