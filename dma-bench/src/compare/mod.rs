@@ -71,13 +71,13 @@ pub(crate) struct Row {
     apart: bool,
 }
 
-/// A cell whose status differs between the two results.
+/// A cell that ended differently in the two results: with another status, or without figures or a ratio.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub cell: Cell,
     pub model: bool,
     pub text: String,
-    /// True if the status was better before.
+    /// True if the cell ended better before.
     pub worse: bool,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Change {
 pub(crate) struct Comparison {
     /// Figures of the cells that both results have.
     pub rows: Vec<Row>,
-    /// Cells whose status differs, or that are missing in the second results.
+    /// Cells that ended differently, or that are missing in the second results.
     pub changes: Vec<Change>,
     pub differences: Vec<Circumstance>,
     pub notes: Vec<String>,
@@ -259,7 +259,7 @@ fn badness(status: Status) -> u8 {
     }
 }
 
-/// Returns a description of the change if the cell's status differs.
+/// Describes the change of a cell that ended differently, is missing, or newly misses or reaches its rate.
 fn change(before: &Results, after: &Results, old: &Measured, new: Option<&Measured>) -> Option<Change> {
     let found =
         |text: String, worse: bool| Some(Change { cell: old.cell.clone(), model: old.model, text, worse });

@@ -11,7 +11,7 @@ use crate::verdict::{Verdict, class};
 /// Maximum number of rows of a time series in a table.
 const MAX_SERIES_ROWS: usize = 20;
 
-/// Lists the sizes at which engines are faster.
+/// Lists the verdicts in words, one item for each curve.
 pub(super) fn verdicts(all: &[Verdict], style: Style) -> String {
     let mut text = String::new();
     for v in all {

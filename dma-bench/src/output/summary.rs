@@ -74,7 +74,7 @@ fn limited(mut lines: Vec<String>, most: usize, rest: &str) -> Vec<String> {
 }
 
 /// Recommends an engine by size for each way of use: the fastest engine among those that are certainly
-/// faster than the baseline, or else the baseline.
+/// faster than the baseline. Without such an engine, the text is "not decided", "either" or the baseline.
 fn advice(results: &Results) -> Vec<String> {
     let verdicts: Vec<&Verdict> = results.verdicts.iter().filter(|v| !v.model && is_plain(v)).collect();
     let mut uses: Vec<Use> = verdicts.iter().map(|v| Use::of(v)).collect();
@@ -128,7 +128,7 @@ fn choice(verdicts: &[&Verdict]) -> String {
 /// Marks sizes at which the verdict is "not decided".
 const NOT_DECIDED: &str = "not decided";
 
-/// Returns a line for each model, at its greatest number of operations in flight.
+/// Returns a line for each model: one of its verdicts, at the greatest number of operations in flight.
 fn models(results: &Results) -> Vec<String> {
     let mut lines = Vec::new();
     for engine in results.engines.iter().filter(|e| e.model.is_some()) {
@@ -142,8 +142,8 @@ fn models(results: &Results) -> Vec<String> {
     lines
 }
 
-/// Compares the CPU time of measured engines with memcpy's, at the largest size that both were measured
-/// at.
+/// Compares the CPU time of measured engines with memcpy's, at the largest size at which both copied cold
+/// memory, or else other memory.
 fn cpu_time(results: &Results) -> String {
     let seconds = |m: &Measured| Some(m.cpu_s_per_gb.as_ref()?.median).filter(|s| *s > 0.0);
     let mut parts = Vec::new();

@@ -97,7 +97,7 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Accepts connections until the end. Returns the number of authenticated connections.
+/// Accepts connections until Ctrl-C or the time limit. Returns the number of authenticated connections.
 fn accept_all(
     arguments: &ServeArguments,
     engine: &dyn DmaEngine,

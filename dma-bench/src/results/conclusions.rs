@@ -46,7 +46,8 @@ pub(crate) fn part_of_rate(campaign: &Campaign, m: &Measured) -> Option<f64> {
     // All samples belong to one schedule. The first sample begins at the scheduled time of its first
     // operation. Each later sample begins at the end of the previous sample.
     let part = match reached.samples.as_slice() {
-        // With few operations, the latency of the last operation is a large part of the span.
+        // In a single sample, the latency of the last operation may be a large part of the span, so a
+        // latency is subtracted.
         [] => return None,
         [one] => each / rate / (span(one) - latency).max(f64::MIN_POSITIVE),
         [_, others @ ..] => others.len() as f64 * each / rate / others.iter().map(span).sum::<f64>(),
@@ -89,7 +90,8 @@ pub(crate) fn verdicts(campaign: &Campaign, cells: &[Measured], interrupted: boo
     all
 }
 
-/// If there are too few passes for an interval with the risk `risk`, returns the reason and the remedy.
+/// Returns the most probable reason for too few passes, with the remedy. An interval with the risk `risk`
+/// needs a minimum number of passes.
 fn too_few(campaign: &Campaign, interrupted: bool, risk: f64) -> &'static str {
     // The widest interval of n samples misses the median with a chance of 2 / 2^n.
     let needed = (2.0 / risk).log2().ceil() as u32;
@@ -129,8 +131,8 @@ pub(crate) fn is_best_batch(cells: &[Measured], m: &Measured) -> bool {
     best.is_none_or(|best| best.cell == m.cell)
 }
 
-/// Returns the knee of every series with at least three depths. Runs at a rate have no knee, because the rate
-/// sets their throughput.
+/// Returns the knee of every series of copies with at least three depths. Runs at a rate have no knee,
+/// because the rate sets their throughput.
 pub(crate) fn knees(campaign: &Campaign, cells: &[Measured]) -> Vec<Knee> {
     let copies = cells.iter().filter(|m| !m.cell.is_baseline() && m.cell.op == Op::Copy);
     let speeds = copies.filter_map(|m| Some((m, m.bytes_per_second.as_ref()?.median)));

@@ -92,7 +92,7 @@ impl Machine {
     }
 }
 
-/// The NUMA nodes of this machine, with their CPUs: `node0 0-31`.
+/// Returns the NUMA nodes of this machine, with their CPUs: `node0 0-31`.
 fn nodes() -> Vec<String> {
     let nodes = NumaNodes::of_system();
     nodes.numbers().map(|node| format!("node{node} {}", nodes.core_list(node).unwrap_or_default())).collect()

@@ -296,8 +296,8 @@ impl Results {
         self.engines.iter().find(|e| e.name == name)
     }
 
-    /// Returns the cells that failed. Cells that only have fewer samples than requested are left out,
-    /// because there are many of them.
+    /// Returns the cells that failed, are wrong or are unsupported. Interrupted cells are left out, because
+    /// there are many of them.
     pub fn troubled(&self) -> impl Iterator<Item = &Measured> {
         self.cells.iter().filter(|m| !matches!(m.status, Status::Ok | Status::Interrupted))
     }

@@ -88,7 +88,7 @@ impl Results {
         })
     }
 
-    /// Returns a note on throughputs of a run at a rate.
+    /// Returns a note on the meaning of the figures, if the run was at a rate.
     pub fn at_rate(&self) -> Option<String> {
         let rate = self.campaign.rate?;
         Some(format!(

@@ -1,4 +1,4 @@
-//! Models compared with published figures. No figure in this table was measured on this machine.
+//! Models compared with published figures. None of these figures was measured on this machine.
 
 use dma::EngineName;
 use dma::sim::SimOptions;

@@ -40,8 +40,8 @@ impl Baseline {
     }
 
     /// Begins a pass over a group: moves the buffers to `layout` within `bytes` of memory on each side, warms
-    /// `base` up, and sets how many operations a sample takes. `settled` is true if it was warmed up in an
-    /// earlier pass.
+    /// `base` up, and sets how many operations a sample takes. `settled` is true if `base` was warmed up in
+    /// an earlier pass.
     pub(super) fn begin_pass(
         &mut self,
         base: &mut ActiveCell,

@@ -1,5 +1,5 @@
-//! [`Calibration`]: warms a cell up, and sets the number of samples, of operations in a sample, and of
-//! operations before the sample's clock starts.
+//! [`Calibration`]: warms a cell up, and sets three numbers: samples of the cell, operations in a sample, and
+//! operations before the clock of a sample starts.
 
 use std::time::Instant;
 

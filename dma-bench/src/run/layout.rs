@@ -62,8 +62,8 @@ const SILVER_STEP: f64 = std::f64::consts::SQRT_2 - 1.0;
 const SEGMENT_GAP: usize = 64;
 
 impl Layout {
-    /// Returns the layout of queue number `queue` of a cell. Each queue has `footprint` bytes, or more if the
-    /// depth requires it.
+    /// Returns the layout of queue number `queue` of a cell. For cold and random operations, each queue has
+    /// `footprint` bytes, or more if the depth requires it.
     pub fn new(cell: &Cell, queue: usize, footprint: usize) -> Self {
         let (stride, depth) = (Self::stride(cell), cell.depth as usize);
         let per_place = match cell.footprint {

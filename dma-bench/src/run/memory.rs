@@ -71,8 +71,8 @@ impl DeviceView {
         Ok(())
     }
 
-    /// A poisoned lock can be used: even a thread that panics waits for its copy first, so no copy is in
-    /// flight.
+    /// Locks the host memory. A poisoned lock can be used: even a thread that panics waits for its copy
+    /// first, so no copy is in flight.
     fn staging(&self) -> MutexGuard<'_, Window> {
         self.staging.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -168,7 +168,8 @@ impl Memory {
         Self::on_nodes(None, engine, peer, len, direction, alike)
     }
 
-    /// Does the same with host memory on the NUMA nodes of sources and of destinations.
+    /// Does the same as [`new`](Self::new), with host memory on the NUMA nodes of sources and of
+    /// destinations.
     pub(crate) fn on_nodes(
         nodes: Option<(u32, u32)>,
         engine: &Arc<dyn DmaEngine>,
@@ -202,8 +203,8 @@ impl Memory {
                 expected(at, &mut bytes[..n]);
             }
             memory.src.cpu.write_at(at, &bytes[..n])?;
-            // Writing makes the pages present, so that copies cause no page faults. All bytes are wrong, so
-            // that a missing copy is detected.
+            // Writing makes the pages present, so that copies cause no page faults. Unless the sides are
+            // alike, all bytes are wrong, so that a missing copy is detected.
             if !alike {
                 bytes[..n].iter_mut().for_each(|b| *b = !*b);
             }

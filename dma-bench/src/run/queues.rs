@@ -15,7 +15,8 @@ pub(crate) struct QueuesRun {
     cpu_ns: f64,
     /// The samples of a run at a rate; empty for other runs.
     pub(crate) samples_at_rate: Vec<Sample>,
-    /// Fraction of the time during which threads waited for a CPU.
+    /// Fraction of the time during which threads waited for a CPU, or during which not all queues had begun:
+    /// the greater of the two.
     pub(crate) run_delay: f64,
 }
 

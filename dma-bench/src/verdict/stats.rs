@@ -118,7 +118,8 @@ pub(crate) fn attainable(n: usize, m: usize) -> f64 {
 /// binomial distribution. Returns `None` if there are too few samples.
 pub(crate) fn interval(samples: &[f64], risk: f64) -> Option<(f64, f64)> {
     let n = samples.len();
-    // This is the chance that at most `k` of n samples lie below the median, doubled for both sides.
+    // `tail` is the chance that at most `k` of n samples lie below the median. It counts twice, for both
+    // sides.
     let (mut tail, mut term) = (0.0, 0.5_f64.powi(i32::try_from(n).ok()?));
     let mut outside = 0;
     for k in 0..n {

@@ -41,7 +41,7 @@ impl Checks {
         self.verified = 0;
         self.corrupted.clear();
         self.results.fill(None);
-        // In this case each operation's buffer is corrupted right before the operation is submitted.
+        // If each operation is compared, its buffer is corrupted right before the operation is submitted.
         self.compares_each = extent.compare_each || self.verify == Verify::All;
         let fewest = usize::from(extent.compare >= COMPARE_MUCH);
         self.limit = (extent.compare / places.buffers.layout.size()).clamp(fewest, MAX_COMPARED_OPS);

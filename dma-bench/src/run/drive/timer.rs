@@ -52,8 +52,9 @@ impl LatencyTimer {
         }
     }
 
-    /// Records one latency for places whose operations were submitted together and completed together.
-    /// Returns false if they need separate timing. If `counts` is false, no latency is recorded.
+    /// Records the same latency for all `places`, whose operations were submitted together and completed
+    /// together. Returns false and records nothing if some may be timed and [`record_one`](Self::record_one)
+    /// must handle them, because their stamps differ or their latencies do not count.
     #[inline]
     pub(super) fn record_together(&mut self, places: Range<usize>, counts: bool) -> bool {
         if self.in_flight == 0 {
