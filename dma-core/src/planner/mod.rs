@@ -761,9 +761,9 @@ impl Planner {
         options.doorbell_delay.min(options.stall_timeout / 2)
     }
 
-    /// Flushes if the number of descriptors that wait for a doorbell is at least the number in flight or
-    /// [`SUBMIT_BATCH`], or if a descriptor has waited for `limit`. If no descriptor is in flight, `idle`
-    /// decides.
+    /// Flushes if the number of waiting descriptors and deferred operations is at least the number of
+    /// descriptors in flight or [`SUBMIT_BATCH`], or if one of them has waited for `limit`. If no descriptor
+    /// is in flight, `idle` decides.
     #[inline]
     pub(crate) fn flush_delayed(
         &mut self,
@@ -784,8 +784,8 @@ impl Planner {
         }
     }
 
-    /// Polls the device and returns the number of reported descriptors. Appends the slots that have ended and
-    /// have a waiter to `ended`.
+    /// Polls the device. Returns the number of reported descriptors and of chunks that the CPU executed.
+    /// Appends the slots that have ended and have a waiter to `ended`.
     pub(crate) fn poll(&mut self, ended: &mut Vec<u32>) -> usize {
         if self.in_engine_call {
             self.report_poisoned();

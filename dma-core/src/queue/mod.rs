@@ -172,6 +172,7 @@ impl QueueState {
         (reported, self.drain())
     }
 
+    /// Reports tokens, and returns the callbacks, or `None` if there are none.
     #[inline]
     fn drain(&mut self) -> Option<DeferredCallbacks> {
         if self.awaited_tokens > 0 && !self.ended.is_empty() {
@@ -198,7 +199,7 @@ impl QueueState {
         });
     }
 
-    /// Collects the log events.
+    /// Returns callbacks that contain the planner's log events.
     fn callbacks(&mut self) -> DeferredCallbacks {
         let mut callbacks = std::mem::take(&mut self.recycled);
         callbacks.backend = self.planner.backend;
@@ -206,6 +207,7 @@ impl QueueState {
         callbacks
     }
 
+    /// Returns the callbacks of the operations in `ended`. Abandons an engine that has panicked.
     #[cold]
     fn drain_ended(&mut self) -> DeferredCallbacks {
         let mut callbacks = if self.planner.is_poisoned() {
@@ -289,7 +291,7 @@ fn run(callbacks: Option<DeferredCallbacks>, shared: &RefCell<QueueState>) {
     }
 }
 
-/// Polls the device once. Returns the number of descriptors reported.
+/// Polls the device once, and runs the callbacks. Returns the result of [`Planner::poll`].
 fn poll(shared: &RefCell<QueueState>) -> usize {
     let (reported, callbacks) = shared.borrow_mut().poll();
     run(callbacks, shared);
@@ -608,7 +610,8 @@ impl Queue {
     }
 
     /// Polls the device without blocking, and wakes the tasks of transfers that have ended. Returns the
-    /// number of descriptors that the device reported.
+    /// number of descriptors that the device reported, plus the number of chunks that the CPU executed
+    /// instead of the device.
     #[expect(clippy::must_use_candidate, reason = "callers may ignore the number")]
     pub fn poll(&self) -> usize {
         poll(&self.shared)

@@ -65,7 +65,8 @@ pub(super) struct Lane {
     full: AtomicU64,
     /// Number of polls with progress by threads other than the lane's thread.
     driven: CachePadded<AtomicU64>,
-    /// Number of polls in which the device reported something. The number is written under the lock.
+    /// Number of polls in which the device reported a descriptor, or the CPU executed a chunk. The number is
+    /// written under the lock.
     reports: CachePadded<AtomicU64>,
     /// The value of `reports` when the lane's thread detected a stall, and the time of the last completion.
     /// The next report invalidates the value.
@@ -501,7 +502,7 @@ impl Lane {
         counters
     }
 
-    /// Returns a number that changes whenever the device completes something.
+    /// Returns a number that changes whenever the device reports a descriptor, or the CPU executes a chunk.
     pub(super) fn reports(&self) -> u64 {
         self.reports.load(Ordering::Relaxed)
     }

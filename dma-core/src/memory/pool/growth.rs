@@ -27,8 +27,8 @@ impl Growth {
         Self { engine, step, options, failed: Mutex::new(None) }
     }
 
-    /// Adds buffers and takes one of them. Returns `None` if the class has its maximum number of buffers, or
-    /// if the allocation fails.
+    /// Adds buffers and takes one of them. Returns `None` if the class has its maximum number of buffers, if
+    /// the allocation fails, or if an allocation failed less than [`RETRY`] ago.
     pub(super) fn grow(&self, class: &Arc<SizeClass>) -> Option<u32> {
         if class.made() == class.max {
             return None;

@@ -265,7 +265,7 @@ impl SizeClass {
         Range::whole(empty_region::region(id, addr, Access::all(), self.place == Place::Host, None))
     }
 
-    /// Returns a new block for a request that found no free block, if the class may grow.
+    /// Counts a request that found no free block. If the class grows, returns a block for the request.
     #[cold]
     fn grown(self: &Arc<Self>) -> Option<u32> {
         self.exhausted.fetch_add(1, Ordering::Relaxed);
