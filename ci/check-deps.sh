@@ -35,7 +35,7 @@ core_known=(
     libc                                    # Declarations of pread and pwrite: rustix takes slices, and a window has none.
     strsim                                  # The closest name, in errors.
     serde serde_core serde_derive humantime # The feature serde alone.
-    # Only the feature schemars needs these.
+    # Only the feature schemars needs these crates.
     schemars schemars_derive dyn-clone ref-cast ref-cast-impl serde_derive_internals serde_json itoa memchr zmij
     tracing tracing-core once_cell pin-project-lite
     tracing-attributes proc-macro2 quote syn unicode-ident # run by the compiler alone

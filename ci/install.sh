@@ -35,7 +35,7 @@ packages+=(${libclang:+"$libclang"})
 "${apt[@]}" install -y --no-install-recommends --no-remove "${packages[@]}" </dev/null ||
     skip "apt-get could not install: ${packages[*]}"
 
-# For typos.sh.
+# typos.sh needs `typos`, which is installed by pip.
 if ! command -v typos >/dev/null && command -v pip3 >/dev/null; then
     "${sudo[@]}" env PIP_BREAK_SYSTEM_PACKAGES=1 pip3 install --quiet --root-user-action=ignore typos || echo "pip could not install typos"
 fi

@@ -106,7 +106,7 @@ examples/owned_handles.cpp c++ c++17 sim:seed=3
 END
 }
 
-# Omits a test that limits the address space, because the sanitizers use a part of it.
+# Omits a test that limits the address space, because AddressSanitizer itself needs more address space than this limit.
 if [[ "$which" != thread ]]; then
     for package in "${packages[@]}"; do
         echo "--- address: $package"

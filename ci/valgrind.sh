@@ -51,7 +51,7 @@ export CUDA_EMU='memory = "64M"'
 for engine in cpu sim auto doca ioat rdma cuda; do
     echo "--- $engine"
     # The output is printed only if a run has errors.
-    # Valgrind runs one thread at a time. Fair scheduling prevents a polling thread from blocking the others.
+    # Valgrind runs one thread at a time. Fair scheduling prevents a polling thread from blocking the other threads.
     timeout "$seconds" "$valgrind" -q --fair-sched=yes --error-exitcode=9 "$target/debug/examples/02_choose_engine" "$engine" \
         >"$prefix/log" 2>&1 </dev/null || {
         status=$?

@@ -1,14 +1,14 @@
 #!/bin/sh
 # Runs in both virtual machines, for rxe.sh. dma-copy copies between them by RDMA. dma-bench in the second machine
-# measures copies to and from memory of the first one, where rxe.sh runs `dma-bench serve`, and compares the bytes. Both
-# have the secret in /tmp/key.
+# measures copies to and from memory of the first machine, where rxe.sh runs `dma-bench serve`, and compares the bytes.
+# Both machines have the secret in /tmp/key.
 machine=$1
 fail() {
     echo "FAILED: $1"
     exit 1
 }
 
-# The first machine has dma-copy's role DPU, and the second one the role host. `exec` replaces the calling subshell by
+# The first machine has dma-copy's role DPU, and the second machine the role host. `exec` replaces the calling subshell by
 # dma-copy.
 copier() { # OPTION...
     role=host

@@ -26,7 +26,7 @@ use crate::options::Options;
 use crate::pieces::{Piece, Pieces};
 use crate::{Failure, check_interrupt, digest, failure};
 
-/// Number of workers. One worker reads while the other one writes. More workers would not help, because
+/// Number of workers. One worker reads while the other worker writes. More workers would not help, because
 /// the kernel serializes writes to one file.
 const WORKERS: usize = 2;
 /// Number of attempts to take the writing lock before a worker sleeps. All attempts together take longer than
@@ -116,8 +116,8 @@ struct Job<'a> {
     chunk: usize,
     bar: &'a ProgressBar,
     reading: Mutex<Reading<'a>>,
-    /// Held by the worker that writes. The kernel also serializes writes to one file, but its lock takes
-    /// longer to pass to the next writer.
+    /// Held by the worker that writes. The kernel also serializes writes to one file, but the kernel's lock
+    /// takes longer to pass to the next writer.
     writing: Mutex<()>,
     data: AtomicU64,
     retries: AtomicU64,

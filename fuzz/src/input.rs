@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-/// The bytes of an input, one decision after the other. After its end, all bytes are 0.
+/// The bytes of an input, which are read decision by decision. After the end of the input, all bytes are 0.
 pub(crate) struct Input(RefCell<Vec<u8>>);
 
 impl Input {
@@ -33,7 +33,7 @@ impl Input {
         }
     }
 
-    /// Returns an element of `all`, or sometimes `None`.
+    /// Returns an element of `all`. Returns `None` sometimes, and always if `all` is empty.
     pub(crate) fn pick<T: Copy>(&self, all: &RefCell<Vec<T>>) -> Option<T> {
         let byte = usize::from(self.byte());
         let all = all.borrow();

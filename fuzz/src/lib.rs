@@ -194,8 +194,8 @@ pub fn trace(input: &[u8]) {
         let head = [queue, bytes.len() as u32, crc32fast::hash(bytes)];
         [&head.map(u32::to_le_bytes).concat(), bytes].concat()
     };
-    // Two regions of 127 and 1 bytes; from version 4 on, the second one is in device memory. A queue of
-    // depth 100.
+    // The trace has a queue of depth 100, and two regions of 127 and 1 bytes. From version 4 on, the second
+    // region is in device memory.
     for (version, regions) in [(2, &[127, 1][..]), (4, &[254, 1, 3])] {
         for operations in 0..4 {
             let queue = [1, 100, 0, operations, operations * 8, 0, 0, 0];

@@ -192,7 +192,7 @@ impl Dpu<'_> {
         }
         target.publish()?;
         let retries = self.mover.as_ref().map_or(0, Mover::retries);
-        // The copy is complete even if the host does not receive this.
+        // An error is ignored, because the copy is complete even if the host does not receive this message.
         let _ = session.send(&Message::Status { total: plan.size, retries });
         if plan.is_last {
             session.linger();

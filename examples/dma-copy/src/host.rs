@@ -3,8 +3,8 @@
 //! channel, and a free slot is the right to send one block.
 //!
 //! No reference to the window's bytes exists, because the DPU may write them at any time. Without
-//! checksums, the kernel copies them between file and window. With checksums, they are first copied to a
-//! private buffer, so that exactly the verified bytes are written.
+//! checksums, the kernel copies the bytes between file and window. With checksums, received bytes are first
+//! copied to a private buffer, so that exactly the verified bytes are written to the file.
 
 use dma::prelude::*;
 use indicatif::ProgressBar;
@@ -176,7 +176,7 @@ impl Host<'_> {
             self.bar.set_position(arrivals.at);
         }
         target.publish()?;
-        // The copy is complete even if the other side does not receive this.
+        // An error is ignored: the copy is complete even if the other side does not receive this message.
         let _ = session.send(&Message::Status { total: plan.size, retries: 0 });
         if plan.is_last {
             session.linger();

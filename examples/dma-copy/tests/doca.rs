@@ -92,7 +92,7 @@ fn the_card_copies_both_ways() {
         ] {
             copies(&place, from, CARD, args);
         }
-        // A device with low limits.
+        // Copies also work on a device with low limits.
         copies(
             &place,
             from,
@@ -101,8 +101,8 @@ fn the_card_copies_both_ways() {
         );
     }
 
-    // The imported memory has the exporter's addresses. At these addresses, the importer also has
-    // its own memory.
+    // The imported memory has the exporter's addresses, at which the importer has memory of its own. The
+    // importer must not confuse these memories.
     place.file("src", 40_000_000);
     for from in Side::BOTH {
         let receiver = start_at_fixed_addresses(&place, from.other(), "-f dst --window 16M");
@@ -113,7 +113,7 @@ fn the_card_copies_both_ways() {
         fs::remove_file(place.path("dst")).expect("removed");
     }
 
-    // A device that resets during a copy and recovers.
+    // The device resets during a copy and recovers: the copy succeeds with retries.
     place.file("src", 1_000_000);
     for from in Side::BOTH {
         for faults in ["reset@7", "fail@9", "reset@20+reset@50"] {
@@ -121,7 +121,7 @@ fn the_card_copies_both_ways() {
                 copies(&place, from, &format!("{CARD}faults = \"{faults}\"\n"), "--chunk 4K --window 64K");
             assert!(line.ends_with(" retries") && !line.ends_with(" 0 retries"), "{faults}: {line}");
         }
-        // A device that fails permanently.
+        // The device fails permanently: both sides end with an error.
         let (sender, receiver) = pair(
             &place,
             from,
@@ -132,7 +132,7 @@ fn the_card_copies_both_ways() {
         dpu.failed(&["DPU: copying bytes by DMA", "DOCA_ERROR"]);
         host.failed(&["the DPU gave up (copying bytes by DMA)"]);
         assert!(!place.path("dst").exists() && !place.path(PARTIAL).exists());
-        // A device that corrupts bytes.
+        // The device corrupts bytes: the receiver detects this.
         let (_, receiver) = pair(
             &place,
             from,
@@ -142,7 +142,7 @@ fn the_card_copies_both_ways() {
         receiver.failed(&["verifying what arrived"]);
     }
 
-    // A side that is killed.
+    // One side is killed: the other side ends, and the copy can be resumed.
     place.file("src", 16_000_000);
     for from in Side::BOTH {
         for dies in Side::BOTH {

@@ -110,7 +110,7 @@ enum Fault {
     Stall,
     Drop,
     Repeat,
-    /// The message arrives after the next one.
+    /// The message arrives after the next message.
     Swap,
     /// One bit is flipped.
     Flip(usize, u8),

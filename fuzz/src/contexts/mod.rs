@@ -62,7 +62,7 @@ struct ContextProgram {
     /// Servers' connections that are established and not yet closed.
     connections: RefCell<Vec<*mut c::doca_comch_connection>>,
     events: RefCell<Vec<events::Event>>,
-    /// File descriptors of events.
+    /// Export descriptors of events.
     exports: RefCell<Vec<Vec<u8>>>,
     /// Memory for messages to send and for event values.
     bytes: Box<[u8; 8192]>,

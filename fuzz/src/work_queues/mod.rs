@@ -81,7 +81,7 @@ struct WorkQueueProgram {
     submitted: RefCell<u64>,
     endpoints: RefCell<Vec<*mut c::doca_comm_channel_ep_t>>,
     peers: RefCell<Vec<Peer>>,
-    /// Ascending bytes. Each message is a part of them.
+    /// Bytes in ascending order. Each message is a part of these bytes.
     text: Vec<u8>,
 }
 

@@ -80,7 +80,7 @@ pub(crate) struct Part {
 /// The result of a part.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The rest must be submitted.
+    /// The rest of the operation must be submitted.
     Continue,
     Ended,
 }

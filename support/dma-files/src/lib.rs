@@ -19,8 +19,8 @@
 //! ```
 //!
 //! - **Ownership.** The buffer moves into the operation, which returns it when it ends, like operations of
-//!   engines. If the [`FileTransfer`] is dropped, the operation continues, and keeps its buffer until it
-//!   ends.
+//!   engines. If the [`FileTransfer`] is dropped, the operation continues, and the buffer is freed when the
+//!   operation ends.
 //! - **Complete operations.** A read ends when the buffer is full or the file ends, a write when all bytes
 //!   are written, and both after an error. The queue continues short reads and writes of the system.
 //! - **Back-pressure.** A queue with [`depth`](FileQueueOptions::depth) operations in flight returns the

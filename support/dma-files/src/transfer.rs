@@ -19,8 +19,8 @@ use crate::queue::Backend;
 /// which contains the buffer.
 pub type Finished<T> = Result<(T, usize), FileError<T>>;
 
-/// A submitted operation on a file: await it, or wait for it. If it is dropped, the operation continues, and
-/// the buffer is freed when it ends.
+/// A submitted operation on a file: await it, or wait for it. If the transfer is dropped, the operation
+/// continues, and the buffer is freed when the operation ends.
 #[must_use = "the operation continues, but its result is lost"]
 pub struct FileTransfer<T: Any + Send> {
     job: Arc<Job>,

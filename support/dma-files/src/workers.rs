@@ -10,8 +10,8 @@ use rustix::io::Errno;
 
 use crate::job::{Job, JobKind, Part, run};
 
-/// Threads that read and write. The first one starts with the queue, the others when they are needed. They
-/// exit after the queue is dropped and all operations have ended.
+/// Threads that read and write. The first thread starts with the queue, and other threads when they are
+/// needed. They exit after the queue is dropped and all operations have ended.
 #[derive(Debug)]
 pub(crate) struct Workers {
     shared: Arc<SharedJobs>,
@@ -33,7 +33,7 @@ struct WorkersState {
 }
 
 impl Workers {
-    /// Allows up to `most` threads, and starts the first one.
+    /// Allows up to `most` threads, and starts the first thread.
     ///
     /// # Errors
     ///

@@ -110,7 +110,7 @@ mod tests {
         for number in 0..MAX_PENDING - 1 {
             assert_eq!(pending.add(origin(2), number), None);
         }
-        // The connections of the busiest origin are evicted for that origin and for others.
+        // The oldest connection of the busiest origin is evicted, whichever origin opens a new connection.
         assert_eq!(pending.add(origin(2), 2000), Some(0));
         assert_eq!(pending.add(origin(3), 3000), Some(1));
         assert_eq!(pending.add(origin(1), 1001), Some(2));

@@ -8,7 +8,7 @@ pub const PROOF_LEN: usize = MAC_LEN;
 /// A side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The side that connects to the other one.
+    /// The side that connects to the listener.
     Caller,
     /// The side that accepts the connection.
     Listener,

@@ -57,7 +57,7 @@ pub struct Import {
     _watch: Watch,
 }
 
-/// Access to the bytes.
+/// The way by which the bytes are accessed.
 enum Data {
     Mapped {
         mapping: Mapping,
@@ -265,8 +265,8 @@ impl Import {
         Lease::new(Arc::clone(self))
     }
 
-    /// Succeeds if a lease could be taken now. It takes no lease, so the result may be outdated when it
-    /// returns.
+    /// Succeeds if a lease could be taken now. This function takes no lease, so the result may be outdated
+    /// when the function returns.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! The service thread, which a process has while it exports or imports memory.
 //!
-//! The thread answers importers, and detects the end of peers, because the kernel closes a process's sockets
-//! after its last thread has stopped. Otherwise it sleeps. It never waits for a peer, and exits after the
-//! last export and import are dropped.
+//! The thread answers importers. It also detects the end of a peer, because the kernel closes a process's
+//! sockets after the process's last thread has stopped. Otherwise the service thread sleeps. It never blocks
+//! on a peer, and exits after the last export and import are dropped.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -572,8 +572,8 @@ mod tests {
         let (export, blob) = exported();
         let strangers: Vec<_> = (0..3 * MAX_PENDING).map(|_| stranger(&blob)).collect();
         Import::open(export.blob()).unwrap().check().unwrap();
-        // The first connections were closed to admit others. The last connection is closed when its time
-        // expires.
+        // The first connections were closed to make room for later connections. The last connection is closed
+        // when its time expires.
         assert_eq!(hear(&strangers[0]), Some(Reply::Busy));
         assert_eq!(hear(&strangers[0]), None);
         assert_eq!(hear(&strangers[3 * MAX_PENDING - 1]), None);

@@ -30,7 +30,7 @@ fn usual() -> Vec<PathBuf> {
 enum Failure {
     /// A library was not found.
     Missing { library: String, looked: Vec<PathBuf> },
-    /// A file was found that cannot be used. With an empty path, no file could be read.
+    /// A file was found that cannot be used. The path is empty if the failure does not belong to one file.
     Unusable { path: PathBuf, why: String, fix: String },
 }
 

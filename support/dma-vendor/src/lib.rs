@@ -1,7 +1,7 @@
 //! Vendors' C libraries, and facts about this machine on which hardware backends depend.
 //!
-//! A [`Vendor`] describes the directories of its libraries. It finds them, checks their files and
-//! those of all their dependencies, and loads them ([`Loaded`]), or returns the reason for its
+//! A [`Vendor`] describes the directories of its libraries. It finds the libraries, checks their files and
+//! the files of all their dependencies, and loads them ([`Loaded`]), or returns the reason for its
 //! failure ([`LoadError`]). [`calls!`] makes tables of function pointers from loaded libraries.
 //! [`LibraryReport`] converts the result into findings for `doctor`, and [`host`] checks the
 //! machine.

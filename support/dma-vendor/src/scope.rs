@@ -42,9 +42,9 @@ static LOADED: Mutex<BTreeSet<Vec<PathBuf>>> = Mutex::new(BTreeSet::new());
 pub struct ImplicitSymbols {
     /// Prefixes of the symbols' names.
     pub prefixes: &'static [&'static str],
-    /// The product that defines them.
+    /// The product whose libraries define the symbols.
     pub product: &'static str,
-    /// The libraries that define them. The first one is part of every release of the product.
+    /// The libraries that define the symbols. The first library is part of every release of the product.
     pub libraries: &'static [&'static str],
 }
 

@@ -234,7 +234,7 @@ impl Vendor {
                 // the message names the dependency instead.
                 Err(reason) if reason.contains(&format!("{name}: cannot open")) => {}
                 Err(reason) => {
-                    // "/opt/x/libspdk_util.so.12.0: undefined symbol: spdk_realloc"
+                    // Example: "/opt/x/libspdk_util.so.12.0: undefined symbol: spdk_realloc"
                     let unbound =
                         reason.split_once(": undefined symbol").map(|(file, _)| PathBuf::from(file));
                     return match unbound.filter(|file| file.is_absolute()) {

@@ -216,7 +216,7 @@ pub(crate) fn run(mut command: Command) -> Running {
 }
 
 /// An engine whose fifth copy takes two seconds, so that a test sees the first bytes of a file long before
-/// the last ones, also on a busy machine.
+/// the last bytes, even on a busy machine.
 pub(crate) const SLOW: &str = "sim:clock=real,latency=60ms,faults=slow@5:for=2s";
 
 /// The name of the partial copy of `dst`.

@@ -238,7 +238,7 @@ impl Holdings {
             }
             // exec: executes another program, with the same process id
             "exec" => panic!("{}", Command::new("sleep").arg("600").exec()),
-            // export BEGIN END RIGHTS FILE
+            // export BEGIN END RIGHTS FILE: exports a range of the allocated memory, and writes FILE
             "export" => {
                 let rights = Access::from_bits(number(3) as u32).unwrap();
                 let export = Export::new(self.memory.as_ref().unwrap(), number(1)..number(2), rights)?;
