@@ -114,13 +114,13 @@ pub fn registered_memory_comes_back(engine: &dyn DmaEngine) {
         return;
     }
     let q = queue(engine);
-    // The engine requires an alignment. A vector that is long enough contains bytes with this alignment.
+    // The engine may require an alignment, which a long vector often has by chance.
     let align = engine.info().limits.register_alignment.max(1);
     let len = 4 * align.max(1024);
     let mut vector = vec![0_u8; len];
     vector.copy_from_slice(&sample(5, len));
     if !vector.as_ptr().addr().is_multiple_of(align) {
-        // The vector does not have the alignment that the engine requires.
+        // This vector does not have the alignment that the engine requires, so skip the case.
         return;
     }
     let src = engine.register(HostMemory::from_owner(vector)).expect("a vector can be registered");
@@ -237,7 +237,8 @@ pub fn read_only_memory_is_read_in_place(engine: &dyn DmaEngine) {
     }
     let align = engine.info().limits.register_alignment.max(1);
     let len = 2 * align.max(4096);
-    // The engine requires an alignment. A vector that is long enough contains bytes with this alignment.
+    // The engine may require an alignment. The vector is long enough to contain `len` bytes at such an
+    // address.
     let mut vector = vec![0; len + align];
     let skip = vector.as_ptr().addr().next_multiple_of(align) - vector.as_ptr().addr();
     vector[skip..skip + len].copy_from_slice(&sample(6, len));

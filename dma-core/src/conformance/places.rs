@@ -160,7 +160,8 @@ pub fn answers_are_given_in_all_places(engine: &dyn DmaEngine) {
 pub fn device_memory_of_others_is_registered(engine: &dyn DmaEngine) {
     const LEN: usize = 64 << 10;
     let register = |addr, len, owner: Arc<Window>| {
-        // SAFETY: the owner keeps the memory allocated, and no reference to it exists.
+        // SAFETY: if the range is memory of the device, the owner keeps it allocated, and no reference to it
+        // exists. An engine refuses any other range, so no operation accesses it.
         engine.register_device(unsafe { DeviceMemory::from_raw(addr, len, owner) })
     };
     let capabilities = engine.info().capabilities;
