@@ -175,9 +175,9 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Returns the directions that are measured at once, each with queues and memory of its own. If a part is
-    /// `LocalAndBack`, it is the way back: its sources and destinations are on the opposite nodes of
-    /// `Local`'s.
+    /// Returns the directions that are measured at once, each with queues and memory of its own. In this
+    /// list, `LocalAndBack` is the way back: its sources are on the NUMA node of `Local`'s destinations, and
+    /// its destinations on the node of `Local`'s sources.
     pub(crate) fn parts(self) -> &'static [Self] {
         match self {
             Self::Local => &[Self::Local],

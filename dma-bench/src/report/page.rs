@@ -70,7 +70,7 @@ pub(crate) fn merged(machines: &[(String, Results)]) -> Result<String, String> {
     Ok(whole("dma-bench: several machines", body))
 }
 
-/// Returns all results of one machine. The names of its sections begin with `prefix`.
+/// Returns all results of one machine. The ids of the sections begin with `prefix`.
 fn body(results: &Results, prefix: &str) -> Result<Markup, String> {
     let measured = results.with_figures(false).any(|m| !m.cell.is_baseline());
     let modelled = results.engines.iter().any(|e| e.model.is_some());

@@ -78,7 +78,7 @@ struct Asked {
 
 const THROUGHPUT: &str = "GB/s (10\u{2079} bytes a second)";
 
-/// Returns a question over the size of operations.
+/// Returns a question on throughput by the size of operations.
 const fn by_size(title: &'static str, id: &'static str) -> Asked {
     Asked {
         title,
@@ -152,8 +152,8 @@ fn sized(c: &Cell) -> String {
     format!("{}, {}, {}", c.engine, units::bytes(c.size), in_flight(&Curve::of(c)))
 }
 
-/// Returns all plots that the results have figures for: either the plots of measurements or the plots of
-/// models.
+/// Returns the questions for which the results have figures, with their plots: with `models`, questions on
+/// models, and otherwise questions on measured engines.
 pub(super) fn questions(results: &Results, models: bool) -> Vec<Question> {
     let cells: Vec<&Measured> = results.with_figures(models).filter(|m| !m.cell.is_baseline()).collect();
     let mut all: Vec<Question> = ASKED

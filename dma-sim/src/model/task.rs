@@ -229,7 +229,7 @@ pub struct TaskReport {
     pub ended: Time,
 }
 
-/// Reason why a task was not accepted. The channel is then unchanged.
+/// Reason why a task was not accepted. Except for its counters, the channel is then unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {

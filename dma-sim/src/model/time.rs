@@ -9,8 +9,8 @@ use std::time::Duration;
 ///
 /// Arithmetic saturates at [`Time::MAX`], about 213 days after the device was created.
 ///
-/// As text, it is a number and a unit: `200us`, `1.5ms`, `40ns`, `7ps`, `2s`. Conversions in both directions
-/// are exact.
+/// As text, it is a number and a unit: `200us`, `1.5ms`, `40ns`, `7ps`, `2s`. Formatting is exact, and so is
+/// parsing, except that fractions of a picosecond are dropped.
 ///
 /// ```
 /// use dma_sim::model::Time;

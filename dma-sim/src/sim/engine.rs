@@ -186,8 +186,8 @@ unsafe impl DmaEngine for SimEngine {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: the caller promises that the memory stays valid and unreferenced until the region is
-        // dropped.
+        // SAFETY: the caller promises that the memory stays mapped, and is accessed only through the region's
+        // views, until the returned region is dropped.
         Ok(Box::new(unsafe { SimRegion::register(&self.shared, memory, request.access) }?))
     }
 

@@ -75,8 +75,8 @@ impl SimRegion {
         access: Access,
     ) -> Result<Self> {
         let spec = RegionSpec::local(memory.as_ptr(), memory.len() as u64, rights(access, LOCAL));
-        // SAFETY: the caller promises that the memory stays valid until the region is dropped, which
-        // unregisters it.
+        // SAFETY: the caller promises that the memory stays mapped, and is accessed only through the region's
+        // views, until the region is dropped, which unregisters it.
         unsafe { Self::register_spec(shared, spec, memory.as_ptr(), access, Backing::Registered) }
     }
 

@@ -157,7 +157,7 @@ impl TimedEngine {
         let (len, max) = (descriptor.len() as u64, profile.max_task);
         let oversize = len > max;
         let too_long = TaskError::TooLong { len, max };
-        // The device accepts this task only because of a fault rule.
+        // Some devices refuse too long tasks at submission. They accept one only because of a fault rule.
         let refused = oversize && profile.oversize == Found::AtSubmit;
         if refused && !self.injector.may(Fault::Oversize) {
             return Err(Refused::Invalid(too_long));

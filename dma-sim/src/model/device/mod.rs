@@ -128,7 +128,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Returns an error if the range ends beyond the last address.
+    /// Returns an error if the range ends beyond the last address or is too long for an address space, or if
+    /// all keys are in use.
     ///
     /// # Safety
     ///
@@ -160,7 +161,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Returns an error if there is not enough memory.
+    /// Returns an error if there is not enough memory, or if all keys are in use.
     pub fn allocate(
         &mut self,
         len: u64,
@@ -363,7 +364,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Returns the reason why the task was not accepted. The channel is then unchanged.
+    /// Returns the reason why the task was not accepted. Except for its counters, the channel is then
+    /// unchanged.
     #[inline]
     pub fn submit(&mut self, id: ChannelId, descriptor: &Descriptor<'_>) -> Result<(), Refused> {
         self.submit_any(id, descriptor, false)
