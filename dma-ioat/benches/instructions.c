@@ -1,4 +1,4 @@
-/* Copies in batches of 32, as C programs do. `instructions.rs` compares its instructions with the engine's. The argument is the number of batches. */
+/* Copies in batches of 32, as C programs do. `instructions.rs` compares the instructions of this program with the engine's. The argument is the number of batches. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

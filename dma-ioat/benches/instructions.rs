@@ -1,7 +1,9 @@
-//! Instructions per copy through `Box<dyn RawQueue>`, compared with a C program that makes the same copies on
-//! the same stand-in: 64 bytes, in batches of 32. The limit is 1.10 times the instructions of the C program.
+//! Counts the instructions per copy through `Box<dyn RawQueue>`, and those of a C program that makes the same
+//! copies on the same stand-in: 64 bytes each, in batches of 32. The limit is 1.10 times the instructions of
+//! the C program.
 //!
-//! `cargo bench -p dma-ioat --bench instructions`. Needs `valgrind` and a C compiler. Fails above that ratio.
+//! Run it by `cargo bench -p dma-ioat --bench instructions`. It needs `valgrind` and a C compiler, and fails
+//! if the limit is exceeded.
 
 mod beside_c;
 mod callgrind;

@@ -1,8 +1,8 @@
-//! Implements the features. `linked` gets the libraries of SPDK and DPDK to link from `pkg-config`.
+//! Implements the crate's features. `linked` asks `pkg-config` which libraries of SPDK and DPDK to link.
 //! `bindgen` makes the declarations from the installed headers.
 //!
-//! Without an installed SPDK, both warn and have no effect: libraries are loaded at run time, and this
-//! crate's declarations are used. So a build with all features works on every machine.
+//! Without an installed SPDK, both features warn and have no effect: libraries are loaded at run time, and
+//! this crate's declarations are used. So a build with all features works on every machine.
 
 #[cfg(feature = "linked")]
 #[path = "build/linking.rs"]
@@ -15,7 +15,7 @@ fn main() {
     for variable in ["PKG_CONFIG", "PKG_CONFIG_PATH", "SPDK_INCLUDE_DIR"] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
-    // If SPDK is installed there later, that triggers a rebuild.
+    // If SPDK is installed in one of these directories later, that triggers a rebuild.
     #[cfg(any(feature = "linked", feature = "bindgen"))]
     for dir in std::env::split_paths(&std::env::var_os("PKG_CONFIG_PATH").unwrap_or_default()) {
         println!("cargo::rerun-if-changed={}", dir.display());
@@ -51,7 +51,7 @@ mod linked {
 
     /// The packages of SPDK to link, from its documentation (doc/pkgconfig.md).
     const SPDK: [&str; 2] = ["spdk_ioat", "spdk_env_dpdk"];
-    /// Packages of their dependencies. An installation may lack some of them.
+    /// Packages of the dependencies of `SPDK`. An installation may lack some of them.
     const DPDK_OF_SPDK: &str = "spdk_dpdklibs";
     const BEHIND: [&str; 2] = ["libdpdk", "spdk_syslibs"];
 
@@ -135,7 +135,8 @@ mod headers {
             .unwrap_or_else(|e| panic!("{}: {e}", out.display()));
     }
 
-    /// The C compiler's directory of `limits.h`, because libclang is often installed without this header.
+    /// Returns the C compiler's directory that contains `limits.h`. libclang is often installed without this
+    /// header.
     fn compiler_include() -> Option<String> {
         let output = std::process::Command::new("cc").arg("-print-file-name=include").output().ok()?;
         let dir = String::from_utf8(output.stdout).ok()?.trim().to_owned();

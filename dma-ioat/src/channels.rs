@@ -24,7 +24,7 @@ pub(crate) struct Channel {
     pub(crate) numa: i32,
     /// True if the channel supports fills.
     pub(crate) fill: bool,
-    /// Number of descriptors of its ring. One of them always stays free.
+    /// Number of descriptors of the channel's ring. One of them always stays free.
     pub(crate) ring: u32,
 }
 
@@ -40,9 +40,9 @@ enum Use {
 /// Descriptors in flight on a channel that hangs.
 #[derive(Clone, Debug)]
 pub(crate) struct InFlight {
-    /// Number of ended descriptors, counted by the channel's callbacks.
+    /// Number of ended descriptors of the queue, counted by the callbacks.
     pub(crate) done: Arc<AtomicU64>,
-    /// Number of submitted descriptors.
+    /// Number of submitted descriptors of the queue.
     pub(crate) submitted: u64,
 }
 
@@ -56,13 +56,13 @@ impl InFlight {
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     channels: BTreeMap<PciAddress, (Channel, Use)>,
-    /// Functions that other processes used at the last probe. The text names the process.
+    /// Functions that other processes used at the last probe. Each text names the process.
     held: BTreeMap<PciAddress, String>,
     /// Functions that SPDK could not start.
     pub(crate) broken: BTreeSet<PciAddress>,
     /// Channels that are being attached again. Only the thread that attaches a channel may take it.
     pub(crate) restarting: BTreeSet<PciAddress>,
-    /// Restarting channels without a queue. They become free when they are attached.
+    /// Channels that are being attached again and have no queue. They become free when they are attached.
     returning: BTreeSet<PciAddress>,
 }
 
@@ -86,7 +86,7 @@ impl Channels {
             let code = ffi::probe(spdk, &mut probe);
             let Attach { pending, refused, .. } = probe;
             for function in refused {
-                // SAFETY: SPDK offered the function, and it was not attached.
+                // SAFETY: SPDK offered the function, which was not attached and is not used.
                 unsafe { ffi::release(spdk, function) };
             }
             if code == 0 {
@@ -142,7 +142,7 @@ impl Channels {
         Some(channel.clone())
     }
 
-    /// Takes a channel that was restarting, if it is attached again.
+    /// Takes the channel that was restarting at `address`, if it is attached again.
     pub(crate) fn take_back(&mut self, address: PciAddress) -> Option<Channel> {
         let (channel, used) = self.channels.get_mut(&address)?;
         *used = Use::Taken;
@@ -297,8 +297,8 @@ impl Channels {
     /// The channel has no descriptors in flight or has halted, and is not used any more.
     pub(crate) unsafe fn detach(&mut self, spdk: &Library, channel: &Channel) {
         self.channels.remove(&channel.address);
-        // SAFETY: the channel was attached. The caller guarantees that it has no descriptors in flight or
-        // has halted, and is not used.
+        // SAFETY: the channel was attached. The caller guarantees that it has no descriptors in flight or has
+        // halted, and that it is not used.
         unsafe { ffi::detach(spdk, channel.raw) };
         // SAFETY: the function's channel was detached above. SPDK offers only released functions again.
         unsafe { ffi::release(spdk, channel.function) };
@@ -313,7 +313,8 @@ impl Channels {
             .map(|(channel, _)| channel.clone())
             .collect();
         for channel in &free {
-            // SAFETY: a free channel has no queue, and so no descriptors in flight.
+            // SAFETY: a free channel has no queue. So it has no descriptors in flight, and no other code uses
+            // it.
             unsafe { self.detach(spdk, channel) };
         }
         free.len()

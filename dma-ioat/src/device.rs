@@ -1,4 +1,4 @@
-//! I/OAT functions as the system shows them, and the reasons that prevent their use.
+//! I/OAT functions that the system shows, and the reasons that prevent their use.
 
 use dma_core::{Error, ErrorKind, PciAddress};
 use dma_vendor::host::pci::{Function, SYSFS};
@@ -97,7 +97,7 @@ pub(crate) fn no_device_error(functions: &[Function]) -> Error {
     }
 }
 
-/// Returns a name for the process that has claimed a function.
+/// Returns a description of the process that has claimed a function.
 pub(crate) fn holder(address: PciAddress) -> String {
     // SPDK's lock file begins with the number of the process.
     let pid = std::fs::read(format!("/var/tmp/spdk_pci_lock_{address}"))

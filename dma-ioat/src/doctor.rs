@@ -9,7 +9,7 @@ use spdk_sys::{Library, SPDK};
 
 use crate::env;
 
-/// Minimum memory in bytes.
+/// Minimum amount of memory for DMA, in bytes.
 const LEAST: u64 = 64 << 20;
 
 pub(crate) fn findings() -> Vec<Finding> {
@@ -67,8 +67,8 @@ fn of_device(function: &Function) -> Finding {
     }
 }
 
-/// Checks that this process may open the devices bound to vfio-pci. Without such devices, checks that it
-/// runs as root.
+/// Checks that this process may open the devices that are bound to vfio-pci. If there is none, checks that
+/// the process runs as root.
 fn rights(functions: &[Function]) -> Option<Finding> {
     let bound = functions.iter().filter(|function| function.driver.as_deref() == Some("vfio-pci"));
     let groups = bound.filter_map(|function| function.iommu_group.as_deref());
@@ -95,7 +95,7 @@ fn loads(library: &Library) -> Finding {
     Finding::ok(LOADS, format!("{}{stand_in}{}", library.release, absent_calls(&absent)))
 }
 
-/// Checks that SPDK accepts its DPDK. `None` without a DPDK, which the stand-in lacks.
+/// Checks that SPDK accepts its DPDK. Returns `None` if no DPDK is loaded, as with the stand-in.
 fn dpdk(library: &Library) -> Option<Finding> {
     let version = library.dpdk.as_ref()?;
     Some(match env::dpdk_refused(library) {

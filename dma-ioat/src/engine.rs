@@ -16,8 +16,8 @@ use crate::recovery::{self, REATTACH_PAUSE};
 use crate::region::{IoatRegion, REGISTER_ALIGNMENT};
 use crate::{IoatOptions, PciAddress};
 
-/// Maximum length of a descriptor; it is less on a small ring. SPDK splits descriptors further, where the
-/// memory or the engine requires it.
+/// Maximum length of a descriptor, in bytes. It is less on a small ring. SPDK splits descriptors into pieces
+/// where the memory or the engine requires that.
 const MAX_TRANSFER: u64 = 1 << 20;
 /// The smallest pages that SPDK splits at.
 const PAGE: usize = 4096;
@@ -44,7 +44,7 @@ pub struct IoatEngine {
     id: EngineId,
     info: EngineInfo,
     address: Option<PciAddress>,
-    /// The NUMA node of the engine's channels; -1 if they are on several nodes.
+    /// The NUMA node of the engine's channels. -1 if they are on several nodes.
     numa: i32,
 }
 
@@ -73,7 +73,7 @@ impl IoatEngine {
             if pool.channels().all(|channel| options.address.is_some_and(|wanted| wanted != channel.address))
             {
                 if pool.is_restarting(options.address) {
-                    // The wait ends within the time limit of a restart.
+                    // The channel is being attached again. This wait ends within the time limit of a restart.
                     drop(pool);
                     std::thread::sleep(REATTACH_PAUSE);
                     continue;
@@ -138,7 +138,8 @@ fn describe(environment: &Environment, channels: &[&Channel]) -> EngineInfo {
 }
 
 #[expect(unsafe_code, reason = "the safe API relies on the description of an engine")]
-// SAFETY: `info` holds the limits that SPDK reports. If channels differ, it holds the minimum.
+// SAFETY: `info` holds the limits that SPDK reports. If channels differ, it holds the minimum. Queues and
+// regions of this engine use the same environment.
 unsafe impl DmaEngine for IoatEngine {
     fn info(&self) -> &EngineInfo {
         &self.info
@@ -161,8 +162,7 @@ unsafe impl DmaEngine for IoatEngine {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: the caller keeps `memory` mapped, and accesses it only as the contract allows, until the
-        // region is dropped.
+        // SAFETY: the caller keeps `memory` mapped until the region is dropped.
         let region = unsafe { IoatRegion::register(&self.environment, self.id, memory, request.access) }?;
         Ok(Box::new(region))
     }
@@ -178,7 +178,7 @@ unsafe impl DmaEngine for IoatEngine {
             let mut pool = self.environment.pool();
             match pool.take(&self.environment.spdk, self.address) {
                 Ok(channel) => break channel,
-                // The wait ends within the time limit of a restart.
+                // The channel is being attached again. This wait ends within the time limit of a restart.
                 Err(_) if pool.will_become_free(self.address) => drop(pool),
                 Err(none) => {
                     drop(pool);

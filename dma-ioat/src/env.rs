@@ -13,13 +13,13 @@ use crate::error::{self, error};
 use crate::options::Cores;
 use crate::{EnvSetup, HugePages, IoatOptions, PciAddress, device, ffi, log};
 
-/// SPDK's environment, and the channels that it has given to this process.
+/// SPDK's environment, and the channels that this process has attached.
 #[derive(Debug)]
 pub(crate) struct Environment {
     pub(crate) spdk: Library,
     /// The directory of `IoatOptions::lib_dir`.
     lib_dir: Option<PathBuf>,
-    /// True if this crate loaded the library; false for `IoatOptions::with_library`.
+    /// True if this crate loaded the library. False if the program passed it by `IoatOptions::with_library`.
     loaded: bool,
     /// Lock order: `phase` is locked before `pool`.
     phase: Mutex<SetUpPhase>,
@@ -30,7 +30,7 @@ pub(crate) struct Environment {
 enum SetUpPhase {
     Down,
     Up(Settings),
-    /// Setting up has failed. This is final, because SPDK's environment cannot be set up twice.
+    /// The set-up has failed. This state is final, because SPDK's environment cannot be set up twice.
     Failed(Error),
 }
 
@@ -98,7 +98,7 @@ impl Environment {
     }
 
     /// Sets up the environment with `options`. If it is set up already, checks that it is compatible with
-    /// them. Returns access to its channels.
+    /// `options`. Returns access to its channels.
     pub(crate) fn up(&self, options: &IoatOptions) -> Result<MutexGuard<'_, Channels>> {
         let mut phase = lock(&self.phase);
         match &*phase {
@@ -135,7 +135,7 @@ impl Environment {
         !matches!(&*lock(&self.phase), SetUpPhase::Up(settings) if !settings.huge)
     }
 
-    /// Sets up the environment. The flag of an error is true if the error is final.
+    /// Sets up the environment. The flag next to an error is true if the error is final.
     fn set_up(&self, options: &IoatOptions) -> Result<Settings, (Error, bool)> {
         let known = ffi::core_count(&self.spdk) > 0;
         if options.env == EnvSetup::External {
@@ -244,7 +244,7 @@ impl Settings {
         Ok(Self { setup: EnvSetup::Own, cores, mem, huge, allow })
     }
 
-    /// Fails if `options` contradict these settings.
+    /// Returns an error if `options` contradict these settings.
     fn check(&self, options: &IoatOptions) -> Result<()> {
         let huge = |huge| if huge { "on" } else { "off" };
         if options.env == EnvSetup::External && self.setup == EnvSetup::Own {
@@ -280,7 +280,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Returns the error of setting up the environment, which returned `code`.
+    /// Returns the error of a set-up of the environment that returned `code`.
     fn refused(&self, code: i32, spdk: &Library) -> Error {
         if code == -error::EALREADY {
             return exists().with_native(error::native(code));

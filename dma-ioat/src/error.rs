@@ -28,8 +28,8 @@ const NAMES: [(i32, &str); 9] = [
     (EALREADY, "EALREADY"),
 ];
 
-/// Result of `spdk_ioat_process_events` on a halted channel. It is not an error number, because a
-/// completion never has EPERM.
+/// Result of `spdk_ioat_process_events` on a halted channel. The value is also that of EPERM, which no
+/// completion has.
 pub(crate) const HALTED: i32 = -1;
 
 /// Returns the name and description of a call's result.

@@ -17,7 +17,7 @@ use crate::PciAddress;
 /// Result of `spdk_vtophys` for an unknown address.
 const VTOPHYS_ERROR: u64 = u64::MAX;
 
-/// Handle of a channel that SPDK attached. Calls that take it are unsafe.
+/// Handle of a channel that SPDK attached. Calls that take the handle are unsafe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawChannel(pub(crate) NonNull<spdk_ioat_chan>);
 
@@ -32,7 +32,8 @@ unsafe impl Sync for RawChannel {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawFunction(NonNull<spdk_pci_device>);
 
-// SAFETY: the handle is not dereferenced here. SPDK's calls for PCI functions can be made on any thread.
+// SAFETY: the handle is not dereferenced in this crate. SPDK's calls for PCI functions can be made on any
+// thread.
 unsafe impl Send for RawFunction {}
 // SAFETY: sharing the handle accesses no memory. SPDK's calls for PCI functions can be made on any thread.
 unsafe impl Sync for RawFunction {}
@@ -41,7 +42,7 @@ unsafe impl Sync for RawFunction {}
 pub(crate) fn model(spdk: &Library) -> Option<String> {
     let mut text = [0_u8; 1024];
     let describe = spdk.stand_in?;
-    // SAFETY: the stand-in writes a string of at most this size.
+    // SAFETY: the stand-in writes a string of at most the given size, which is that of `text`.
     let code = unsafe { describe(text.as_mut_ptr().cast(), text.len()) };
     let text = std::ffi::CStr::from_bytes_until_nul(&text).ok()?;
     Some(if code == 0 { text.to_string_lossy().into_owned() } else { "spdk-emu".to_owned() })
@@ -55,7 +56,8 @@ pub(crate) fn core_count(spdk: &Library) -> u32 {
 
 /// Sets up the environment, which is possible once per process.
 pub(crate) fn env_init(spdk: &Library, opts: &EnvOpts) -> i32 {
-    // SAFETY: the library initialized the options, and they outlive the call.
+    // SAFETY: the library initialized the options, which outlive the call, as do the strings and addresses
+    // that they point to.
     unsafe { (spdk.env.spdk_env_init)(opts.as_ptr()) }
 }
 
@@ -109,7 +111,8 @@ pub(crate) fn translate(spdk: &Library, addr: DeviceAddr, len: usize) -> Result<
     while at < len {
         let mut size = (len - at) as u64;
         let byte: *const c_void = addr.offset(at).as_ptr().cast();
-        // SAFETY: the call only looks the address up, and the size is a local variable.
+        // SAFETY: the call only looks the address up, without accessing its memory, and the size is a local
+        // variable.
         let physical = unsafe { (spdk.env.spdk_vtophys)(byte, &raw mut size) };
         if physical == VTOPHYS_ERROR || size == 0 {
             return Err(at);
@@ -130,7 +133,8 @@ pub(crate) trait Probe {
 /// Attaches the functions that `probe` wants. SPDK offers each function once.
 pub(crate) fn probe<P: Probe>(spdk: &Library, probe: &mut P) -> i32 {
     let mut context = (spdk, probe);
-    // SAFETY: the callbacks take a context of this type, which outlives the call.
+    // SAFETY: the callbacks take a pointer to a context of this type. The context outlives the call, and no
+    // other code uses it meanwhile.
     unsafe { (spdk.ioat.spdk_ioat_probe)((&raw mut context).cast(), Some(wants::<P>), Some(attached::<P>)) }
 }
 
@@ -157,7 +161,7 @@ unsafe extern "C" fn attached<P: Probe>(
 }
 
 fn address_of(spdk: &Library, RawFunction(function): RawFunction) -> PciAddress {
-    // SAFETY: SPDK offers this function, so the handle is valid.
+    // SAFETY: SPDK has offered this function, which is not released yet, so the handle is valid.
     let address = unsafe { (spdk.env.spdk_pci_device_get_addr)(function.as_ptr()) };
     PciAddress { domain: address.domain, bus: address.bus, device: address.dev, function: address.func }
 }
@@ -169,13 +173,13 @@ pub(crate) const fn native_address(address: PciAddress) -> spdk_pci_addr {
 
 /// Returns the NUMA node of a function that SPDK offers; -1 if it is unknown.
 pub(crate) fn numa_of(spdk: &Library, RawFunction(function): RawFunction) -> i32 {
-    // SAFETY: SPDK offers this function, so the handle is valid.
+    // SAFETY: SPDK has offered this function, which is not released yet, so the handle is valid.
     spdk.env.spdk_pci_device_get_numa_id.map_or(-1, |call| unsafe { call(function.as_ptr()) })
 }
 
 /// Claims a function for this process. Returns a negative number if another process has it.
 pub(crate) fn claim(spdk: &Library, RawFunction(function): RawFunction) -> i32 {
-    // SAFETY: SPDK offers this function, so the handle is valid.
+    // SAFETY: SPDK has offered this function, which is not released yet, so the handle is valid.
     spdk.env.spdk_pci_device_claim.map_or(0, |call| unsafe { call(function.as_ptr()) })
 }
 
@@ -198,8 +202,8 @@ pub(crate) unsafe fn release(spdk: &Library, RawFunction(function): RawFunction)
 ///
 /// The channel is attached, has completed its descriptors or halted, and is not used any more.
 pub(crate) unsafe fn detach(spdk: &Library, RawChannel(channel): RawChannel) {
-    // SAFETY: the channel is attached and has nothing in flight, so the engine does not use the ring that
-    // SPDK frees.
+    // SAFETY: the channel is attached, and has nothing in flight or has halted. So the engine does not use
+    // the ring that SPDK frees.
     unsafe { (spdk.ioat.spdk_ioat_detach)(channel.as_ptr()) };
 }
 
@@ -227,7 +231,7 @@ mod registers {
     pub(super) const GONE: u8 = 0xff;
 }
 
-/// Time limit of a suspend and of a reset. SPDK uses the same.
+/// Time limit of a suspend and of a reset. SPDK uses the same limit.
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Resets the engine of an attached channel. Returns true if the engine has stopped; it then accesses no
@@ -242,12 +246,14 @@ pub(crate) unsafe fn stop(spdk: &Library, RawFunction(function): RawFunction) ->
         return false;
     };
     let (mut start, mut physical, mut len) = (std::ptr::null_mut(), 0, 0);
-    // SAFETY: SPDK offers this function, and the pointers are to local variables.
+    // SAFETY: SPDK has offered this function, whose channel is attached, and the pointers are to local
+    // variables.
     let code = unsafe { map(function.as_ptr(), 0, &raw mut start, &raw mut physical, &raw mut len) };
     if code != 0 || start.is_null() {
         return false;
     }
-    // SAFETY: the registers are mapped, and have at least this length.
+    // SAFETY: the registers are mapped and have at least the required length. No other code uses the channel,
+    // as the caller guarantees.
     let stopped = len >= registers::LEN && unsafe { reset(start.cast()) };
     // SAFETY: the registers were mapped above, and are not used any more.
     unsafe { unmap(function.as_ptr(), 0, start) };
@@ -290,7 +296,8 @@ unsafe fn write_register(register: *mut u8, value: u8) {
 /// `start` points to the mapped registers of a channel.
 unsafe fn reset(start: *mut u8) -> bool {
     let command = start.wrapping_add(registers::COMMAND);
-    // SAFETY: the register is mapped, and has 8 bits.
+    // SAFETY: the caller passes the mapped registers of a channel, and this is its command register, which
+    // has 8 bits.
     let read = || unsafe { read_register(command) };
     let done = |bit: u8| {
         let until = Instant::now() + COMMAND_TIMEOUT;

@@ -1,4 +1,4 @@
-//! Divides a fill between the CPU, which writes up to 7 bytes, and the I/OAT engine.
+//! Divides a fill between the CPU, which writes the first bytes (up to 7), and the I/OAT engine.
 #![expect(unsafe_code, reason = "writes the first bytes of a fill")]
 
 use dma_core::DeviceAddr;
@@ -6,8 +6,8 @@ use dma_core::DeviceAddr;
 /// The parts of a fill for the CPU and the engine.
 ///
 /// The engine repeats 8 bytes. SPDK splits a fill at page boundaries where memory is not contiguous, and
-/// begins the pattern again there. The result is only right if the destination begins at a multiple of 8.
-/// Therefore the CPU writes the bytes before the first multiple of 8, and the pattern is rotated by the
+/// begins the pattern again there. The result is only right if the engine's destination begins at a multiple
+/// of 8. Therefore the CPU writes the bytes before the first multiple of 8, and the pattern is rotated by the
 /// number of these bytes. If all bytes of the pattern are equal, this is not needed.
 #[derive(Debug)]
 pub(crate) struct Fill {
@@ -38,11 +38,11 @@ impl Fill {
         }
     }
 
-    /// Writes the bytes of the fill that come before the first one that the device fills.
+    /// Writes the bytes that come before the first byte that the device fills.
     ///
     /// # Safety
     ///
-    /// The caller may write the destination.
+    /// The destination may be written, and no other code accesses it.
     pub(crate) unsafe fn begin(&self) {
         for (at, byte) in self.first[..self.by_cpu].iter().enumerate() {
             // SAFETY: `at` is less than `by_cpu`, which is at most the destination's length, and the caller
@@ -58,11 +58,12 @@ mod tests {
 
     use super::*;
 
-    /// Models an engine that begins the pattern again at every address that is a multiple of `page`.
+    /// Executes a fill as an engine does that begins the pattern again at every address that is a multiple of
+    /// `page`.
     fn fill_in_pieces(memory: &mut [u8], at: usize, len: usize, pattern: [u8; 8], page: usize) {
         let dst = DeviceAddr::of(NonNull::from(&mut memory[..]).cast()).offset(at);
         let fill = Fill::new(dst, len, pattern);
-        // SAFETY: the destination is this test's memory.
+        // SAFETY: the destination is within `memory`, to which this function has the only reference.
         unsafe { fill.begin() };
         let skip = (fill.rest.0 - dst.0) as usize;
         let mut phase = 0;

@@ -14,16 +14,16 @@
 //!   owners.
 //! - **Memory.** Regions are allocated from the environment, or registered: whole pages of 2 MiB, each once.
 //! - **Copy and fill.** The hardware has no scatter-gather lists, fences or event descriptors. The safe API
-//!   emulates the first two, and polls.
+//!   emulates lists and fences, and polls for completions.
 //! - **Halts.** After an error, a channel stops, and SPDK does not report which descriptor failed. All
 //!   descriptors in flight are reported as aborted; if only one was in flight, it is reported as failed. The
 //!   channel is detached and attached again. The next descriptors run one at a time, so that a retry
 //!   identifies the faulty one.
 //! - **Log.** SPDK's log becomes `tracing` events of the target `spdk`, if this crate set up the environment,
-//!   and a subscriber existed at that time. Otherwise SPDK prints it. DPDK's own output goes to standard
+//!   and a subscriber existed at that time. Otherwise SPDK prints its log. DPDK's own output goes to standard
 //!   error.
 //! - **Draining.** A channel cannot cancel descriptors. When a queue is closed, descriptors in flight
-//!   complete. A channel that hangs is reset. If it does not stop, it is leaked.
+//!   complete. A channel that hangs is reset. If the reset does not stop the channel, it is leaked.
 
 mod backend;
 mod channels;

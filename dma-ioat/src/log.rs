@@ -10,11 +10,12 @@ use spdk_sys::{Library, Log};
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
-/// The library whose log is forwarded. A process has only one.
+/// The log calls of the library whose log is forwarded. A process has only one such library.
 static LOG: OnceLock<Log> = OnceLock::new();
 
 unsafe extern "C" {
-    /// A function of the C library. All supported processors pass a `va_list` by its address.
+    /// A function of the C library. Its last parameter is a `va_list`, which all supported processors pass by
+    /// its address.
     fn vsnprintf(to: *mut c_char, size: usize, format: *const c_char, args: *mut c_void) -> c_int;
 }
 
@@ -51,7 +52,7 @@ unsafe extern "C" fn line(
     if format.is_null() {
         return;
     }
-    // SAFETY: the buffer has `LEN` bytes, and SPDK's `args` match its format string. They are used once.
+    // SAFETY: the buffer has `LEN` bytes, and SPDK's `args` match its format string and are used only once.
     unsafe { vsnprintf(message.as_mut_ptr().cast(), LEN, format, args.cast()) };
     let message = CStr::from_bytes_until_nul(&message).unwrap_or_default().to_string_lossy();
     let text = |text: *const c_char| {

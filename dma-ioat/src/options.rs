@@ -10,7 +10,7 @@ use spdk_sys::Library;
 
 use crate::error::BACKEND;
 
-/// The range of memory in MiB. SPDK's type is an `int`.
+/// Valid amounts of memory, in MiB. SPDK's type for it is `int`.
 const MEMORY: RangeInclusive<u32> = 1..=i32::MAX as u32;
 const HUGE: [(&str, HugePages); 3] =
     [("auto", HugePages::Auto), ("on", HugePages::On), ("off", HugePages::Off)];
@@ -53,8 +53,8 @@ pub struct IoatOptions {
     pub huge: HugePages,
     /// The PCI functions that SPDK may take for this process. `None` (the default): the I/OAT functions that
     /// the system shows, so that DPDK's drivers take no other device. If the system has none, SPDK's
-    /// environment is not set up. Calls of [`with_library`](Self::with_library) may take all functions by
-    /// default.
+    /// environment is not set up. With calls from [`with_library`](Self::with_library), the default is all
+    /// functions that these calls offer.
     pub allow: Option<BTreeSet<PciAddress>>,
     /// The code that sets up SPDK's environment. Default [`EnvSetup::Own`].
     pub env: EnvSetup,
@@ -154,7 +154,7 @@ impl IoatOptions {
         self
     }
 
-    /// Reads the device and the options of an engine name; see the table above.
+    /// Reads the device and the options of an engine name. The table of [`IoatOptions`] lists the options.
     ///
     /// # Errors
     ///
@@ -181,7 +181,7 @@ impl IoatOptions {
         Ok(options)
     }
 
-    /// Checks the ranges of values.
+    /// Checks that the values are within their ranges.
     pub(crate) fn check(&self) -> Result<()> {
         if self.mem.is_some_and(|mib| !MEMORY.contains(&mib)) {
             return Err(invalid(format!("{} MiB of memory", self.mem.unwrap_or(0)))
@@ -233,7 +233,7 @@ impl fmt::Display for Cores<'_> {
     }
 }
 
-/// Reads a mask, `0x3`, or a list, `0+2-3`.
+/// Parses a set of CPUs: a mask such as `0x3`, or a list such as `0+2-3`.
 fn parse_cores(text: &str) -> Result<BTreeSet<u32>, &'static str> {
     cores(text).ok_or("give a mask such as 0x3, or a list such as 0+2-3")
 }

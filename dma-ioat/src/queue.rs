@@ -26,13 +26,13 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// A stopping channel that completes no descriptor for this time is reset. The longest descriptor takes about
 /// a millisecond.
 const STALL_LIMIT: Duration = Duration::from_millis(250);
-/// SPDK does not split ranges within a page of this size.
+/// SPDK does not split ranges that are within one page of this size.
 const PAGE: u64 = 4096;
 
 /// A channel of I/OAT as a queue.
 ///
 /// A channel completes descriptors in order. So the tokens in flight are in a ring, and the callbacks only
-/// count.
+/// count completed descriptors.
 #[derive(Debug)]
 pub(crate) struct IoatQueue {
     environment: Arc<Environment>,
@@ -50,7 +50,7 @@ pub(crate) struct IoatQueue {
     depth: usize,
     /// Set if descriptors were submitted without a doorbell.
     doorbell_pending: bool,
-    /// Time of the call of `stop`, or of the last completion after it.
+    /// Time of the call of `stop`, or of the last completion after that call.
     stopped: Option<Instant>,
     /// The descriptors that ended when the channel last halted.
     halted: HaltedRange,
@@ -72,12 +72,13 @@ struct HaltedRange {
 }
 
 // SAFETY: one thread at a time uses the queue, and so its channel and its count. SPDK runs callbacks only
-// within calls of the queue.
+// within calls that the queue makes.
 unsafe impl Send for IoatQueue {}
 
 /// Callback of a completed descriptor.
 unsafe extern "C" fn done(count: *mut c_void) {
-    // SAFETY: the pointer is to the queue's count, which lives until SPDK has run or dropped every callback.
+    // SAFETY: the pointer is to the queue's count, which is kept until SPDK has run or dropped every
+    // callback. It is only accessed atomically.
     let count = unsafe { &*count.cast::<AtomicU64>() };
     // A read-modify-write instruction is not needed, because one thread at a time calls SPDK for a channel.
     count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -179,7 +180,7 @@ impl IoatQueue {
             .map_err(|at| Refused::Unreachable { at, len: dst.len })?;
         let fill = Fill::new(dst.addr, dst.len, pattern);
         // SAFETY: the fill writes only within the destination, which the queue may write until the
-        // completion.
+        // completion, and no descriptor for it is submitted yet.
         unsafe { fill.begin() };
         let (to, count) = (fill.rest.as_ptr().cast(), self.count());
         let code = match fill.len as u64 {
@@ -273,12 +274,12 @@ impl IoatQueue {
     fn halt(&mut self) {
         let Some(channel) = self.channel.take() else { return };
         let (from, to) = (self.done(), self.head);
-        // SPDK does not report the faulty descriptor. The next descriptors run one at a time, so that a retry
-        // identifies the faulty one.
+        // SPDK does not report which descriptor was faulty. The next descriptors run one at a time, so that a
+        // retry identifies the faulty one.
         let outcome = if to - from == 1 { Outcome::Failed(ErrorKind::DeviceFault) } else { Outcome::Aborted };
         tracing::warn!(address = %channel.address, in_flight = to - from, "an I/OAT channel halted");
         self.halted = HaltedRange { numbers: from..to, outcome };
-        // The number is doubled, because the reports of these descriptors are counted too.
+        // The number is twice that of the aborted descriptors, because their reports are counted too.
         self.isolate_left = if outcome == Outcome::Aborted { 2 * (to - from) } else { 0 };
         self.done.store(to, Ordering::Relaxed);
         self.doorbell_pending = false;
@@ -286,12 +287,13 @@ impl IoatQueue {
         self.recovery = Some(unsafe { Recovery::start(&self.environment, channel, None) });
     }
 
-    /// Starts the recovery of a channel that hangs.
+    /// Starts the recovery of a channel that hangs, which begins with a reset.
     #[cold]
     fn reset(&mut self) {
         let Some(channel) = self.channel.take() else { return };
         let left = InFlight { done: Arc::clone(&self.done), submitted: self.head };
-        // SAFETY: the channel is attached, and this queue does not use it any more.
+        // SAFETY: the channel is attached, and this queue does not use it any more. Its callbacks write to
+        // the count in `left`, which the recovery keeps.
         self.recovery = Some(unsafe { Recovery::start(&self.environment, channel, Some(left)) });
     }
 
@@ -332,7 +334,7 @@ impl IoatQueue {
 
     fn ring(&mut self) {
         if let Some(channel) = self.channel.as_ref().filter(|_| self.doorbell_pending) {
-            // SAFETY: the channel is this queue's.
+            // SAFETY: the channel is this queue's, attached, and not used by other code.
             unsafe { (self.ioat.spdk_ioat_flush)(channel.raw.0.as_ptr()) };
             self.doorbells += 1;
             self.doorbell_pending = false;
@@ -342,7 +344,8 @@ impl IoatQueue {
     /// Polls SPDK, which runs the callbacks.
     fn process(&mut self) {
         let Some(channel) = &self.channel else { return };
-        // SAFETY: the channel and the callbacks' count are this queue's.
+        // SAFETY: the attached channel and the callbacks' count are this queue's, and no other code uses the
+        // channel.
         let code = unsafe { (self.ioat.spdk_ioat_process_events)(channel.raw.0.as_ptr()) };
         if code < 0 {
             self.halt();
@@ -350,8 +353,8 @@ impl IoatQueue {
     }
 }
 
-/// Returns `len` elements of a ring, from index `from` on, in two parts: the part up to the ring's end, and
-/// the part from its start. The ring's length is a power of two and at least `len`.
+/// Returns `len` elements of a ring, beginning with number `from`, in two parts: those up to the end of the
+/// ring, and those from its start. The ring's length must be a power of two and at least `len`.
 #[inline]
 fn ring_mut(ring: &mut [u64], from: u64, len: usize) -> (&mut [u64], &mut [u64]) {
     let at = from as usize & (ring.len() - 1);
@@ -371,11 +374,11 @@ enum Refused {
     Unsupported,
 }
 
-// SAFETY: SPDK runs the callback of every descriptor once, in order, when the device has reported it or a
-// later one. On a halted channel, SPDK runs no callbacks. The device has then stopped, and the queue reports
-// all descriptors. Only the destinations of descriptors are written. Submitted descriptors start with the
-// next doorbell. A drop with descriptors in flight waits for them. If they do not end, it resets the channel,
-// or leaks the channel and the callbacks' count.
+// SAFETY: SPDK runs the callback of every descriptor once, in order, when the device has reported this
+// descriptor or a later one. On a halted channel, SPDK runs no callbacks. The device has then stopped, and
+// the queue reports all descriptors. Only the destinations of descriptors are written. Submitted descriptors
+// start with the next doorbell. A drop with descriptors in flight waits for them. If they do not end, it
+// resets the channel. If that fails, the channel and the callbacks' count are leaked.
 unsafe impl RawQueue for IoatQueue {
     fn engine_id(&self) -> EngineId {
         self.engine
@@ -400,10 +403,10 @@ unsafe impl RawQueue for IoatQueue {
         while let Some(descriptor) = batch.get(built) {
             let result = match descriptor.operation() {
                 // SAFETY: the caller guarantees that both ranges stay valid until the completion, and `chan`
-                // is this queue's.
+                // is this queue's channel.
                 Operation::Copy { src, dst } => unsafe { self.build_copy(chan, src, dst) },
                 // SAFETY: the caller guarantees that the destination stays valid until the completion, and
-                // `chan` is this queue's.
+                // `chan` is this queue's channel.
                 Operation::Fill { pattern, dst: &[dst] } => unsafe { self.build_fill(chan, pattern, dst) },
                 _ => Err(Refused::Unsupported),
             };
@@ -480,7 +483,7 @@ impl Drop for IoatQueue {
             std::thread::yield_now();
         }
         if self.in_flight() > 0 {
-            // Leak the count, because callbacks may still run.
+            // Leak the count, because callbacks that write it may still run.
             self.reset();
             std::mem::forget(Arc::clone(&self.done));
             return;

@@ -14,7 +14,7 @@ use crate::{PciAddress, ffi};
 const REATTACH_TIMEOUT: Duration = Duration::from_secs(6);
 pub(crate) const REATTACH_PAUSE: Duration = Duration::from_millis(20);
 
-/// The recovery of a channel. It takes milliseconds to seconds, so polls do not wait for it.
+/// The recovery of a channel. It takes milliseconds to seconds, so polls do not wait for its end.
 #[derive(Debug)]
 pub(crate) struct Recovery(Arc<RecoveryJob>);
 
@@ -41,8 +41,8 @@ enum RecoveryState {
 }
 
 impl Recovery {
-    /// Starts the recovery of a channel that has halted. With `left` in flight, the channel hangs, and is
-    /// reset first.
+    /// Starts the recovery of a channel that has halted, or that hangs with `left` in flight. A channel that
+    /// hangs is reset first.
     ///
     /// # Safety
     ///
@@ -60,13 +60,13 @@ impl Recovery {
             state: Mutex::new(state),
         });
         let there = Arc::clone(&job);
-        // SAFETY: the caller of `start` passes a channel that is not used any more. This closure makes the
-        // only call of `run`, unless the thread does not start.
+        // SAFETY: the caller of `start` passes an attached channel that halted or hangs, and that is not used
+        // any more. This closure makes the only call of `run`, unless the thread does not start.
         let work = move || unsafe { there.run() };
         if let Err(why) = std::thread::Builder::new().name("dma-ioat recovery".to_owned()).spawn(work) {
             tracing::warn!(%why, "no thread for the recovery of a channel");
             // SAFETY: the thread did not start, so this is the only call of `run`. The caller of `start`
-            // promises that the channel is not used.
+            // passes an attached channel that halted or hangs, and that is not used any more.
             unsafe { job.run() };
         }
         Self(job)
@@ -77,7 +77,7 @@ impl Recovery {
         !matches!(&*lock(&self.0.state), RecoveryState::Stopping | RecoveryState::Hangs)
     }
 
-    /// Takes the result if the recovery is over.
+    /// Takes the result of the recovery, if it is over.
     pub(crate) fn take(&mut self) -> Option<Result<Channel>> {
         let mut state = lock(&self.0.state);
         match std::mem::replace(&mut *state, RecoveryState::Abandoned) {
@@ -93,7 +93,7 @@ impl Recovery {
 impl RecoveryJob {
     /// # Safety
     ///
-    /// The requirements are those of [`Recovery::start`]. This is called only once.
+    /// The requirements are those of [`Recovery::start`]. This function is called only once per job.
     unsafe fn run(&self) {
         if let Some(left) = &self.left {
             // SAFETY: a channel with descriptors left is attached and hangs, and its queue does not use it
@@ -145,7 +145,7 @@ impl Drop for Recovery {
 ///
 /// The channel is attached, and not used any more.
 unsafe fn stop(environment: &Environment, channel: &Channel, left: InFlight) -> bool {
-    // SAFETY: the function's channel is attached, and not used, as the caller guarantees.
+    // SAFETY: the caller guarantees that the function's channel is attached, and that no other code uses it.
     let stopped = unsafe { ffi::stop(&environment.spdk, channel.function) };
     if stopped {
         tracing::warn!(address = %channel.address, "an I/OAT channel did not answer; it was reset");
@@ -165,7 +165,7 @@ pub(crate) fn revive(environment: &Arc<Environment>, address: Option<PciAddress>
     let mut some = false;
     for (channel, left) in lost {
         // SAFETY: the channel is attached and marked as taken, and its queue was dropped, so no other code
-        // uses it. Its callbacks write to `left`.
+        // uses it. Its callbacks write to the count in `left`, which lives.
         let runs = unsafe { ffi::process(&environment.spdk, channel.raw) };
         if runs && left.is_over() {
             tracing::warn!(address = %channel.address, "an I/OAT channel has recovered");
@@ -204,7 +204,8 @@ unsafe fn reattach(environment: &Arc<Environment>, channel: &Channel) -> Result<
     {
         let mut pool = environment.pool();
         pool.restarting.insert(channel.address);
-        // SAFETY: the channel halted or was stopped, and is not used any more, as the caller guarantees.
+        // SAFETY: the caller guarantees that the channel halted or was stopped, and that it is not used any
+        // more.
         unsafe { pool.detach(spdk, channel) };
     }
     loop {

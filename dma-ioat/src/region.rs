@@ -54,7 +54,7 @@ impl IoatRegion {
         };
         match ffi::translate(spdk, DeviceAddr::of(base), len) {
             Ok(()) => Ok(region),
-            // The drop of the region frees the memory.
+            // Returning drops the region, which frees the memory.
             Err(at) => Err(unreachable(at, len).with_hint(
                 "use huge pages, or an IOMMU: without an IOMMU, SPDK cannot translate ordinary pages",
             )),
@@ -86,8 +86,8 @@ impl IoatRegion {
                 ));
             }
         }
-        // SAFETY: the caller of `register_raw` keeps the memory mapped until the region is dropped, and the
-        // drop unregisters it.
+        // SAFETY: this function's caller keeps the memory mapped until the region is dropped, and the drop
+        // unregisters it.
         let code = unsafe { ffi::register(&environment.spdk, base, len) };
         if code != 0 {
             let wrapped = error::failed(format!("{len} bytes at {base:p} cannot be registered"), code);
@@ -107,7 +107,7 @@ impl IoatRegion {
         // SPDK also registers memory that it cannot translate, so check that here.
         match ffi::translate(&environment.spdk, DeviceAddr::of(base), len) {
             Ok(()) => Ok(region),
-            // The drop of the region unregisters the memory.
+            // Returning drops the region, which unregisters the memory.
             Err(at) => Err(unreachable(at, len).with_hint(
                 "without an IOMMU, all of it must be huge pages: map it so, or allocate it from the engine",
             )),
@@ -115,7 +115,7 @@ impl IoatRegion {
     }
 }
 
-/// SPDK identifies memory by its address, so the key only identifies the region.
+/// Describes a region. Descriptors name memory to SPDK by its address, so the key only identifies the region.
 fn info(engine: EngineId, base: NonNull<u8>, len: usize, access: Access) -> RegionInfo {
     RegionInfo::local(engine, RegionKey::unique(), base, len, access)
 }
@@ -144,8 +144,8 @@ impl Drop for IoatRegion {
     fn drop(&mut self) {
         let spdk = &self.environment.spdk;
         if self.allocated {
-            // SAFETY: the memory is from `allocate`. A region is dropped only when no descriptor names it any
-            // more.
+            // SAFETY: the memory is from `ffi::allocate`, and is freed only here. A region is dropped only
+            // when no descriptor names it any more.
             unsafe { ffi::free(spdk, self.info.addr) };
             return;
         }

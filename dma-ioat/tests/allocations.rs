@@ -6,8 +6,8 @@ mod standin;
 
 use dma_core::{Batch, DmaEngineExt, QueueOptions};
 
-/// Asserts that `work` reaches 200 rounds without an allocation. Earlier rounds may allocate, because
-/// lists may grow. An allocation per operation fails the test.
+/// Asserts that `work` reaches 200 rounds in a row without an allocation. Earlier rounds may allocate,
+/// because vectors may grow. If every operation allocates, the test fails.
 fn warm<T>(what: &str, mut operands: T, mut work: impl FnMut(T) -> T) {
     let mut allocated = 0;
     for _ in 0..20 {
@@ -23,7 +23,7 @@ fn warm<T>(what: &str, mut operands: T, mut work: impl FnMut(T) -> T) {
     panic!("{what} still allocates: {allocated} times in 200 rounds");
 }
 
-// All cases are in one test, because the count is that of the whole process.
+// All cases are in one test, because allocations are counted for the whole process.
 #[test]
 fn nothing_is_allocated_per_copy_once_warm() {
     let engine = standin::open();

@@ -1,4 +1,4 @@
-//! The engine on a fake SPDK: its reactions to the results of SPDK's calls.
+//! The engine on a fake SPDK: the engine's reactions to the results of SPDK's calls.
 
 mod fake;
 mod script;
@@ -33,7 +33,7 @@ fn conforms_without_fill() {
     conformance::run_all(&open::<1>(8));
 }
 
-/// Waits for one copy, and returns its outcome.
+/// Makes one copy, waits for it, and returns its outcome.
 fn copy(engine: &IoatEngine, queue: &dma_core::Queue) -> Result<(), dma_core::Error> {
     let mut src = engine.allocate(100)?;
     src.fill(7);
@@ -63,7 +63,7 @@ fn a_channel_that_halts_accounts_for_everything_and_goes_on() {
             }
         }
     }
-    // Copies that were done before the halt are reported as aborted. Repeating them is harmless.
+    // Copies that were done before the halt may be reported as aborted too. Repeating them is harmless.
     assert_eq!(done + aborted, 50);
     assert!(aborted > 0);
     // The channel runs again.
@@ -131,7 +131,7 @@ fn a_channel_that_never_answers_is_leaked_and_says_so() {
     assert_eq!((counters.abandoned, counters.in_flight), (1, 0));
     drop(transfer);
     assert_eq!(machine::<5>().detached, 0, "the device may still use its ring");
-    // The other channel works. The first one is not used again.
+    // The other channel works. The channel that hangs is not used again.
     machine::<5>().stuck = false;
     let queue = engine.open_queue(&QueueOptions::new()).unwrap();
     copy(&engine, &queue).unwrap();
@@ -171,7 +171,7 @@ fn channels_run_out_with_a_clear_answer() {
     assert_eq!((none.requested(), none.limit()), (Some(4), Some(3)));
     assert!(!none.hint().is_empty());
 
-    // One channel by its address, taken.
+    // Open one channel by its address, which is taken.
     let address: PciAddress = "00:04.1".parse().unwrap();
     let one = IoatEngine::open(&options::<6>(4).with_address(address)).unwrap();
     assert_eq!((one.info().device.as_str(), one.info().limits.max_queues), ("0000:00:04.1", Some(1)));
@@ -380,7 +380,7 @@ fn memory_is_registered_in_pages_of_2_mib_and_comes_back() {
     let pointer = std::ptr::NonNull::from(owner.as_mut()).cast::<u8>();
     let whole = |engine: &IoatEngine| {
         #[expect(unsafe_code, reason = "registers the same memory twice")]
-        // SAFETY: no code accesses the memory meanwhile, and `owner` outlives the regions.
+        // SAFETY: no code accesses the memory while it is registered, and `owner` outlives the regions.
         engine.register(unsafe { HostMemory::from_raw(pointer, MIB2, ()) })
     };
     let first = whole(&engine).unwrap();

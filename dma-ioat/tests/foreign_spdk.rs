@@ -39,7 +39,7 @@ const IOAT: &str = "
 ";
 const EAL: &str = r#"const char *rte_version(void) { return "DPDK 22.11.11"; }"#;
 
-/// Compiles a library. Returns false without a compiler.
+/// Compiles a library. Returns false if there is no compiler.
 fn library(dir: &Path, file: &str, code: &str, needs: &[&str]) -> bool {
     let source = dir.join("code.c");
     std::fs::write(&source, code).unwrap();

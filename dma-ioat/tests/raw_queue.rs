@@ -1,4 +1,4 @@
-//! The raw queue on a fake SPDK: parts of the contract that the safe API does not use.
+//! Tests, on a fake SPDK, those parts of the raw queue's contract that the safe API does not use.
 #![expect(unsafe_code, reason = "submits to the queue as the safe API does")]
 
 mod fake;
@@ -51,9 +51,10 @@ fn byte(region: &dyn RawRegion, offset: usize) -> u8 {
     unsafe { at.read() }
 }
 
-/// Submits descriptors until one is refused.
+/// Submits a batch, and returns the number of accepted descriptors.
 fn submit(queue: &mut dyn RawQueue, batch: &[Descriptor<'_>]) -> dma_core::Result<usize> {
-    // SAFETY: the tests' regions outlive the descriptors in flight.
+    // SAFETY: the tests' regions outlive the descriptors in flight, and tests access their bytes only while
+    // none is in flight.
     unsafe { queue.submit(batch) }
 }
 
@@ -83,8 +84,8 @@ fn unreported_completions_take_room() {
     assert_eq!(tokens(&mut *queue, 8, 3), [3, 4, 5, 6, 7, 8, 9, 10]);
 }
 
-/// SPDK translates a range piece by piece, and would execute the pieces that it built before a
-/// failure.
+/// SPDK translates a range piece by piece. It would execute the pieces that it has built before a failed
+/// translation.
 #[test]
 fn a_partly_reachable_range_is_refused_whole() {
     let engine = open::<1>(1);
@@ -163,7 +164,7 @@ fn dropping_a_queue_finishes_what_was_taken_and_gives_the_channel_back() {
     });
     // A drop that waits for its time limit takes a second.
     assert!(times.iter().any(|time| time.as_secs() < 1), "{times:?}");
-    // A channel that does not answer is abandoned.
+    // A channel that completes nothing is abandoned.
     let mut queue = queue(&engine);
     machine::<4>().stuck = true;
     assert_eq!(submit(&mut *queue, &copies(&*region, 0..3)).unwrap(), 3);
@@ -172,7 +173,7 @@ fn dropping_a_queue_finishes_what_was_taken_and_gives_the_channel_back() {
     let e = engine.open_queue_raw(&QueueOptions::new().with_depth(8)).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::DeviceLost, "{e}");
     assert!(e.to_string().contains("do not answer"), "{e}");
-    // When the channel answers again, it is free.
+    // When the channel completes descriptors again, it becomes free.
     machine::<4>().stuck = false;
     drop(engine.open_queue_raw(&QueueOptions::new().with_depth(8)).unwrap());
 }

@@ -1,7 +1,8 @@
-//! Copies of 64 bytes per second through the C interface, in CPU time of one core: one at a time, and in
-//! batches with one doorbell.
+//! Counts copies of 64 bytes through the C interface per second of CPU time on one core: one at a time, and
+//! in batches with one doorbell.
 //!
-//! `cargo bench -p dma-spdk-emu --bench c_abi`, runs it. With `-- --test`, it runs for a short time.
+//! `cargo bench -p dma-spdk-emu --bench c_abi` runs the benchmark. With `-- --test`, it runs for a short
+//! time.
 #![expect(unsafe_code, reason = "calls of C functions")]
 
 use std::ffi::c_void;
@@ -30,11 +31,12 @@ unsafe extern "C" fn on_attach(
 }
 
 unsafe extern "C" fn on_end(ended: *mut c_void) {
-    // SAFETY: `copy` passed a pointer to its counter, which outlives the copies.
+    // SAFETY: `copy` passed a pointer to its counter, which outlives the copies and which nothing else
+    // accesses meanwhile.
     unsafe { *ended.cast::<u64>() += 1 }
 }
 
-/// Runs `count` copies in batches. Returns the CPU time of this thread for each, in nanoseconds.
+/// Makes `times` copies in batches. Returns the CPU time of this thread per copy, in nanoseconds.
 fn copy(channel: *mut c::spdk_ioat_chan, memory: *mut u8, times: u64, batch: usize) -> f64 {
     let mut ended = 0_u64;
     let counter = ptr::from_mut(&mut ended);
@@ -42,7 +44,8 @@ fn copy(channel: *mut c::spdk_ioat_chan, memory: *mut u8, times: u64, batch: usi
     for _ in 0..times / batch as u64 {
         for i in 0..batch {
             let (dst, src) = (memory.wrapping_add(2 * i * LEN), memory.wrapping_add((2 * i + 1) * LEN));
-            // SAFETY: the memory and the counter outlive the copies.
+            // SAFETY: the channel is attached, both ranges are within the memory, and the memory and the
+            // counter outlive the copies.
             let result = unsafe {
                 c::spdk_ioat_build_copy(
                     black_box(channel),
@@ -55,7 +58,7 @@ fn copy(channel: *mut c::spdk_ioat_chan, memory: *mut u8, times: u64, batch: usi
             };
             assert_eq!(result, 0);
         }
-        // SAFETY: the channel is attached.
+        // SAFETY: the channel is attached, and only this thread uses it.
         unsafe { c::spdk_ioat_flush(black_box(channel)) };
         // SAFETY: the channel is attached, and only this thread uses it.
         assert_eq!(unsafe { c::spdk_ioat_process_events(black_box(channel)) }, batch as i32);
@@ -83,10 +86,10 @@ fn main() {
     // SAFETY: `spdk_env_opts_init` has filled the struct, whose texts are static.
     assert_eq!(unsafe { c::spdk_env_init(opts) }, 0);
     let mut channel = ptr::null_mut::<c::spdk_ioat_chan>();
-    // SAFETY: the context lives as long as the call.
+    // SAFETY: the callbacks take a pointer to this variable, which lives as long as the call.
     unsafe { c::spdk_ioat_probe((&raw mut channel).cast(), Some(on_probe), Some(on_attach)) };
     assert!(!channel.is_null());
-    // SAFETY: the call takes no pointers that must be valid.
+    // SAFETY: the pointer argument must be null, and is.
     let memory = unsafe { c::spdk_dma_zmalloc(2 * MOST * LEN, LEN, ptr::null_mut()) }.cast::<u8>();
     assert!(!memory.is_null());
     for batch in [1, 8, 32, 128, 256] {

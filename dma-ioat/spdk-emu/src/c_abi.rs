@@ -1,8 +1,8 @@
 //! The C boundary: exported functions, and checked types for the pointers that C passes.
 //!
-//! Exported functions take [`Ptr`], [`Text`] and [`Addr`] where C has pointers. These have the pointer's
-//! representation. Their methods check for NULL, which is an error or a default. [`c_calls!`] declares all
-//! exported functions.
+//! Exported functions take [`Ptr`], [`Text`] and [`Addr`] where C has pointers. These types have the
+//! representation of a pointer. Their methods check for NULL, which is an error or stands for a default.
+//! [`c_calls!`] declares all exported functions.
 //!
 //! # Safety
 //!
@@ -51,7 +51,7 @@ pub(crate) fn answer(outcome: Outcome) -> c_int {
 #[repr(transparent)]
 pub(crate) struct Addr(*mut c_void);
 
-// SAFETY: this is only an address. Dereferencing it is unsafe.
+// SAFETY: this value is only an address, and dereferencing it is unsafe.
 unsafe impl Send for Addr {}
 // SAFETY: comparing and copying a shared address accesses no memory.
 unsafe impl Sync for Addr {}
@@ -84,7 +84,7 @@ impl Addr {
         self.0.is_null()
     }
 
-    /// Converts it to a pointer to values of a type.
+    /// Converts the address to a pointer to values of a type.
     ///
     /// # Safety
     ///
@@ -95,7 +95,7 @@ impl Addr {
         unsafe { Ptr::new(self.0.cast()) }
     }
 
-    /// Writes zeros.
+    /// Writes `len` zeros.
     ///
     /// # Safety
     ///
@@ -109,7 +109,8 @@ impl Addr {
     ///
     /// # Safety
     ///
-    /// Both ranges have `len` bytes, which no other code uses during the call.
+    /// Both ranges have `len` bytes, of which the second is writable, and no other code uses them during the
+    /// call.
     pub(crate) unsafe fn copy_to(self, to: Self, len: usize) {
         // SAFETY: the caller guarantees `len` bytes at both addresses; `copy_to` allows an overlap.
         unsafe { self.0.cast::<u8>().copy_to(to.0.cast(), len) }
@@ -130,7 +131,8 @@ impl<T> Clone for Ptr<T> {
 
 impl<T> Copy for Ptr<T> {}
 
-// SAFETY: this is an address. The caller of `new` is responsible for every use, on any thread.
+// SAFETY: the value is only an address. The caller of `new` is responsible for every use of it, on any
+// thread.
 unsafe impl<T> Send for Ptr<T> {}
 // SAFETY: sharing the address accesses no memory. The caller of `new` is responsible for every use, on any
 // thread.
@@ -159,7 +161,7 @@ impl<T> Ptr<T> {
         Self(std::ptr::from_ref(object).cast_mut())
     }
 
-    /// Passes ownership to C, until [`take`](Self::take).
+    /// Passes ownership of an object to C, until [`take`](Self::take).
     pub(crate) fn give(object: Box<T>) -> Self {
         Self(Box::into_raw(object))
     }
@@ -179,7 +181,7 @@ impl<T> Ptr<T> {
         Addr(self.0.cast())
     }
 
-    /// The object, unless C passed NULL.
+    /// Returns the object, unless C passed NULL.
     #[inline]
     pub(crate) fn get<'a>(self) -> Option<&'a T> {
         // SAFETY: the pointer is NULL or valid, as the caller of `new` promised.
@@ -209,7 +211,7 @@ impl<T> Ptr<T> {
 }
 
 impl<T: Copy> Ptr<T> {
-    /// The array of `n` values; empty if C passed NULL.
+    /// Returns the array of `n` values. The array is empty if C passed NULL.
     ///
     /// # Safety
     ///
@@ -223,7 +225,7 @@ impl<T: Copy> Ptr<T> {
         unsafe { std::slice::from_raw_parts(self.0, n) }
     }
 
-    /// The element `i` of an array.
+    /// Returns the element `i` of an array.
     ///
     /// # Safety
     ///
@@ -238,7 +240,8 @@ impl<T: Copy> Ptr<T> {
     ///
     /// # Safety
     ///
-    /// See [`read`](Self::read): the array has more than `i` elements.
+    /// The pointer is not NULL, the array has more than `i` elements, and no other code uses the element
+    /// during the call.
     pub(crate) unsafe fn write(self, i: usize, value: T) {
         // SAFETY: the array has more than `i` elements, as the caller guarantees. The write needs no
         // alignment.
@@ -262,11 +265,11 @@ impl Text {
     }
 
     pub(crate) fn get<'a>(self) -> Option<&'a CStr> {
-        // SAFETY: the pointer is to a string, as the caller of `new` promised.
+        // SAFETY: the pointer is not null, so it is to a string, as C or the caller of `new` promised.
         NonNull::new(self.0.cast_mut()).map(|ptr| unsafe { CStr::from_ptr(ptr.as_ptr()) })
     }
 
-    /// The string, if there is one and it is UTF-8.
+    /// Returns the string, if C passed one and it is UTF-8.
     pub(crate) fn str<'a>(self) -> Option<&'a str> {
         self.get().and_then(|text| text.to_str().ok())
     }
@@ -276,7 +279,7 @@ impl Text {
 ///
 /// # Safety
 ///
-/// The buffer has `room` bytes, or the pointer is NULL.
+/// The buffer has `room` bytes, which no other code uses during the call, or the pointer is NULL.
 pub(crate) unsafe fn put_text(to: Ptr<c_char>, room: usize, text: &str) -> bool {
     if to.is_null() || room == 0 {
         return false;

@@ -16,10 +16,10 @@ use crate::env::time;
 use crate::env::translation::ADDRESSES;
 use crate::socket::{Socket, SocketDevice};
 
-/// Called when an operation has ended.
+/// The program's function that is called when an operation has ended.
 pub(crate) type Callback = Option<unsafe extern "C" fn(*mut c_void)>;
 
-/// Maximum number of model events per call, which bounds its duration.
+/// Maximum number of model events that one call handles, which limits the duration of the call.
 const EVENTS_PER_CALL: u32 = 4_096;
 /// Maximum number of consecutive refusals while the ring is empty.
 const REFUSALS_OF_EMPTY: u32 = 64;
@@ -42,14 +42,14 @@ const EMPTY: RingEntry = RingEntry { callback: None, arg: Addr::NULL, src: 0, ds
 
 /// A channel, which C holds as `struct spdk_ioat_chan`.
 ///
-/// A channel is never freed. Attaching its function again reuses it.
+/// A channel is never freed. Attaching its function again reuses the channel.
 pub(crate) struct Channel {
     socket: Arc<Socket>,
     name: String,
     engine: Arc<SocketDevice>,
     id: ChannelId,
-    /// Set if faults are configured: descriptors then go to the device when they are built, because it may
-    /// refuse them. Otherwise they go to it at the doorbell.
+    /// Set if faults are configured. Descriptors then go to the device when they are built, because the
+    /// device may refuse them. Otherwise they go to the device at the doorbell.
     eager: bool,
     attached: Cell<bool>,
     slots: Box<[Cell<RingEntry>]>,
@@ -133,7 +133,7 @@ impl Channel {
         while device.poll(self.id).is_some() {}
     }
 
-    /// Drops all descriptors in flight. Afterwards, they access no memory. Any thread may call this.
+    /// Drops all descriptors in flight, which access no memory afterwards. Any thread may call this function.
     pub(crate) fn reset(&self) {
         // This cannot fail, because the device has a channel of this number.
         let _ = self.engine.device().stop(self.id);
@@ -152,7 +152,7 @@ impl Channel {
         &self.slots[index as usize & (self.slots.len() - 1)]
     }
 
-    /// Number of free descriptors. One descriptor is never used.
+    /// Returns the number of free descriptors. One descriptor of the ring is never used.
     #[inline]
     fn room(&self) -> u32 {
         self.slots.len() as u32 - 1 - self.head.get().wrapping_sub(self.tail.get())
@@ -178,7 +178,8 @@ impl Channel {
     ///
     /// # Safety
     ///
-    /// The callback can be called with the argument, on the thread that calls `process`.
+    /// The callback can be called with the argument, on the thread that calls `process`. The memory of the
+    /// operation stays valid until then.
     #[inline]
     pub(crate) unsafe fn build(
         &self,
@@ -303,7 +304,8 @@ impl Channel {
         while index != last {
             let RingEntry { callback, arg, .. } = self.slot(index).get();
             if let Some(callback) = callback {
-                // SAFETY: the program passed this function together with this argument.
+                // SAFETY: the program passed this function together with this argument, for the thread that
+                // polls the channel.
                 unsafe { callback(arg.raw()) };
             }
             index = index.wrapping_add(1);
@@ -312,7 +314,7 @@ impl Channel {
                 self.calling.set(false);
                 return Some(index.wrapping_sub(first));
             }
-            // The slot is free after the callback, as in SPDK.
+            // The slot becomes free after its callback, as in SPDK.
             self.tail.set(index);
         }
         self.calling.set(false);
@@ -332,8 +334,8 @@ impl Channel {
         }
         match device.state(self.id) {
             Some(ChannelState::Running) => {
-                // Descriptors end in order, so all earlier ones have ended too, even if they were not
-                // reported.
+                // Descriptors end in order. So all descriptors before the last one have ended too, even if
+                // they were not reported.
                 if let Some(last) = last {
                     self.ended.set(last.wrapping_add(1));
                 }
@@ -373,7 +375,7 @@ impl Channel {
     }
 }
 
-/// Number of bytes, up to `len`, that the device can access with one descriptor.
+/// Returns the number of bytes, up to `len`, that the device can access with one descriptor.
 #[inline]
 fn reach(addr: u64, len: u64) -> Outcome<u64> {
     match map::to_bus(addr, len) {

@@ -1,4 +1,4 @@
-//! The configuration: the hardware of the stand-in.
+//! The configuration, which describes the hardware that the stand-in models.
 
 use dma_sim::model::{FaultPlan, Profile};
 pub(crate) use dma_standin::config::Clock;
@@ -23,7 +23,7 @@ pub(crate) struct Config {
 pub(crate) struct Machine {
     /// If true, the machine has huge pages.
     pub(crate) hugepages: bool,
-    /// Maximum memory of the environment in bytes, unless the program sets it.
+    /// Maximum amount of the environment's memory in bytes, unless the program sets it.
     #[serde(deserialize_with = "bytes")]
     pub(crate) memory: u64,
     pub(crate) iova: Iova,
@@ -41,7 +41,7 @@ impl Default for Machine {
 /// The keys of [`Machine`].
 const MACHINE: [&str; 5] = ["hugepages", "memory", "iova", "cores", "reattach"];
 
-/// The address mode of devices, unless the program sets it.
+/// The kind of addresses that devices use, unless the program sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Iova {
@@ -146,7 +146,7 @@ fn pci<'de, D: Deserializer<'de>>(from: D) -> Result<spdk_pci_addr, D::Error> {
 }
 
 impl Config {
-    /// Reads the text of a configuration.
+    /// Parses the text of a configuration.
     ///
     /// Keys of sockets at the top level are defaults of all sockets.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
@@ -172,14 +172,15 @@ impl Config {
         }
     }
 
-    /// The configuration of [`use_config`]. Without one, the configuration of the environment variables.
+    /// Returns the configuration of [`use_config`], or that of the environment variables if it was not
+    /// called.
     pub(crate) fn in_use() -> Result<Self, ConfigError> {
         IN_USE.read(Self::parse)
     }
 }
 
 impl SocketConfig {
-    /// Checks the ranges of values.
+    /// Checks that the values are within their ranges.
     fn check(self) -> Result<Self, String> {
         let Self { xfercap, ring, cbver, .. } = self;
         if !xfercap.is_power_of_two() || !(1 << 12..=1 << 32).contains(&xfercap) {

@@ -8,7 +8,7 @@ use c::spdk_cpuset;
 
 const SIZE: u32 = c::SPDK_CPUSET_SIZE;
 
-/// Reads a hexadecimal mask, with or without `0x`, or a list such as `[0,2-4]`.
+/// Parses a hexadecimal mask, with or without `0x`, or a list such as `[0,2-4]`.
 pub(crate) fn parse(text: &str) -> Option<Vec<u32>> {
     let text = text.trim();
     if let Some(list) = text.strip_prefix('[') {
@@ -45,7 +45,7 @@ fn empty() -> spdk_cpuset {
     spdk_cpuset { str_: [0; SIZE as usize / 4 + 1], cpus: [0; SIZE as usize / 8] }
 }
 
-/// Sets exactly these cores.
+/// Replaces the cores of a set by these cores.
 pub(crate) fn put(set: Ptr<spdk_cpuset>, cores: impl Iterator<Item = u32>) {
     let mut new = empty();
     for core in cores.filter(|core| *core < SIZE) {
@@ -115,9 +115,10 @@ c_calls! {
     fn spdk_cpuset_fmt(set: Ptr<spdk_cpuset>) -> Ptr<c_char> {
         let digits: String = bytes(set).iter().rev().map(|byte| format!("{byte:02x}")).collect();
         let digits = digits.trim_start_matches('0');
-        // SAFETY: the struct begins with the text.
+        // SAFETY: the struct begins with an array of characters.
         let text = unsafe { set.void().to::<c_char>() };
-        // SAFETY: the text has room for a digit per 4 cores, and a NUL.
+        // SAFETY: the array has room for a digit per 4 cores and a NUL, and nothing else uses it during the
+        // call.
         unsafe { put_text(text, SIZE as usize / 4 + 1, if digits.is_empty() { "0" } else { digits }) };
         text
     }

@@ -21,7 +21,7 @@ enum InitState {
     /// The environment was not set up yet.
     New,
     Ready,
-    /// Setting up has failed, which is final in this process, or the environment was shut down.
+    /// The set-up has failed, which is final in this process, or the environment was shut down.
     Over,
 }
 
@@ -31,7 +31,7 @@ fn complain(problem: &str) {
     eprintln!("spdk-emu: {problem}");
 }
 
-/// An error code, and the line for stderr.
+/// An error code of the set-up, and the line for stderr.
 struct Refusal {
     errno: Errno,
     problem: String,
@@ -84,7 +84,7 @@ c_calls! {
                 // SAFETY: C filled the options with `spdk_env_opts_init`, and the pointers that it stored in
                 // them are valid or null.
                 let outcome = unsafe { init(opts) };
-                // With invalid options, nothing was set up, so the program may try again.
+                // If the options were invalid, nothing was set up, so the program may try again.
                 *state = match &outcome {
                     Ok(()) => InitState::Ready,
                     Err(Refusal { errno, .. }) if *errno == -libc::EINVAL => InitState::New,
@@ -109,7 +109,7 @@ c_calls! {
     }
 }
 
-/// The options of the program.
+/// The settings that the program requests by its options.
 struct Requested<'a> {
     cores: Vec<u32>,
     main_core: u32,
@@ -124,7 +124,7 @@ impl<'a> Requested<'a> {
     /// The options' pointers are valid, as SPDK's header requires.
     unsafe fn of(opts: &spdk_env_opts) -> Result<Self, Refusal> {
         let text = |ptr: *const c_char| {
-            // SAFETY: the options' strings end in NUL, as the caller promises.
+            // SAFETY: each of the options' strings is NULL or ends in NUL, as the caller promises.
             let text = unsafe { Text::new(ptr) };
             text.get().map(|text| text.to_str().unwrap_or("?"))
         };
@@ -166,7 +166,7 @@ impl<'a> Requested<'a> {
     }
 }
 
-/// Reads `0,2-4`, or DPDK's format `0@3,1@(4-5)`, of which only the numbers before `@` are used.
+/// Parses `0,2-4`, or DPDK's format `0@3,1@(4-5)`, of which only the numbers before `@` are used.
 fn parse_lcore_map(map: &str) -> Option<Vec<u32>> {
     let mut kept = String::new();
     let (mut depth, mut skipping) = (0, false);
@@ -227,7 +227,7 @@ unsafe fn init(opts: &spdk_env_opts) -> Result<(), Refusal> {
     memory::set_limit(requested.memory.unwrap_or(limit));
     time::use_virtual(config.sockets.iter().any(|socket| socket.clock == Some(Clock::Virtual)));
     let addresses = |ptr: *mut c::spdk_pci_addr| {
-        // SAFETY: the caller promises that the options' pointers to addresses are valid.
+        // SAFETY: the caller promises that the options' pointers to addresses are valid or null.
         let addresses = unsafe { Ptr::new(ptr) };
         // SAFETY: the options state the number of addresses, and the caller promises that it is right.
         unsafe { addresses.slice(opts.num_pci_addr) }

@@ -11,7 +11,7 @@ use crate::pci_addr;
 type Probe = Option<unsafe extern "C" fn(*mut c_void, *mut c::spdk_pci_device) -> bool>;
 type Attach = Option<unsafe extern "C" fn(*mut c_void, *mut c::spdk_pci_device, *mut Channel)>;
 
-/// Returns the channel behind the pointer if it is attached; otherwise `-EINVAL`.
+/// Returns the channel behind the pointer if the channel is attached. Otherwise returns `-EINVAL`.
 #[inline]
 fn attached<'a>(channel: Ptr<Channel>) -> Outcome<&'a Channel> {
     channel.get().filter(|channel| channel.is_attached()).ok_or(-libc::EINVAL)
@@ -60,7 +60,7 @@ c_calls! {
     }
 }
 
-/// Builds an operation on an attached channel. With `flush`, rings the doorbell after it.
+/// Builds an operation on an attached channel. If `flush` is set, then rings the doorbell.
 ///
 /// # Safety
 ///
@@ -78,8 +78,8 @@ unsafe fn build(
             crate::log::error("the channel cannot fill");
             return Err(-1);
         }
-        // SAFETY: C's buffers have `len` bytes and stay valid until the callback, and the callback may be
-        // called with `arg`.
+        // SAFETY: this function's caller promises that C's buffers have `len` bytes and stay valid until the
+        // callback, which may be called with `arg`.
         unsafe { channel.build(work, dst.addr(), len, callback, arg) }?;
         if flush {
             channel.flush();

@@ -10,8 +10,9 @@ use crate::c_abi::{Ptr, Text, c, c_calls};
 use crate::lock;
 use c::spdk_log_flag as Flag;
 
-/// Most verbose level that goes to the system log. `PRINT_LEVEL` is the same for stderr.
+/// Most verbose level that goes to the system log.
 static LEVEL: AtomicI32 = AtomicI32::new(c::SPDK_LOG_NOTICE);
+/// Most verbose level that goes to stderr.
 static PRINT_LEVEL: AtomicI32 = AtomicI32::new(c::SPDK_LOG_NOTICE);
 static TIMESTAMPS: AtomicBool = AtomicBool::new(true);
 static FLAGS: Mutex<Vec<Ptr<Flag>>> = Mutex::new(Vec::new());
@@ -20,12 +21,12 @@ unsafe extern "C" {
     static stderr: *mut libc::FILE;
 }
 
-/// Writes to a `FILE` of C, so that the text keeps its order with the program's own output.
+/// Writes a text to a `FILE` of C, so that the text keeps its order with the program's own output.
 pub(crate) fn write_to(file: Ptr<libc::FILE>, text: &str) {
     if !file.is_null() {
         // SAFETY: `text` has `text.len()` bytes, and C guarantees that the stream is open.
         unsafe { libc::fwrite(text.as_ptr().cast::<c_void>(), 1, text.len(), file.raw()) };
-        // SAFETY: C guarantees that a stream that is passed for printing is open.
+        // SAFETY: C guarantees that the stream is open.
         unsafe { libc::fflush(file.raw()) };
     }
 }
@@ -38,16 +39,16 @@ pub(crate) fn error(problem: &str) {
     unsafe { c::spdk_log(c::SPDK_LOG_ERROR, none, -1, none, c"%s".as_ptr(), line.as_ptr()) };
 }
 
-/// The local time in microseconds, or nothing if timestamps are off.
+/// Returns the local time with microseconds. The text is empty if timestamps are off.
 fn stamp() -> String {
     if !TIMESTAMPS.load(Relaxed) {
         return String::new();
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = libc::time_t::try_from(now.as_secs()).unwrap_or_default();
-    // SAFETY: the struct has numbers, and a pointer, which may be null.
+    // SAFETY: the struct has numbers, for which zeros are valid, and a pointer, which may be null.
     let mut at: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to local variables.
+    // SAFETY: both pointers are to local variables, of which the second can be written.
     unsafe { libc::localtime_r(&raw const seconds, &raw mut at) };
     let (year, month) = (at.tm_year + 1900, at.tm_mon + 1);
     let (day, hour, minute, second) = (at.tm_mday, at.tm_hour, at.tm_min, at.tm_sec);
@@ -70,7 +71,7 @@ fn syslog_level(level: c_int) -> c_int {
     }
 }
 
-/// The message with its prefix.
+/// Returns the message with its prefix.
 fn line(level: Option<c_int>, file: Text, number: c_int, function: Text, message: &str) -> String {
     let Some(file) = file.get() else { return message.to_owned() };
     let function = function.get().unwrap_or(c"?").to_string_lossy();
@@ -89,7 +90,8 @@ c_calls! {
         let message = message.get().unwrap_or_default().to_string_lossy();
         let line = line(Some(level), file, number, function, &message);
         if level <= PRINT_LEVEL.load(Relaxed) {
-            // SAFETY: the C library sets this variable before any code of this library runs.
+            // SAFETY: the C library sets this variable to an open stream before any code of this library
+            // runs.
             let to = unsafe { Ptr::new(stderr) };
             write_to(to, &format!("{}{line}", stamp()));
         }
@@ -115,9 +117,9 @@ c_calls! {
 
     fn spdk_log_to_syslog_level(level: c_int) -> c_int { syslog_level(level) }
 
-    /// Dumps sixteen bytes per line, in hexadecimal and as text.
+    /// Writes a dump of the bytes, sixteen per line, in hexadecimal and as text.
     fn spdk_log_dump(to: Ptr<libc::FILE>, label: Text, buf: Ptr<u8>, len: usize) {
-        // SAFETY: C passes `len` bytes.
+        // SAFETY: C passes `len` bytes, and does not change them during the call.
         let bytes = unsafe { buf.slice(len) };
         let mut text = format!("{}\n", label.get().unwrap_or_default().to_string_lossy());
         for (place, row) in (0..).step_by(16).zip(bytes.chunks(16)) {
@@ -134,7 +136,7 @@ c_calls! {
 }
 
 fn flag_name(flag: &Flag) -> &CStr {
-    // SAFETY: the program never frees the names of its flags.
+    // SAFETY: the program never frees or changes the names of its flags, which end in NUL.
     unsafe { Text::new(flag.name) }.get().unwrap_or_default()
 }
 
@@ -156,8 +158,8 @@ c_calls! {
     }
 }
 
-/// Returns true if the pattern matches the flag. The pattern is `all`, or may have the wildcards
-/// `*` and `?`.
+/// Returns true if the pattern matches the name of the flag. The pattern `all` matches every flag. Other
+/// patterns may have the wildcards `*` and `?`.
 fn matches(pattern: &CStr, flag: &Flag) -> bool {
     let name = CString::new(flag_name(flag).to_bytes().to_ascii_lowercase()).unwrap_or_default();
     let pattern = CString::new(pattern.to_bytes().to_ascii_lowercase()).unwrap_or_default();

@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int};
 use crate::c_abi::{Ptr, Text, c, c_calls, put_text};
 use c::spdk_pci_addr;
 
-/// Reads `DDDD:BB:DD.F`, `DDDD:BB:DD`, `BB:DD.F` or `BB:DD`. All forms except the second may also have dots
+/// Parses `DDDD:BB:DD.F`, `DDDD:BB:DD`, `BB:DD.F` or `BB:DD`. All forms except the second may also have dots
 /// instead of colons.
 pub(crate) fn parse(text: &str) -> Option<spdk_pci_addr> {
     let parts: Vec<_> = text.split([':', '.']).collect();

@@ -18,11 +18,11 @@ use crate::lock;
 pub(crate) struct Socket {
     pub(crate) config: SocketConfig,
     pub(crate) clock: Clock,
-    /// The device that all channels share; `None` if each channel has its own.
+    /// The device that all channels share. `None` if each channel has a device of its own.
     shared: Option<Arc<SocketDevice>>,
 }
 
-/// A device of the model.
+/// A device of the model, behind a lock.
 #[derive(Debug)]
 pub(crate) struct SocketDevice {
     device: Mutex<Device>,
@@ -65,7 +65,7 @@ impl SocketDevice {
         profile.fill = true;
         profile.depth = config.ring - 1;
         profile.channels = channels.max(1) as u32;
-        // The following properties are I/OAT's, with every profile.
+        // With every profile, the following properties are those of I/OAT.
         profile.in_order = true;
         profile.on_failure = OnFailure::Halt;
         profile.zero_length = ZeroLength::Completes;
@@ -80,7 +80,8 @@ impl SocketDevice {
         let first = NonNull::new(Addr::at(ADDRESSES.start).raw().cast()).unwrap_or(NonNull::dangling());
         let whole = RegionSpec::local(first, ADDRESSES.end - ADDRESSES.start, rights);
         // SAFETY: tasks name only translated memory, which is the environment's or registered by the program.
-        // The program keeps registered memory mapped while it is in use, as SPDK requires.
+        // The program keeps registered memory mapped while it is in use, as SPDK requires, and tasks are the
+        // only accesses.
         let region = unsafe { device.register(whole) };
         let Ok(region) = region else { unreachable!("the address space is not larger than itself") };
         let channels = (0..channels).map_while(|_| device.open_channel(depth).ok()).collect();

@@ -9,7 +9,8 @@ use crate::c_abi::{Ptr, Text, c_calls, put_text};
 fn describe(errnum: c_int) -> CString {
     // SAFETY: the call accepts any number.
     let text = unsafe { libc::strerror(errnum) };
-    // SAFETY: the string is copied before another call can change it.
+    // SAFETY: the call returns a string that ends in NUL. It is copied before another call on this thread can
+    // change it.
     let text = unsafe { Text::new(text) };
     text.get().unwrap_or_default().to_owned()
 }
@@ -20,7 +21,7 @@ c_calls! {
         unsafe { put_text(buf, buflen, &describe(errnum).to_string_lossy()) };
     }
 
-    /// The string is valid until the next call on this thread.
+    /// Returns the description of an error. The string is valid until the next call on this thread.
     fn spdk_strerror(errnum: c_int) -> *const c_char {
         thread_local! {
             static LAST: std::cell::RefCell<CString> = std::cell::RefCell::default();
@@ -38,9 +39,9 @@ fn number(text: Text, base: c_int) -> Result<c_longlong, c_int> {
     let mut end = std::ptr::null_mut();
     let errno = errno_location();
     errno.put(0);
-    // SAFETY: the text is a string, and `end` is a local variable for the end of the number.
+    // SAFETY: the text is a string that ends in NUL, and `end` can be written.
     let value = unsafe { strtoll(text.as_ptr(), &raw mut end, base) };
-    // SAFETY: the byte lies within the string.
+    // SAFETY: `end` is within the string or at its NUL, so the rest is a string too.
     let rest = unsafe { Text::new(end) };
     let stopped = rest.get().is_some_and(|rest| !rest.is_empty());
     match errno.get().copied().unwrap_or(0) {
@@ -56,9 +57,9 @@ unsafe extern "C" {
 }
 
 fn errno_location() -> Ptr<c_int> {
-    // SAFETY: the call has no requirements.
+    // SAFETY: the call takes no arguments and has no requirements.
     let place = unsafe { libc::__errno_location() };
-    // SAFETY: the address is valid as long as this thread runs.
+    // SAFETY: the address is that of this thread's `errno`, which is valid as long as this thread runs.
     unsafe { Ptr::new(place) }
 }
 
@@ -71,7 +72,7 @@ c_calls! {
         number(nptr, base).unwrap_or_else(c_longlong::from)
     }
 
-    /// Reads `4096`, `4K`, `4M` or `4G`.
+    /// Parses a number of bytes such as `4096`, `4K`, `4M` or `4G`.
     fn spdk_parse_capacity(cap_str: Text, cap: Ptr<u64>, has_prefix: Ptr<bool>) -> c_int {
         let Some(text) = cap_str.str() else { return -libc::EINVAL };
         let text = text.trim_start();
@@ -92,7 +93,7 @@ c_calls! {
     }
 
     fn spdk_mem_all_zero(data: Ptr<u8>, size: usize) -> bool {
-        // SAFETY: C passes `size` bytes.
+        // SAFETY: C passes `size` bytes, and does not change them during the call.
         unsafe { data.slice(size) }.iter().all(|byte| *byte == 0)
     }
 }

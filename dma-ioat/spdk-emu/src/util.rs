@@ -10,14 +10,14 @@ c_calls! {
     fn spdk_u32log2(x: u32) -> u32 { x.checked_ilog2().unwrap_or(0) }
     fn spdk_u64log2(x: u64) -> u64 { x.checked_ilog2().unwrap_or(0).into() }
 
-    /// Writes the profiles of the channels and their sources. No SPDK has this call, so it identifies the
-    /// stand-in. Returns 0, or -1 without a valid configuration or enough room.
+    /// Writes the profiles of the channels, and the sources of their numbers. No SPDK has this call, so it
+    /// identifies the stand-in. Returns 0, or -1 if the configuration is invalid or the room too small.
     fn spdk_emu_model(model: Ptr<c_char>, size: usize) -> c_int {
         let Ok(config) = Config::in_use() else { return -1 };
         let mut profiles: Vec<_> =
             config.sockets.iter().map(|s| format!("profile {} ({})", s.profile.name, s.profile.source)).collect();
         profiles.dedup();
-        // SAFETY: `model` is NULL or has room for `size` bytes.
+        // SAFETY: C passes NULL, or a buffer with room for `size` bytes.
         let fits = unsafe { put_text(model, size, &format!("spdk-emu, {}", profiles.join(", "))) };
         if fits { 0 } else { -1 }
     }

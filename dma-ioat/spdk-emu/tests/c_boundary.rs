@@ -1,5 +1,5 @@
-//! `c_calls!` declares all exported functions and makes them `unsafe`, because no compiler checks their C
-//! callers.
+//! Checks that `c_calls!` declares all exported functions. It makes them `unsafe`, because no compiler checks
+//! their C callers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn exported_functions_are_unsafe_because_one_macro_declares_all() {
 
 #[derive(Default)]
 struct Found {
-    /// Functions in calls of `c_calls!`, without those that other macros pass to it.
+    /// Number of functions in calls of `c_calls!`, without those that other macros pass to it.
     declared: usize,
     elsewhere: Vec<String>,
     /// Macros, defined or called, that have an exporting attribute in their text.
@@ -55,7 +55,7 @@ impl Found {
     }
 }
 
-/// The Rust files in `dir` and its subdirectories.
+/// Returns the Rust files in `dir` and its subdirectories.
 fn sources(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     entries

@@ -53,7 +53,8 @@ const UPDATE: u32 = 1 << 3;
 const NULL: u32 = 1 << 5;
 const FILL: u32 = 1 << 24;
 
-/// Memory shared with the device: whole registers, with acquire and release order.
+/// Integers in memory that is shared with the device. They are loaded and stored whole, with acquire and
+/// release order.
 trait Shared: Copy {
     /// # Safety
     /// `place` is aligned and readable.
@@ -67,12 +68,12 @@ macro_rules! shared {
     ($($integer:ty: $atomic:ty),*) => {$(
         impl Shared for $integer {
             unsafe fn load(place: *mut Self) -> Self {
-                // SAFETY: the caller's place is aligned and readable.
+                // SAFETY: the caller's place is aligned and readable, and is accessed only atomically.
                 unsafe { <$atomic>::from_ptr(place) }.load(Ordering::Acquire)
             }
 
             unsafe fn store(self, place: *mut Self) {
-                // SAFETY: the caller's place is aligned and writable.
+                // SAFETY: the caller's place is aligned and writable, and is accessed only atomically.
                 unsafe { <$atomic>::from_ptr(place) }.store(self, Ordering::Release)
             }
         }
@@ -90,14 +91,15 @@ struct Driver {
     head: usize,
 }
 
-/// The address of the wanted function, and the device that was found.
+/// The address of the wanted function, and the device that was found there.
 struct Search<'a> {
     address: &'a str,
     device: *mut c::spdk_pci_device,
 }
 
 unsafe extern "C" fn pick(search: *mut c_void, device: *mut c::spdk_pci_device) -> c_int {
-    // SAFETY: `unstarted` passed a pointer to its `Search` as the context.
+    // SAFETY: `unstarted` passed a pointer to its `Search` as the context, and nothing else uses it during
+    // the call.
     let search = unsafe { &mut *search.cast::<Search<'_>>() };
     if env::address(device) != search.address {
         return 1;
@@ -132,12 +134,14 @@ impl Driver {
     }
 
     fn read<T: Shared>(&self, offset: usize) -> T {
-        // SAFETY: the offset is that of a mapped register.
+        // SAFETY: the offset is that of a register of this size, which is mapped as long as the driver
+        // exists.
         unsafe { T::load(self.bar.wrapping_add(offset).cast()) }
     }
 
     fn write<T: Shared>(&self, offset: usize, value: T) {
-        // SAFETY: the offset is that of a mapped register.
+        // SAFETY: the offset is that of a register of this size, which is mapped as long as the driver
+        // exists.
         unsafe { value.store(self.bar.wrapping_add(offset).cast()) }
     }
 
@@ -166,7 +170,7 @@ impl Driver {
         self.head = 0;
     }
 
-    /// Resets the channel, links the ring, and starts with a null descriptor.
+    /// Resets the channel, links the descriptors of the ring, and starts the channel with a null descriptor.
     fn start(&mut self) {
         self.reset();
         for i in 0..RING {
@@ -202,7 +206,7 @@ impl Driver {
         unsafe { u64::load(self.completion.ptr.cast()) }
     }
 
-    /// Waits for the completion of the last descriptor built.
+    /// Waits for the completion of the last descriptor that was built.
     fn finish(&self) {
         let last = self.ring.bus((self.head - 1) % RING * DESCRIPTOR);
         wait_until(|| self.completed() & !0x3f == last, || format!("completed {:#x}", self.completed()));
@@ -226,7 +230,7 @@ fn wait_until(mut done: impl FnMut() -> bool, what: impl Fn() -> String) {
     }
 }
 
-/// A pattern with distinct bytes at distinct offsets.
+/// Fills the memory with a pattern that repeats every 251 bytes.
 fn mark(memory: &Memory, seed: u8) {
     memory.bytes().iter_mut().enumerate().for_each(|(i, byte)| *byte = (i % 251) as u8 ^ seed);
 }
@@ -477,7 +481,7 @@ fn a_partly_mapped_destination_is_not_written() {
     // Determine the number of contiguous mapped bytes. The copies below are longer.
     let memory = Memory::new(4096, 4096);
     let mut row = u64::MAX / 2;
-    // SAFETY: the size is a local variable.
+    // SAFETY: the call only looks the address up, and the size is a local variable.
     let start = unsafe { c::spdk_vtophys(memory.at(0), &mut row) };
     let src = Memory::new(64, 64);
     mark(&src, 8);
@@ -506,7 +510,7 @@ fn a_completion_is_written_when_it_is_asked_for_and_where_it_can_be() {
     let done = driver.ring.bus((driver.head - 1) * DESCRIPTOR);
     wait_until(|| driver.read::<u64>(CHANSTS) == done | IDLE, || "not done".to_owned());
     assert_eq!((driver.completed(), dst.bytes()), (first, src.bytes()));
-    // The third descriptor loses its completion update.
+    // The third descriptor's completion update is lost.
     driver.build(64, UPDATE, src.bus(0), dst.bus(0));
     driver.ring_doorbell();
     let done = driver.ring.bus((driver.head - 1) * DESCRIPTOR);
@@ -525,7 +529,7 @@ fn a_completion_is_written_when_it_is_asked_for_and_where_it_can_be() {
     driver.wait(HALTED);
 }
 
-/// Starts a function that has a fault, and submits two copies.
+/// Starts a function whose descriptors have a fault, and submits two copies.
 fn with_fault(address: &str) -> (Driver, Memory, Memory) {
     let mut driver = Driver::new(address);
     let (src, dst) = (Memory::new(128, 64), Memory::new(128, 64));
@@ -539,7 +543,7 @@ fn with_fault(address: &str) -> (Driver, Memory, Memory) {
 
 #[test]
 fn faults_strike_as_configured() {
-    // The null descriptor of the start is the first descriptor.
+    // The first descriptor, which has the fault, is the null descriptor of the start.
     let (driver, src, dst) = with_fault("0000:80:04.0");
     driver.wait(HALTED);
     assert_eq!((&dst.bytes()[..64], &dst.bytes()[64..]), (&src.bytes()[..64], &[0; 64][..]));
@@ -568,7 +572,7 @@ fn translation_is_by_page() {
     env::set_up(CONFIG);
     let memory = Memory::new(4 << 20, 2 << 20);
     let mut size = 4_u64 << 20;
-    // SAFETY: the size is a local variable.
+    // SAFETY: the call only looks the address up, and the size is a local variable.
     let start = unsafe { c::spdk_vtophys(memory.at(100), &mut size) };
     assert_eq!(start, bus(memory.at(0)) + 100);
     assert_eq!(size, (2 << 20) - 100, "consecutive pages are not contiguous for devices");

@@ -39,7 +39,7 @@ const CONFIG: &str = "
 
 struct Channel(*mut c::spdk_ioat_chan);
 
-// SAFETY: one thread at a time uses a channel.
+// SAFETY: the handle may be used on any thread, and one thread at a time uses a channel.
 unsafe impl Send for Channel {}
 
 struct Search<'a> {
@@ -48,7 +48,8 @@ struct Search<'a> {
 }
 
 unsafe extern "C" fn on_probe(search: *mut c_void, device: *mut c::spdk_pci_device) -> bool {
-    // SAFETY: `try_new` passed a pointer to its `Search` as the context.
+    // SAFETY: `try_new` passed a pointer to its `Search` as the context, and nothing writes it during this
+    // callback.
     let search = unsafe { &*search.cast::<Search<'_>>() };
     env::address(device) == search.address
 }
@@ -63,7 +64,7 @@ unsafe extern "C" fn on_attach(
 }
 
 thread_local! {
-    /// Arguments of the callbacks, in order.
+    /// Arguments of the callbacks, in the order of the callbacks.
     static ENDED: Cell<Vec<usize>> = const { Cell::new(Vec::new()) };
 }
 
@@ -88,7 +89,8 @@ impl Channel {
     }
 
     fn copy(&self, number: usize, dst: *mut c_void, src: *const c_void, len: usize) -> i32 {
-        // SAFETY: the channel is attached, and the memory lives until the operation ends.
+        // SAFETY: the channel is attached. Both ranges are within memory that lives until the callback, or
+        // the call only refuses them.
         unsafe {
             c::spdk_ioat_build_copy(
                 self.0,
@@ -102,8 +104,8 @@ impl Channel {
     }
 
     fn fill(&self, number: usize, dst: *mut c_void, pattern: u64, len: usize) -> i32 {
-        // SAFETY: the channel is attached, and the destination has `len` bytes and lives until the
-        // callback.
+        // SAFETY: the channel is attached. The destination has `len` bytes and lives until the callback, or
+        // the call only refuses it.
         unsafe {
             c::spdk_ioat_build_fill(
                 self.0,
@@ -117,7 +119,7 @@ impl Channel {
     }
 
     fn flush(&self) {
-        // SAFETY: the channel is attached.
+        // SAFETY: the channel is attached, and only this thread uses it.
         unsafe { c::spdk_ioat_flush(self.0) }
     }
 
@@ -126,7 +128,7 @@ impl Channel {
         unsafe { c::spdk_ioat_process_events(self.0) }
     }
 
-    /// Arguments of the callbacks during the next `spdk_ioat_process_events` calls.
+    /// Makes this number of `spdk_ioat_process_events` calls, and returns the arguments of their callbacks.
     fn ended(&self, calls: usize) -> Vec<usize> {
         for _ in 0..calls {
             assert!(self.process() >= 0);
@@ -170,8 +172,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     )
 }
 
-/// Runs the operations with the flushes that they request, and one at the end. With `apart`, operations in
-/// flight together never write the same bytes, because devices that take time promise no order for such
+/// Runs the operations with the flushes that they request, and one at the end. If `apart` is set, operations
+/// in flight together never write the same bytes, because devices that take time promise no order for such
 /// writes.
 fn run(channel: &Channel, memory: &Memory, ops: &[Op], apart: bool) {
     let mut oracle = vec![0_u8; SPACE];
@@ -284,8 +286,8 @@ fn a_full_ring_takes_nothing_in_part() {
     for number in 0..6 {
         assert_eq!(channel.copy(number, memory.at(64 * number), memory.at(1 << 20), 64), 0);
     }
-    // One of the seven usable descriptors is free. An operation of two descriptors does not fit, but one of
-    // one descriptor does.
+    // One of the seven usable descriptors is free. An operation of two descriptors does not fit, but an
+    // operation of one descriptor does.
     assert_eq!(channel.copy(7, memory.at(1 << 20), memory.at(0), (1 << 20) + 1), -libc_enomem());
     assert_eq!(channel.copy(8, memory.at(1 << 20), memory.at(0), 64), 0);
     assert_eq!(channel.copy(9, memory.at(1 << 20), memory.at(0), 0), -libc_enomem());
@@ -346,7 +348,7 @@ fn memory_that_devices_do_not_reach() {
     assert_eq!(channel.copy(5, inside, memory.at(0), 4096), 0);
     channel.flush();
     assert_eq!(channel.process(), 1);
-    // SAFETY: the byte is in the leaked memory, and the copy has ended.
+    // SAFETY: the byte is in the leaked memory, and the copy, which wrote it, has ended.
     assert_eq!(unsafe { inside.cast::<u8>().read() }, 9);
     assert_eq!(unregister(start, PAGE), 0);
     assert_eq!(channel.copy(6, inside, memory.at(0), 64), -22);
@@ -508,7 +510,7 @@ fn channels_on_threads() {
 }
 
 /// Compares one doorbell per 128 copies with one per copy, in model time, for 512 bytes and 256 copies in
-/// flight. Published: 14.0 and 3.7 million per second (SPDK commit 6728c1b8cb).
+/// flight. The published rates are 14.0 and 3.7 million copies per second (SPDK commit 6728c1b8cb).
 #[test]
 fn a_doorbell_for_many_copies_pays() {
     let channel = Channel::new("0000:80:04.1");
@@ -532,7 +534,8 @@ fn a_doorbell_for_many_copies_pays() {
         // SAFETY: the call takes no arguments.
         5_000.0 * 1e9 / (unsafe { c::spdk_get_ticks() } - begun) as f64
     };
-    // Other tests' devices also pass the time. The fastest of several runs has little of that.
+    // The devices of other tests also advance the virtual time. The fastest of several runs contains little
+    // of that.
     let (mut one, mut many) = (0.0_f64, 0.0_f64);
     for _ in 0..4 {
         (one, many) = (one.max(rate(1)), many.max(rate(128)));

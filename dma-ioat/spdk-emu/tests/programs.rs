@@ -1,4 +1,4 @@
-//! C programs, compiled against the installed stand-in and run.
+//! Compiles C programs against the installed stand-in, and runs them.
 
 #[path = "../../../tests/stand_ins/mod.rs"]
 mod install;
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use install::spdk_emu_prefix;
 
-/// The variants of compiling a program.
+/// Command lines of the compilers, for C and for C++.
 const C: &[&str] = &["cc", "-std=gnu11"];
 const CXX: &[&str] = &["g++", "-x", "c++", "-std=gnu++20"];
 const SANITIZED: &[&str] =
@@ -30,7 +30,8 @@ fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Compiles a program with the flags of `pkg-config`; `None` without a compiler.
+/// Compiles a program with the flags of `pkg-config`. Returns `None` if there is no compiler or no
+/// `pkg-config`.
 fn compile(name: &str, how: &[&str], suffix: &str) -> Option<(PathBuf, PathBuf)> {
     for program in [how[0], "pkg-config"] {
         if !is_there(program) {
@@ -56,7 +57,7 @@ fn compile(name: &str, how: &[&str], suffix: &str) -> Option<(PathBuf, PathBuf)>
             .args(["-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"])
             .arg(&program)
             .arg(source)
-            // The option for the language applies only to the source.
+            // The option for the language must apply only to the source, not to the libraries.
             .args(how.contains(&"-x").then_some(["-x", "none"]).into_iter().flatten())
             .args(flags.split_whitespace()),
     );
@@ -101,7 +102,7 @@ fn sanitized() {
     }
 }
 
-/// Runs `init`. Returns its output and its stderr.
+/// Runs the program `init`. Returns its output and its error output.
 fn answers(config: &str, args: &[&str]) -> Option<(String, String)> {
     let (program, libraries) = compile("init", C, "")?;
     let mut command = Command::new(program);

@@ -18,7 +18,8 @@ struct Found {
 }
 
 unsafe extern "C" fn on_probe(found: *mut c_void, device: *mut c::spdk_pci_device) -> bool {
-    // SAFETY: `probe` passed a pointer to its `Found` as the context.
+    // SAFETY: `probe` passed a pointer to its `Found` as the context, which only these callbacks use during
+    // the call.
     let found = unsafe { &mut *found.cast::<Found>() };
     found.devices.push(device);
     found.wanted

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Flags {
     /// Flags for SPDK, and for the DPDK libraries that its build names.
     pub(crate) spdk: Vec<String>,
-    /// Flags for their dependencies: the installed DPDK, and the system's libraries.
+    /// Flags for the dependencies of these libraries: the installed DPDK, and the system's libraries.
     pub(crate) behind: Vec<String>,
 }
 
-/// Returns cargo's instructions. Each library is named only once, because the compiler refuses a library
-/// with two kinds.
+/// Returns cargo's instructions. Each library is named only once, because the compiler refuses a library that
+/// is named with two kinds.
 ///
 /// SPDK's archives, and DPDK's archives that SPDK's build lists, are linked whole, because their drivers
-/// register themselves and are not called by name. Other archives of DPDK are linked as needed. If SPDK has
-/// no such list, all of DPDK is linked whole.
+/// register themselves and are not called by name. Other archives of DPDK are linked as needed. If SPDK's
+/// build has no such list, all of DPDK is linked whole.
 ///
 /// Libraries that are not installed are skipped: SPDK's list has the libraries of all DPDK releases, and
 /// DPDK's list has dependencies of drivers that are not linked. `is_known` returns true for a library file
@@ -56,7 +56,7 @@ pub(crate) fn instructions(
     dirs.chain(libraries.iter().map(|(kind, name)| format!("cargo::rustc-link-lib={kind}={name}"))).collect()
 }
 
-/// The library that a flag names: `-lX`, `-l:libX.a` or `/path/libX.a`.
+/// Returns the library that a flag names. The flag is `-lX`, `-l:libX.a` or `/path/libX.a`.
 fn name(flag: &str) -> Option<&str> {
     let file = match flag.strip_prefix("-l") {
         Some(named) => match named.strip_prefix(':') {

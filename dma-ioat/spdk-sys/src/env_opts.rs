@@ -18,7 +18,7 @@ const OPTS_SIZE: usize = 112;
 ///
 /// SPDK's struct grows from release to release, and `spdk_env_opts_init` clears and fills it with the size
 /// that the *library* knows. So this type has a zeroed block that is much larger than the struct, and sets
-/// the size beforehand. It uses only fields whose offset is the same in all releases from 23.05 on.
+/// `opts_size` before the call. It writes only fields whose offset is the same in all releases from 23.05 on.
 #[derive(Debug)]
 pub struct EnvOpts {
     block: Box<[u64; WORDS]>,
@@ -28,13 +28,13 @@ pub struct EnvOpts {
 }
 
 impl EnvOpts {
-    /// The library's defaults.
+    /// Returns the library's defaults.
     #[must_use]
     pub fn new(env: &Env) -> Self {
         let mut block = Box::new([0; WORDS]);
         block[OPTS_SIZE / 8] = size_of_val(&*block) as u64;
-        // SAFETY: the block is aligned like the struct, zeroed, and larger than the struct of any release,
-        // and it contains its size.
+        // SAFETY: the block is zeroed, aligned like the struct and larger than the struct of any release. Its
+        // size is in the field `opts_size`.
         unsafe { (env.spdk_env_opts_init)(block.as_mut_ptr().cast()) };
         Self { block, texts: Vec::new(), allowed: Vec::new() }
     }
@@ -44,7 +44,8 @@ impl EnvOpts {
         let bytes: *mut u8 = self.block.as_mut_ptr().cast();
         // SAFETY: the field is within the block, as asserted.
         let at = unsafe { bytes.add(offset) };
-        // SAFETY: the value's bytes are within the block, as asserted. The write needs no alignment.
+        // SAFETY: the value's bytes are within the block, as asserted, and this value owns the block. The
+        // write needs no alignment.
         unsafe { at.cast::<T>().write_unaligned(value) };
     }
 
@@ -54,12 +55,12 @@ impl EnvOpts {
         self.texts.push(text);
     }
 
-    /// Names the program, in SPDK's and DPDK's messages.
+    /// Sets the name of the program in messages of SPDK and DPDK.
     pub fn set_name(&mut self, name: CString) {
         self.write_text(offset_of!(spdk_env_opts, name), name);
     }
 
-    /// The cores: a mask such as `0x3`, or a list such as `[0,2-3]`.
+    /// Sets the cores: a mask such as `0x3`, or a list such as `[0,2-3]`.
     pub fn set_core_mask(&mut self, cores: CString) {
         self.write_text(offset_of!(spdk_env_opts, core_mask), cores);
     }
@@ -82,7 +83,7 @@ impl EnvOpts {
         }
     }
 
-    /// Sets the PCI functions that may be used. If the list is empty, all may be used.
+    /// Sets the PCI functions that may be used. If `functions` is empty, all functions may be used.
     pub fn set_allowed(&mut self, functions: Vec<spdk_pci_addr>) {
         self.allowed = functions;
         let pointer: *const spdk_pci_addr =
@@ -91,7 +92,8 @@ impl EnvOpts {
         self.write(offset_of!(spdk_env_opts, pci_allowed), pointer);
     }
 
-    /// The argument of `spdk_env_init`, valid as long as this value.
+    /// Returns the argument of `spdk_env_init`. It is valid as long as this [`EnvOpts`] exists and does not
+    /// change.
     #[must_use]
     pub fn as_ptr(&self) -> *const spdk_env_opts {
         self.block.as_ptr().cast()

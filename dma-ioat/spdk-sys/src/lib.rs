@@ -1,9 +1,9 @@
-//! Declarations of SPDK's env and I/OAT calls, and the libraries that hold them, loaded at run time.
+//! Declarations of SPDK's env and I/OAT calls, and a loader for the libraries that have them.
 //!
 //! [`Library::open`] finds and loads `libspdk_env_dpdk` and `libspdk_ioat`; the build needs no SPDK. There
-//! are two features. `linked` links SPDK's static libraries at build time, which `pkg-config` lists; they
-//! are SPDK's default build. `bindgen` makes the declarations from the headers of the installed SPDK instead
-//! of this crate's headers. Without an installed SPDK, both warn and have no effect.
+//! are two features. `linked` links SPDK's static libraries, its default build, at build time; `pkg-config`
+//! lists them. `bindgen` makes the declarations from the headers of the installed SPDK instead of this
+//! crate's headers. Without an installed SPDK, both features warn and have no effect.
 //!
 //! The [tables](Env) are plain structs of function pointers, so that a test can replace them:
 //! [`Library::from_tables`].

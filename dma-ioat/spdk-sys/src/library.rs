@@ -30,7 +30,7 @@ pub static SPDK: Vendor = Vendor {
         ImplicitSymbols {
             prefixes: &["rte_"],
             product: "DPDK",
-            // The last two register themselves, and are not called by name.
+            // The last two libraries register themselves, and are not called by name.
             libraries: &[
                 "librte_eal.so",
                 "librte_ring.so",
@@ -68,12 +68,12 @@ pub struct Library {
     pub dpdk: Option<String>,
     /// The call that identifies the project's stand-in; `None` for SPDK.
     pub stand_in: Option<StandIn>,
-    /// The file of the env library; empty if it was not loaded from one.
+    /// The file of the env library. Empty if the calls were linked or passed as tables.
     pub path: PathBuf,
 }
 
 impl Library {
-    /// Loads the libraries, as [`Vendor::open`] of [`SPDK`].
+    /// Finds and loads the libraries, as [`Vendor::open`] does for [`SPDK`].
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl Library {
         Self::of(&SPDK.open()?)
     }
 
-    /// Loads the libraries from `dir`, as [`Vendor::open_in`] of [`SPDK`].
+    /// Loads the libraries from `dir`, as [`Vendor::open_in`] does for [`SPDK`].
     ///
     /// # Errors
     ///
@@ -100,7 +100,8 @@ impl Library {
 
     /// Uses the calls that this program was linked with. Calls that a release may lack are looked up by this
     /// function. If only shared libraries were installed when the program was built, they are loaded from the
-    /// same directory. If no libraries were installed then, this loads them as [`open`](Self::open) does.
+    /// same directory. If no libraries were installed then, this function loads them as [`open`](Self::open)
+    /// does.
     ///
     /// # Errors
     ///
@@ -119,7 +120,8 @@ impl Library {
     #[cfg(spdk_linked)]
     fn of_program() -> Self {
         let program = Loaded::program();
-        // SAFETY: the linker found these names in SPDK's libraries, which are part of the program.
+        // SAFETY: the linker found these names in SPDK's libraries, which are part of the program and whose
+        // functions the declarations describe.
         let env = unsafe { Env::linked(|name| program.symbol(name)) };
         // SAFETY: the linker found these names in `libspdk_ioat`, whose functions the declarations describe.
         let ioat = unsafe { Ioat::linked(|name| program.symbol(name)) };
@@ -164,7 +166,7 @@ impl Library {
 }
 
 fn stand_in(env: &Loaded) -> Option<StandIn> {
-    // SAFETY: only the stand-in has a call of this name, with these parameters.
+    // SAFETY: only the stand-in has a function of this name, which has these parameters.
     env.symbol(c"spdk_emu_model").map(|f| unsafe { dma_vendor::function(f) })
 }
 
@@ -189,7 +191,8 @@ fn dependency_dirs(home: &Path) -> Vec<PathBuf> {
     own.into_iter().chain(said).collect()
 }
 
-/// Returns the file of a function. Links are resolved, because the file's own name has the number.
+/// Returns the file that a function was loaded from. Links are resolved, because only the file's own name has
+/// the number.
 fn file_of(function: NonNull<c_void>) -> Option<PathBuf> {
     let address = function.addr().get();
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;

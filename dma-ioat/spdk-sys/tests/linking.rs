@@ -14,7 +14,7 @@ fn words(text: &str) -> Vec<String> {
 #[test]
 fn each_library_is_named_once() {
     // SPDK's own list, which also names libraries of later releases, and the output of Debian's
-    // `pkg-config --libs --static libdpdk`. That lists archives and shared libraries, without their
+    // `pkg-config --libs --static libdpdk`. That output lists archives and shared libraries, but not their
     // directory, because the compiler searches it anyway.
     let flags = Flags {
         spdk: words(

@@ -74,8 +74,8 @@ fn a_library_that_others_need_is_looked_at_too() {
     let dir = shape::tree(root.path());
     for file in [dir.join("libspdk_util.so.12.0"), root.path().join("dpdk/build/lib/librte_log.so.25")] {
         let whole = fs::read(&file).unwrap();
-        // The file's headers stay complete. Mapping the missing part that they describe would kill
-        // the process.
+        // The file's headers stay complete. Accessing the missing part, which the headers describe, would
+        // kill the process.
         fs::write(&file, &whole[..whole.len() / 2]).unwrap();
         let e = Library::open_in(&dir).unwrap_err();
         let LoadError::NotALibrary { path, reason } = &e else { panic!("{e}") };
@@ -110,7 +110,7 @@ fn calls_that_nobody_has_are_named() {
     let dir = shape::tree(root.path());
     fs::remove_dir_all(root.path().join("dpdk")).unwrap();
     let e = Library::open_in(&dir).unwrap_err();
-    // This machine may have another DPDK, which lacks the call.
+    // This machine may have another DPDK or OpenSSL, which lacks the function.
     let LoadError::Unloadable { reason, .. } = &e else { panic!("{e}") };
     assert!(reason.contains("rte_of_eal") || reason.contains("EVP_of_crypto"), "{e}");
 }

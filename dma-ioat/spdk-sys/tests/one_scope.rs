@@ -13,7 +13,7 @@ fn libraries_that_are_linked_by_spdks_rules_are_loaded() {
     let root = tempfile::tempdir().unwrap();
     let dir = shape::tree(root.path());
     let spdk = Library::open_in(&dir).unwrap_or_else(|e| panic!("{e}"));
-    // SAFETY: the function is that of `shape`, which does not read its argument.
+    // SAFETY: the module `shape` built the function, which does not read its argument.
     let sum = unsafe { (spdk.env.spdk_env_init)(std::ptr::null()) };
     assert_eq!(sum, 11110, "each library adds one digit");
     assert_eq!(spdk.path, dir.join("libspdk_env_dpdk.so.17.0").canonicalize().unwrap());

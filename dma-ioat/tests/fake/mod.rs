@@ -2,8 +2,8 @@
 //! in the stand-in or in a real SPDK.
 //!
 //! `machine::<N>()` is the N-th machine. Each machine has its own calls, and so its own environment. A
-//! channel executes descriptors when the doorbell rings, and reports them when it is polled. It splits them
-//! at pages of 4 KiB, and begins a fill's pattern again at each piece.
+//! channel executes descriptors when the doorbell rings, and reports them when it is polled. It splits
+//! descriptors at pages of 4 KiB, and begins a fill's pattern again at each piece.
 #![expect(unsafe_code, reason = "implements SPDK's calls")]
 #![allow(dead_code, reason = "each test uses only a part of this module")]
 
@@ -29,19 +29,20 @@ pub(crate) const RING: usize = 512;
 /// State of a machine.
 #[derive(Debug, Default)]
 pub(crate) struct Machine {
-    /// The result of `spdk_env_init`. `env_inits` has the arguments of its calls.
+    /// The result of `spdk_env_init`.
     pub env_init: i32,
+    /// Arguments of all calls of `spdk_env_init`.
     pub env_inits: Vec<EnvInit>,
-    /// Number of CPUs of the environment; not 0 if the program itself has set it up.
+    /// Number of CPUs of the environment. It is not 0 if the program itself has set up the environment.
     pub cores: u32,
     pub functions: Vec<Function>,
     pub no_fill: bool,
-    /// Memory by address: its length, and whether a device can reach it.
+    /// Ranges of memory by their address: the length, and whether a device can reach the memory.
     memory: BTreeMap<usize, (usize, bool)>,
     /// Layouts of allocations, for freeing them.
     layouts: BTreeMap<usize, Layout>,
     pub untranslatable: bool,
-    /// Number of descriptors until one halts its channel.
+    /// Number of descriptors that are executed before one halts its channel.
     pub halt_in: Option<usize>,
     /// If set, no descriptor completes any more.
     pub stuck: bool,
@@ -114,12 +115,12 @@ impl Machine {
         }
     }
 
-    /// Number of memory ranges that are known.
+    /// Returns the number of memory ranges that are known.
     pub(crate) fn memory(&self) -> usize {
         self.memory.len()
     }
 
-    /// From now on, devices can reach only `len` bytes of the memory at `addr`.
+    /// Makes devices reach only the first `len` bytes of the memory at `addr`.
     pub(crate) fn cut(&mut self, addr: usize, len: usize) {
         self.memory.get_mut(&addr).expect("the memory was allocated").0 = len;
     }
@@ -187,7 +188,7 @@ extern "C" fn unused() {
 }
 
 extern "C" fn opts_init(opts: *mut spdk_env_opts) {
-    // SAFETY: the caller passes zeroed memory of more than this size, which no other code uses.
+    // SAFETY: the caller passes zeroed memory of at least the size of this struct, which no other code uses.
     let opts = unsafe { &mut *opts };
     let size = opts.opts_size;
     // SAFETY: the struct has pointers and numbers, for which all zeros are valid.
@@ -201,7 +202,7 @@ extern "C" fn opts_init(opts: *mut spdk_env_opts) {
 extern "C" fn env_init<const N: usize>(opts: *const spdk_env_opts) -> i32 {
     let mut machine = machine::<N>();
     let text = |text: *const std::ffi::c_char| {
-        // SAFETY: the options' pointers are null, or to strings.
+        // SAFETY: the options' pointers are null, or to strings that end in NUL and outlive the call.
         (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_str().expect("text").to_owned())
     };
     // SAFETY: the engine passes options that `opts_init` filled, and they outlive the call.
@@ -263,7 +264,8 @@ extern "C" fn mem_register<const N: usize>(memory: *mut c_void, len: usize) -> i
         return -EBUSY;
     }
     let reachable = !machine.untranslatable;
-    // The second half is unreachable.
+    // If the memory is not reachable, only its first half is recorded, so that the second half has no
+    // translation.
     machine.memory.insert(start, (if reachable { len } else { len / 2 }, true));
     0
 }
@@ -289,7 +291,7 @@ extern "C" fn vtophys<const N: usize>(buf: *const c_void, size: *mut u64) -> u64
     buf.addr() as u64
 }
 
-/// A function's handle in C: its index plus one, because null is invalid.
+/// Returns the handle of a function: its index plus one, because null is invalid.
 fn name_of(index: usize) -> *mut spdk_pci_device {
     std::ptr::without_provenance_mut(index + 1)
 }
@@ -324,7 +326,7 @@ extern "C" fn probe<const N: usize>(
         if machine::<N>().functions[index].offered || machine::<N>().gone {
             continue;
         }
-        // SAFETY: the engine passes this context for its callback.
+        // SAFETY: the engine passes this context for its callback, and both live during the call.
         if unsafe { probe_cb.expect("given")(context, name_of(index)) } {
             if machine::<N>().functions[index].broken {
                 return -1;
@@ -369,8 +371,8 @@ fn channel_of<'a>(channel: *mut spdk_ioat_chan) -> &'a mut Channel {
 }
 
 impl Channel {
-    /// Builds pieces that end at page boundaries. Pieces that were built before an invalid address stay in
-    /// the ring.
+    /// Splits an operation into pieces that end at page boundaries. Pieces that were built before an invalid
+    /// address stay in the ring.
     fn build(
         &mut self,
         callback: spdk_ioat_req_cb,
@@ -459,7 +461,7 @@ extern "C" fn flush(channel: *mut spdk_ioat_chan) {
     work(channel);
 }
 
-/// Executes the descriptors before the doorbell.
+/// Executes the descriptors that were built before the last doorbell.
 fn work(channel: &mut Channel) {
     let mut machine = MACHINES[channel.machine].lock().expect("not poisoned");
     while channel.finished < channel.rung && !channel.halted && !machine.stuck {
@@ -477,8 +479,8 @@ fn work(channel: &mut Channel) {
         match piece.src {
             Some(src) => {
                 let src = std::ptr::with_exposed_provenance::<u8>(src);
-                // SAFETY: both ranges are memory of descriptors in flight, which are valid until the
-                // completion.
+                // SAFETY: both ranges belong to a descriptor in flight, whose memory is valid until the
+                // completion, and do not overlap.
                 unsafe { src.copy_to_nonoverlapping(dst, piece.len) };
             }
             None => {
@@ -509,7 +511,7 @@ extern "C" fn process_events(channel: *mut spdk_ioat_chan) -> i32 {
         channel.rung -= 1;
         events += 1;
         if let Some(callback) = piece.callback {
-            // SAFETY: each callback is called once, with its own argument.
+            // SAFETY: each callback is called once, with its own argument, which the engine keeps until then.
             unsafe { callback(std::ptr::with_exposed_provenance_mut(piece.arg)) };
         }
     }

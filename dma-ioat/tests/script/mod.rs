@@ -12,7 +12,7 @@ const GUARD: usize = 24;
 /// A step of a program.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Copies from pieces of these lengths to a destination that is split at these places.
+    /// Copies from pieces of these lengths to a destination that is split at the given places.
     Copy {
         from: Vec<usize>,
         cuts: Vec<Index>,
@@ -32,7 +32,7 @@ pub(crate) enum Step {
     Fail(usize),
 }
 
-/// Generates programs. With `failures`, the programs also contain failures of the device.
+/// Generates programs. If `failures` is set, the programs also contain failures of the device.
 pub(crate) fn programs(failures: bool) -> impl Strategy<Value = Vec<Step>> {
     let len = || prop_oneof![4 => 1..200_usize, 2 => 1..9_000_usize, 1 => 1..90_000_usize];
     let fill = (len(), 0..70_usize);
@@ -84,7 +84,8 @@ fn bytes_of(buffers: &[BufferMut]) -> Vec<u8> {
     buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect()
 }
 
-/// Asserts that the device may fail, and that the error is one of a failing device.
+/// Checks the error of an operation: the device may fail (`sound` is false), and the error is one of a
+/// failing device.
 fn failed(error: &dma_core::Error, sound: bool) {
     assert!(!sound, "no operation fails on a device without faults: {error}");
     // `OutOfResources`: the device accepted no descriptor although it had room.
@@ -111,8 +112,8 @@ impl Flight {
     }
 }
 
-/// Runs a program. `fail` makes the device fail after the given number of descriptors. With `sound`, the
-/// device never fails.
+/// Runs a program. `fail` makes the device fail after the given number of descriptors. If `sound` is set, no
+/// operation may fail.
 pub(crate) fn run(
     engine: &dyn DmaEngine,
     depth: usize,

@@ -49,12 +49,13 @@ calls! {
     spdk_zmalloc
 }
 
-/// The stand-in's calls.
+/// Returns the stand-in's calls, without its log's.
 pub(crate) fn library() -> Library {
     // SAFETY: the program is linked with the stand-in's functions of these names, which have the declared
     // signatures.
     let env = unsafe { Env::load(address) }.expect("every required call");
-    // SAFETY: the program is linked with the functions of these names in the stand-in's `libspdk_ioat`.
+    // SAFETY: the program is linked with the stand-in's functions of these names, which have the declared
+    // signatures.
     let ioat = unsafe { Ioat::load(address) }.expect("every required call");
     Library::from_tables(env, ioat, Release::of_soname(Some(17)))
 }
@@ -62,12 +63,13 @@ pub(crate) fn library() -> Library {
 /// Returns the stand-in's calls, including its log's.
 pub(crate) fn library_with_log() -> Library {
     let mut library = library();
-    // SAFETY: the program is linked with the functions of these names in the stand-in's `libspdk_log`.
+    // SAFETY: the program is linked with the stand-in's functions of these names, which have the declared
+    // signatures.
     library.log = Some(unsafe { Log::load(address) }.expect("every required call"));
     library
 }
 
-/// Options that use the stand-in.
+/// Returns options that use the stand-in.
 pub(crate) fn options() -> IoatOptions {
     IoatOptions::new().with_library(library())
 }

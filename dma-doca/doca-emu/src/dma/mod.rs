@@ -41,8 +41,8 @@ pub(crate) struct Memcpy {
     dst: Cell<Handle<Buf>>,
     /// Length in bytes of the copy that is in flight.
     len: Cell<u64>,
-    /// Set if the destination is too small. The stand-in then fails the copy itself, because the model does
-    /// not check the destination's size.
+    /// Set if the destination is too small. The model then gets an empty copy, which it fails, because it
+    /// does not check the destination's size.
     dest_too_small: Cell<bool>,
 }
 
@@ -97,7 +97,7 @@ impl Dma {
         })
     }
 
-    /// Checks a copy for mistakes before the device gets it.
+    /// Returns the error for a mistake in a copy, for submissions that validate the task.
     fn validate(&self, src: &Buf, dst: &Buf, len: u64, room: u64) -> Outcome {
         let sound = src.iter().chain(dst.iter()).all(Buf::is_sound);
         require(sound && len > 0 && len <= room && len <= self.dev.card().limits.max_buf_size, INVALID)?;
@@ -213,7 +213,7 @@ impl Context for Dma {
         task.body.dest_too_small.set(len > room);
         let mut listed = listed;
         if len > room {
-            // The copy does not fit. The model gets an empty copy instead, and fails it.
+            // The copy does not fit. The model gets an empty copy instead, which it fails.
             (from.len, to.len, listed) = (0, 0, false);
         } else {
             to.len = len as usize;

@@ -111,8 +111,9 @@ impl LineBuffer {
 pub(crate) struct Backend {
     sink: Mutex<Sink>,
     audience: Audience,
-    /// The most severe level that is shown. `lower` is the most verbose level that is shown.
+    /// The most severe level that is shown.
     upper: AtomicU32,
+    /// The most verbose level that is shown.
     lower: AtomicU32,
     strict_upper: AtomicBool,
     strict_lower: AtomicBool,

@@ -198,8 +198,8 @@ impl Event {
         require(!self.imported, c::DOCA_ERROR_NOT_PERMITTED)?;
         require(dev.function().sync_event, c::DOCA_ERROR_NOT_SUPPORTED)?;
         self.require_started()?;
-        // This check comes first, so it also refuses an event whose number was moved to the program's memory
-        // after an export.
+        // This check precedes the search for an earlier export, so that an event whose number was moved to
+        // the program's memory after an export is refused too.
         let value = self.value();
         let Value::Own(memory) = &*value else {
             sdk_log!(ERROR, "sync event: memory of the program cannot be exported");

@@ -1,4 +1,4 @@
-//! A function of the stand-in, which is used through SPDK's interface, as a PCI device.
+//! A PCI device of QEMU that is a function of the stand-in. The function is used through SPDK's interface.
 #![expect(unsafe_code, reason = "calls C functions, and accesses registers")]
 
 use std::ffi::{c_int, c_void};
@@ -20,7 +20,7 @@ const COMMAND: std::ops::Range<usize> = 0x04..0x06;
 const INTERRUPT_LINE: usize = 0x3c;
 const INTERRUPT_PIN: usize = 0x3d;
 
-/// Registers after whose stores the proxy waits.
+/// Registers. After a store to one of these two, the proxy waits for the engine.
 const CHANCMD: usize = 0x84;
 const DMACOUNT: usize = 0x86;
 const CHANSTS: usize = 0x88;
@@ -28,7 +28,7 @@ const CHAINADDR: usize = 0x90;
 const CHANERR: usize = 0xa8;
 
 const RESET: u8 = 0x20;
-/// A state of CHANSTS, in its low bits.
+/// The state "halted" in the low bits of CHANSTS.
 const HALTED: u64 = 3;
 const STATES: u64 = 7;
 /// An error bit that is never set.
@@ -45,17 +45,18 @@ pub(crate) struct Function {
     slot: String,
     bar: *mut u8,
     size: u64,
-    /// Number of descriptors that the driver has submitted since the reset, and the address of the next
-    /// descriptor.
+    /// Number of descriptors that the driver has submitted since the reset.
     count: u16,
+    /// Address of the next descriptor, once the first one was submitted.
     next: Option<u64>,
 }
 
-// SAFETY: the registers are mapped memory, which every thread may access.
+// SAFETY: the pointer is to mapped registers, which every thread may access and which stay mapped.
 unsafe impl Send for Function {}
 
 unsafe extern "C" fn take(functions: *mut c_void, device: *mut c::spdk_pci_device) -> c_int {
-    // SAFETY: `take_all` passed a pointer to its vector as the context.
+    // SAFETY: `take_all` passed a pointer to its vector as the context, and nothing else uses the vector
+    // during the call.
     unsafe { &mut *functions.cast::<Vec<*mut c::spdk_pci_device>>() }.push(device);
     0
 }
@@ -64,7 +65,7 @@ unsafe extern "C" fn take(functions: *mut c_void, device: *mut c::spdk_pci_devic
 ///
 /// # Errors
 ///
-/// The configuration is wrong. The stand-in has printed the mistake on stderr.
+/// The configuration is invalid. The stand-in has printed the mistake on stderr.
 pub(crate) fn take_all() -> io::Result<Vec<Function>> {
     let wrong = || io::Error::other("the stand-in cannot be set up: see SPDK_EMU");
     let mut opts = MaybeUninit::<c::spdk_env_opts>::zeroed();
@@ -73,7 +74,7 @@ pub(crate) fn take_all() -> io::Result<Vec<Function>> {
     opts.opts_size = size_of::<c::spdk_env_opts>();
     // SAFETY: the struct has the size that `opts_size` states.
     unsafe { c::spdk_env_opts_init(opts) };
-    // Bus addresses are this program's virtual addresses.
+    // Make bus addresses the same as this program's virtual addresses.
     opts.iova_mode = c"va".as_ptr();
     // SAFETY: the library has filled the struct, and its texts are static.
     if unsafe { c::spdk_env_init(opts) } != 0 {
@@ -85,7 +86,7 @@ pub(crate) fn take_all() -> io::Result<Vec<Function>> {
     let mut devices = Vec::<*mut c::spdk_pci_device>::new();
     // SAFETY: the call takes no arguments.
     let driver = unsafe { c::spdk_pci_ioat_get_driver() };
-    // SAFETY: the context lives as long as the call.
+    // SAFETY: the callback takes a pointer to this vector, which lives as long as the call.
     let code = unsafe { c::spdk_pci_enumerate(driver, Some(take), (&raw mut devices).cast()) };
     if code != 0 || devices.is_empty() {
         return Err(wrong());
@@ -93,7 +94,7 @@ pub(crate) fn take_all() -> io::Result<Vec<Function>> {
     devices.into_iter().map(Function::new).collect()
 }
 
-/// Waits until a condition holds, at most for the time limit.
+/// Waits until a condition holds, up to the time limit.
 fn wait_until(mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() && start.elapsed() < PATIENCE {
@@ -103,10 +104,10 @@ fn wait_until(mut done: impl FnMut() -> bool) {
 
 impl Function {
     fn new(device: *mut c::spdk_pci_device) -> io::Result<Self> {
-        // SAFETY: the library returned this device.
+        // SAFETY: the library returned this device, which is never freed.
         let addr = unsafe { c::spdk_pci_device_get_addr(device) };
         let mut config = [0; CONFIG];
-        // SAFETY: the library returned this device, and the buffer has `CONFIG` bytes.
+        // SAFETY: the library returned this device, which is never freed, and the buffer has `CONFIG` bytes.
         let read =
             unsafe { c::spdk_pci_device_cfg_read(device, config.as_mut_ptr().cast(), CONFIG as u32, 0) };
         let (mut bar, mut phys, mut size) = (ptr::null_mut(), 0, 0);
@@ -124,7 +125,7 @@ impl Function {
         Ok(Self { config, slot, bar: bar.cast(), size, count: 0, next: None })
     }
 
-    /// The function's device and function number, in the format of QEMU's options.
+    /// Returns the device and function number of this function, in the format of QEMU's options.
     pub(crate) fn slot(&self) -> &str {
         &self.slot
     }
@@ -161,7 +162,7 @@ impl Function {
         inside.then_some(offset as usize)
     }
 
-    /// The register at an offset, as an atomic integer.
+    /// Returns the register at an offset. `T` must be an atomic integer.
     fn at<T>(&self, offset: usize) -> &T {
         assert!(offset.is_multiple_of(align_of::<T>()) && (offset + size_of::<T>()) as u64 <= self.size);
         // SAFETY: the address is within the mapping, which is never removed. `T` is an atomic integer, for
@@ -183,8 +184,8 @@ impl Function {
     /// not depend on the speed of the engine's thread.
     pub(crate) fn write(&mut self, at: u64, len: u32, value: u64) {
         let Some(offset) = self.offset(at, len) else { return };
-        // Writing a one clears an error bit. The engine can only detect the write if it changes the
-        // register's value.
+        // Writing a one clears an error bit. The engine can only detect a write that changes the register's
+        // value, so write an unused bit too.
         let value = if offset == CHANERR { value | u64::from(UNUSED_ERROR) } else { value };
         match len {
             1 => self.at::<AtomicU8>(offset).store(value as u8, Ordering::Release),
@@ -209,7 +210,7 @@ impl Function {
         wait_until(|| self.at::<AtomicU8>(CHANCMD).load(Ordering::Acquire) == 0);
     }
 
-    /// Waits for the last descriptor of the chain.
+    /// Waits until the engine has completed the last descriptor of the chain, or has failed.
     fn wait_for_descriptors(&mut self, count: u16) {
         let mut last = None;
         for _ in 0..count.wrapping_sub(std::mem::replace(&mut self.count, count)) {

@@ -23,7 +23,7 @@ use std::process::{Command, ExitCode};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-/// Makes the two ends of a device's socket: the proxy's, and QEMU's, which child processes inherit.
+/// Makes the two ends of a device's socket: the proxy's end, and QEMU's end, which child processes inherit.
 fn connection() -> io::Result<(UnixStream, OwnedFd)> {
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)?;
     rustix::io::fcntl_setfd(&ours, rustix::io::FdFlags::CLOEXEC)?;

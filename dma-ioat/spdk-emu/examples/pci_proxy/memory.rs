@@ -13,7 +13,7 @@ use spdk_sys::bindings as c;
 
 /// Size of the pages that devices can access. A program cannot map the first page.
 const PAGE: u64 = 2 << 20;
-/// Addresses from here on belong to this program.
+/// The guest's memory ends below this address. Higher addresses belong to this program.
 const END: u64 = 1 << 32;
 
 /// A mapped section.
@@ -32,7 +32,7 @@ static MAPPED: Mutex<Vec<Section>> = Mutex::new(Vec::new());
 ///
 /// # Errors
 ///
-/// Other memory is mapped at these addresses, because the guest's memory has changed.
+/// Other memory is mapped at these addresses, for example because the guest's memory has changed.
 pub(crate) fn map(start: u64, len: u64, file: &OwnedFd, offset: u64) -> io::Result<()> {
     let first = start.next_multiple_of(PAGE).max(PAGE);
     let end = start.saturating_add(len).min(END) & !(PAGE - 1);
@@ -54,7 +54,7 @@ pub(crate) fn map(start: u64, len: u64, file: &OwnedFd, offset: u64) -> io::Resu
         |error| io::Error::other(format!("the guest's memory from {first:#x} to {end:#x}: {error}")),
     )?;
     // Kernels before 4.17 treat the address as a hint.
-    // SAFETY: the call above made this mapping, which is never unmapped.
+    // SAFETY: the call above made this mapping of that length, which is never unmapped.
     if place != wanted || unsafe { c::spdk_mem_register(place, (end - first) as usize) } != 0 {
         return Err(io::Error::other(format!(
             "devices cannot reach the guest's memory from {first:#x} to {end:#x}"
@@ -64,7 +64,7 @@ pub(crate) fn map(start: u64, len: u64, file: &OwnedFd, offset: u64) -> io::Resu
     Ok(())
 }
 
-/// Reads a word of the guest's memory. `None` if devices cannot access it.
+/// Reads a word of the guest's memory. Returns `None` if devices cannot access the word.
 pub(crate) fn read(at: u64) -> Option<u64> {
     let mapped = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
     let holds = |section: &Section| (section.start..section.end).contains(&at) && at.is_multiple_of(8);

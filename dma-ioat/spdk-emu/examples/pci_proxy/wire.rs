@@ -26,7 +26,7 @@ const BAR_READ: i32 = 5;
 const SET_IRQFD: i32 = 6;
 const DEVICE_RESET: i32 = 7;
 
-/// A message's content, which is read in place.
+/// The content of a message, whose fields are read in place.
 struct Content([u8; LONGEST]);
 
 impl Content {
@@ -39,7 +39,7 @@ impl Content {
     }
 }
 
-/// Reads a header and the files that come with it. `None` if QEMU has ended.
+/// Reads a header, and the files that were sent with it. Returns `None` if QEMU has ended.
 fn header(mut stream: &UnixStream) -> io::Result<Option<(i32, usize, Vec<OwnedFd>)>> {
     let mut bytes = [0; HEADER];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SECTIONS))];

@@ -14,10 +14,10 @@ use crate::env::map;
 
 /// Size and alignment of a descriptor, in bytes.
 const DESCRIPTOR: u64 = 64;
-/// Bits of its control word.
+/// Bits of a descriptor's control word.
 const COMPLETION_UPDATE: u32 = 1 << 3;
 const NULL: u32 = 1 << 5;
-/// Operations, in its top byte.
+/// Operations, in the top byte of the control word.
 const COPY: u32 = 0x00;
 const FILL: u32 = 0x01;
 /// Maximum number of descriptors per step. Commands are polled between steps.
@@ -42,20 +42,22 @@ pub(super) struct Chain {
     faults: FaultInjector,
     /// The function's number, which is the channel number in fault rules.
     number: u32,
-    /// Number of descriptors fetched.
+    /// Number of descriptors fetched so far.
     fetched: u64,
     max: u64,
     fill: bool,
     state: ChannelState,
-    /// Descriptors done since the reset, modulo 2^16.
+    /// Number of descriptors done since the reset, modulo 2^16.
     done: u16,
-    /// Bus address of the next descriptor; `None` before the first, which is at `CHAINADDR`.
+    /// Bus address of the next descriptor. `None` before the first descriptor, whose address is in
+    /// `CHAINADDR`.
     next: Option<u64>,
     /// Bus address of the last completed descriptor.
     completed: u64,
     errors: u32,
-    /// Set while the engine hangs: `stuck` until a reset, `gone` permanently.
+    /// Set while the engine hangs, until a reset.
     stuck: bool,
+    /// Set when the device has vanished. The engine then hangs permanently.
     gone: bool,
 }
 
@@ -138,7 +140,7 @@ impl Chain {
     }
 
     /// Clears the error bits to which a one was written. Writing the register's own value cannot be detected,
-    /// so such errors stay until a reset.
+    /// so errors that are cleared in this way stay until a reset.
     fn clear_errors(&mut self) {
         let seen = self.registers.errors();
         if seen != self.errors {
@@ -199,8 +201,9 @@ impl Chain {
 
     fn fetch(&self, at: u64) -> Option<Descriptor> {
         let (addr, _) = map::from_bus(at).filter(|_| at.is_multiple_of(DESCRIPTOR))?;
-        // SAFETY: the descriptor is aligned, so it is within one page. Pages that devices can access are
-        // mapped. The read is volatile, because a faulty driver may change the descriptor at the same time.
+        // SAFETY: the descriptor is aligned, so it is within one page, and pages that devices can access are
+        // mapped. The driver does not change a submitted descriptor. The read is volatile, because a faulty
+        // driver may do that.
         Some(unsafe { Addr::at(addr).raw().cast::<Descriptor>().read_volatile() })
     }
 
@@ -230,8 +233,8 @@ impl Chain {
         let at = self.registers.completion();
         match map::from_bus(at) {
             Some((addr, _)) if at.is_multiple_of(8) => {
-                // SAFETY: the word is aligned, so it is within one page. Pages that devices can access are
-                // mapped.
+                // SAFETY: the word is aligned, so it is within one page, and pages that devices can access
+                // are mapped. Drivers load the word at any time, so it is accessed atomically.
                 let word = unsafe { AtomicU64::from_ptr(Addr::at(addr).raw().cast()) };
                 word.store(self.completed | state as u64, Ordering::Release);
                 true
@@ -268,8 +271,8 @@ impl Span {
         Some(Self { bus, len })
     }
 
-    /// The program's address of a byte, and the number of bytes from there that are contiguous for the
-    /// program.
+    /// Returns the program's address of a byte, and the number of bytes from there on that are contiguous for
+    /// the program.
     fn at(self, offset: u64) -> (u64, u64) {
         let (addr, row) = map::from_bus(self.bus + offset).unwrap_or((0, 0));
         (addr, row.min(self.len - offset))
@@ -286,7 +289,7 @@ fn copy(from: Span, to: Span) {
             return;
         }
         // SAFETY: both ranges are memory that devices can access, which is mapped. The driver does not use
-        // them during the copy.
+        // them until the completion.
         unsafe { Addr::at(src).copy_to(Addr::at(dst), len as usize) };
         done += len;
     }
@@ -310,7 +313,7 @@ fn fill(to: Span, pattern: u64) {
     }
 }
 
-/// Flips a bit of the destination.
+/// Flips a bit of the first byte of the destination.
 fn flip_bit(descriptor: &Descriptor) {
     if descriptor.control & NULL == 0
         && let Some((addr, _)) = map::from_bus(descriptor.dst)

@@ -17,12 +17,12 @@ use crate::config::SocketConfig;
 use chain::Chain;
 use registers::Registers;
 
-/// While idle, the engine polls the registers without a pause for the time `AWAKE`, and then once every
-/// `PAUSE`.
+/// An idle engine polls the registers without a pause for this time, and then once every `PAUSE`.
 const AWAKE: Duration = Duration::from_micros(200);
+/// Interval between polls of an engine that has been idle for longer than `AWAKE`.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// An engine, which runs until this is dropped.
+/// An engine, which runs until this value is dropped.
 pub(crate) struct RegisterEngine {
     registers: Arc<Registers>,
     over: Arc<AtomicBool>,
@@ -55,7 +55,7 @@ impl RegisterEngine {
         Ok(Self { registers, over, thread: Some(thread.map_err(|_| -libc::EAGAIN)?) })
     }
 
-    /// The address of the registers.
+    /// Returns the address of the registers.
     pub(crate) fn registers(&self) -> Addr {
         self.registers.start()
     }
@@ -65,7 +65,8 @@ impl Drop for RegisterEngine {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // The thread does not panic. After a panic, nothing would have to be cleaned up.
+            // The result is ignored, because the thread does not panic, and nothing would have to be cleaned
+            // up after a panic.
             let _ = thread.join();
         }
     }

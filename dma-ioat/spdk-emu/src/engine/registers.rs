@@ -81,13 +81,13 @@ impl Registers {
         self.start
     }
 
-    /// The register at an offset.
+    /// Returns the register at an offset.
     fn at<T>(&self, offset: usize) -> &T {
         assert!(offset.is_multiple_of(align_of::<T>()) && offset + size_of::<T>() <= self.size);
         let place = self.start.raw().cast::<u8>().wrapping_add(offset).cast::<T>();
         // SAFETY: the register is within the mapping, which lives as long as this value. `T` is one of the
         // atomic integers below, for which any bits are valid. The driver stores whole registers, so its
-        // stores do not race with these loads.
+        // stores act as atomic ones.
         unsafe { &*place }
     }
 
@@ -107,7 +107,7 @@ impl Registers {
         self.at(offset)
     }
 
-    /// The pending commands.
+    /// Returns the pending commands.
     pub(super) fn command(&self) -> u8 {
         self.byte(CHANCMD).load(Ordering::Acquire)
     }
@@ -117,7 +117,7 @@ impl Registers {
         self.byte(CHANCMD).fetch_and(!command, Ordering::Release);
     }
 
-    /// Number of descriptors that the driver has submitted, modulo 2^16.
+    /// Returns the number of descriptors that the driver has submitted, modulo 2^16.
     pub(super) fn count(&self) -> u16 {
         self.word(DMACOUNT).load(Ordering::Acquire)
     }
@@ -126,12 +126,12 @@ impl Registers {
         self.word(DMACOUNT).store(0, Ordering::Relaxed);
     }
 
-    /// The address of the first descriptor.
+    /// Returns the bus address of the first descriptor.
     pub(super) fn chain(&self) -> u64 {
         self.quad(CHAINADDR).load(Ordering::Relaxed)
     }
 
-    /// The address of the completion word.
+    /// Returns the bus address of the completion word.
     pub(super) fn completion(&self) -> u64 {
         self.quad(CHANCMP).load(Ordering::Relaxed)
     }
@@ -149,7 +149,7 @@ impl Registers {
         self.long(CHANERR).store(errors, Ordering::Release);
     }
 
-    /// Sets all registers to ones, as registers of a removed device read.
+    /// Sets all registers to ones, because the registers of a removed device read as ones.
     pub(super) fn set_all_ones(&self) {
         for offset in (0..self.size).step_by(8) {
             self.quad(offset).store(u64::MAX, Ordering::Relaxed);
@@ -159,7 +159,8 @@ impl Registers {
 
 impl Drop for Registers {
     fn drop(&mut self) {
-        // SAFETY: `new` made the mapping, and a driver unmaps its registers only after their last use.
+        // SAFETY: `new` made the mapping. The engine's thread has ended, and a driver unmaps its registers
+        // only after their last use.
         unsafe { libc::munmap(self.start.raw(), self.size) };
     }
 }

@@ -1,4 +1,4 @@
-//! Cores, and their pinned threads.
+//! Cores, and the threads that are pinned to them.
 #![expect(unsafe_code, reason = "the names are C's; runs the program's functions")]
 
 use std::cell::Cell;
@@ -18,7 +18,7 @@ const NONE: u32 = c::SPDK_ENV_LCORE_ID_ANY;
 
 /// The cores of the program.
 struct Cores {
-    /// In ascending order.
+    /// Numbers of the cores, in ascending order.
     all: Vec<u32>,
     main: u32,
     workers: Vec<Worker>,
@@ -31,7 +31,7 @@ thread_local! {
     static EVERYWHERE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A core's thread.
+/// The thread that is pinned to a core.
 #[derive(Default)]
 struct Worker {
     core: u32,
@@ -76,7 +76,7 @@ fn bind(core: u32) {
     if sched_setaffinity(None, &set).is_err() {
         let mut set = CpuSet::new();
         set.set(core as usize % there);
-        // If this fails, the thread runs on any core.
+        // If this call fails, the thread may run on any core.
         let _ = sched_setaffinity(None, &set);
     }
 }
@@ -85,7 +85,7 @@ fn bind(core: u32) {
 pub(crate) fn unbind() {
     let mut everywhere = CpuSet::new();
     (0..CpuSet::MAX_CPU).for_each(|core| everywhere.set(core));
-    // If this fails, the thread keeps its present cores.
+    // If this call fails, the thread keeps its present cores.
     let _ = sched_setaffinity(None, &everywhere);
 }
 
@@ -127,7 +127,7 @@ fn last_numa_id() -> i32 {
     all().iter().map(|core| numa_id(*core)).max().unwrap_or(0)
 }
 
-/// Unpins this thread. `spdk_call_unaffinitized` restores its cores afterwards.
+/// Unpins this thread. `spdk_call_unaffinitized` pins the thread again after the program's function.
 fn unpin() {
     if !EVERYWHERE.replace(true) {
         unbind();
@@ -209,7 +209,7 @@ c_calls! {
         // SAFETY: the program passed this function together with this argument.
         let result = unsafe { call(arg.raw()) };
         if let Some(before) = before {
-            // If this fails, the thread stays unpinned.
+            // If this call fails, the thread stays unpinned.
             let _ = sched_setaffinity(None, &before);
             EVERYWHERE.set(false);
         }

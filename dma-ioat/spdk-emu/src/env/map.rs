@@ -24,7 +24,7 @@ pub(crate) const NOWHERE: u64 = u64::MAX;
 static VIRTUAL: AtomicBool = AtomicBool::new(false);
 /// Number of pages that got physical bus addresses.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
-/// The first physical bus address: above the machine's first 4 GiB.
+/// The first physical bus address. It is above the machine's first 4 GiB.
 const FIRST_BUS: u64 = 1 << 32;
 
 /// Called when memory was registered, and before it is unregistered. Set by the first `spdk_mem_map_alloc`.
@@ -48,7 +48,8 @@ pub(crate) fn is_virtual() -> bool {
     VIRTUAL.load(Ordering::Relaxed)
 }
 
-/// The bus address of the next page. Consecutive pages are never contiguous.
+/// Returns the bus address for the next page. Pages that are registered one after another are never
+/// contiguous.
 fn next_bus() -> u64 {
     let number = GIVEN.fetch_add(1, Ordering::Relaxed);
     FIRST_BUS + (number ^ 1) * PAGE
@@ -137,13 +138,15 @@ fn notify(addr: u64, len: u64, registered: bool) {
     }
 }
 
-/// Calls `each` with the registered ranges until it returns false. Returns true if it never returned false.
+/// Calls `each` with the registered ranges until it returns false. Returns true if `each` never returned
+/// false.
 pub(crate) fn for_each(mut each: impl FnMut(u64, u64) -> bool) -> bool {
     lock(&RANGES).iter().all(|(addr, range)| each(*addr, range.len))
 }
 
-/// The bus address of a byte, and the number of bytes, up to `most`, that are contiguous for devices from
-/// there. Without a translation, returns [`NOWHERE`] and the number of bytes up to the end of the page.
+/// Returns the bus address of a byte, and the number of bytes, up to `most`, that are contiguous for devices
+/// from there on. Without a translation, returns [`NOWHERE`] and the number of bytes up to the end of the
+/// page.
 #[inline]
 pub(crate) fn to_bus(addr: u64, most: u64) -> (u64, u64) {
     let entry = TO_BUS.get(addr);
@@ -163,7 +166,8 @@ pub(crate) fn to_bus(addr: u64, most: u64) -> (u64, u64) {
     (bus, len.min(most))
 }
 
-/// The program's address of a bus address, and the number of bytes from there to the end of the page.
+/// Returns the program's address for a bus address, and the number of bytes from there to the end of the
+/// page.
 #[inline]
 pub(crate) fn from_bus(bus: u64) -> Option<(u64, u64)> {
     let entry = FROM_BUS.get(bus);
@@ -171,8 +175,7 @@ pub(crate) fn from_bus(bus: u64) -> Option<(u64, u64)> {
     (entry != 0 && bus >> ADDRESS_BITS == 0).then(|| ((entry & !KNOWN) + within, PAGE - within))
 }
 
-/// Returns false for addresses beyond SPDK's maps. For these, translations return without a change to the
-/// size.
+/// Returns false for addresses beyond SPDK's maps. For these addresses, translations do not change the size.
 pub(super) fn translates(addr: u64) -> bool {
     addr >> SPDK_ADDRESS_BITS == 0
 }
@@ -193,7 +196,8 @@ c_calls! {
 /// Returns true if all pages are mapped.
 fn is_mapped(addr: u64, len: u64) -> bool {
     let mut seen = vec![0_u8; (len >> 12) as usize];
-    // SAFETY: the vector has a byte for each page of 4 KiB. The call checks the range itself.
+    // SAFETY: the vector has a byte for each page of 4 KiB of the range. The call itself checks that the
+    // range is mapped.
     let result = unsafe { libc::mincore(Addr::at(addr).raw(), len as usize, seen.as_mut_ptr()) };
     result == 0
 }
@@ -213,7 +217,7 @@ c_calls! {
         answer(unregister(vaddr.addr(), len as u64, false))
     }
 
-    /// Checks that the pages can be registered later. Does not prepare anything.
+    /// Checks that the pages can be registered later. Does nothing else.
     fn spdk_mem_reserve(vaddr: Addr, len: usize) -> c_int {
         let (addr, len) = (vaddr.addr(), len as u64);
         let free = || if pages(addr, len).any(|page| TO_BUS.get(page) != 0) { Err(-libc::EBUSY) } else { Ok(()) };
@@ -232,6 +236,6 @@ c_calls! {
         node
     }
 
-    /// The stand-in's environment has no files for its memory.
+    /// Returns `-ENOTSUP`, because the memory of the stand-in's environment has no files.
     fn spdk_mem_get_fd_and_offset(_vaddr: Addr, _offset: Ptr<u64>) -> c_int { -libc::ENOTSUP }
 }

@@ -27,11 +27,11 @@ fn notify(map: Ptr<MemMap>, addr: u64, len: u64, registered: bool) -> c_int {
     let Some(MemMap { ops, context, .. }) = map.get() else { return 0 };
     let Some(call) = ops.notify_cb else { return 0 };
     let action = if registered { c::SPDK_MEM_MAP_NOTIFY_REGISTER } else { c::SPDK_MEM_MAP_NOTIFY_UNREGISTER };
-    // SAFETY: the program passed this function together with this context, and the map is valid.
+    // SAFETY: the program passed this function together with this context, and the map is not freed.
     unsafe { call(context.raw(), map.raw().cast(), action, Addr::at(addr).raw(), len as usize) }
 }
 
-/// Calls all callbacks, after memory was registered or before it is unregistered.
+/// Calls the callbacks of all maps, after memory was registered or before it is unregistered.
 fn changed(addr: u64, len: u64, registered: bool) {
     for map in lock(&LISTENING).iter() {
         notify(*map, addr, len, registered);
@@ -46,7 +46,8 @@ c_calls! {
         let given = Ptr::give(Box::new(MemMap { default, ops, context: cb_ctx, translations }));
         if ops.notify_cb.is_some() {
             if !map::for_each(|addr, len| notify(given, addr, len, true) == 0) {
-                // SAFETY: the map was created above, and is not passed to C.
+                // SAFETY: the map was created above, and the callback, which got its address, does not keep
+                // it after a failure.
                 drop(unsafe { given.take() });
                 return Ptr::NULL;
             }
@@ -69,7 +70,7 @@ c_calls! {
     }
 }
 
-/// The pages of a range, if it consists of whole pages in the address space.
+/// Returns the pages of a range, if the range consists of whole pages in the address space.
 fn pages(addr: u64, size: u64) -> Option<impl Iterator<Item = u64>> {
     map::check(addr, size).ok().map(|()| addr >> SHIFT..(addr + size) >> SHIFT)
 }

@@ -16,8 +16,9 @@ const LINE: u64 = 64;
 const STEP: u64 = 64 << 20;
 
 struct Heap {
-    /// Lengths of free ranges by first address. `used` is the same for allocations.
+    /// Lengths of free ranges by their first address.
     free: BTreeMap<u64, u64>,
+    /// Lengths of allocations by their first address.
     used: BTreeMap<u64, u64>,
     total: u64,
     limit: u64,
@@ -32,7 +33,7 @@ pub(crate) fn set_limit(bytes: u64) {
 }
 
 impl Heap {
-    /// Allocates first-fit.
+    /// Allocates `len` bytes from the first free range that is large enough.
     fn take(&mut self, len: u64, align: u64) -> Option<u64> {
         let fits = |(first, room): (&u64, &u64)| {
             let start = first.next_multiple_of(align);
@@ -110,7 +111,7 @@ fn map_pages(len: u64) -> Option<u64> {
 /// Unmaps the unaligned excess of [`map_pages`].
 fn unmap(addr: u64, len: u64) {
     if len > 0 {
-        // SAFETY: the caller mapped these bytes, and they are not in use.
+        // SAFETY: the caller has mapped these bytes and does not use them.
         unsafe { libc::munmap(Addr::at(addr).raw(), len as usize) };
     }
 }
@@ -124,7 +125,7 @@ pub(crate) fn allocate(size: usize, align: usize) -> Option<Addr> {
 /// Allocates zeroed memory.
 pub(crate) fn allocate_zeroed(size: usize, align: usize) -> Option<Addr> {
     let memory = allocate(size, align)?;
-    // SAFETY: the memory was allocated above, with this size.
+    // SAFETY: the memory was allocated above with at least this size, and no other code has its address yet.
     unsafe { memory.zero(size) };
     Some(memory)
 }
@@ -170,7 +171,8 @@ c_calls! {
             return Addr::NULL;
         }
         let (Some(old), Some(new)) = (old, allocate(size, align)) else { return Addr::NULL };
-        // SAFETY: both allocations have at least this size.
+        // SAFETY: both allocations have at least this size, and the program does not use `buf` during the
+        // call.
         unsafe { buf.copy_to(new, size.min(old as usize)) };
         free(buf);
         new
@@ -179,22 +181,22 @@ c_calls! {
     fn spdk_free(buf: Addr) { free(buf); }
 
     fn spdk_dma_malloc(size: usize, align: usize, unused: Ptr<u64>) -> Addr {
-        // SAFETY: both calls have the same requirements, and the arguments are passed on.
+        // SAFETY: both functions have the same requirements, and this function's caller meets them.
         unsafe { spdk_malloc(size, align, unused, -1, c::SPDK_MALLOC_DMA) }
     }
 
     fn spdk_dma_malloc_socket(size: usize, align: usize, unused: Ptr<u64>, numa_id: c_int) -> Addr {
-        // SAFETY: both calls have the same requirements, and the arguments are passed on.
+        // SAFETY: both functions have the same requirements, and this function's caller meets them.
         unsafe { spdk_malloc(size, align, unused, numa_id, c::SPDK_MALLOC_DMA) }
     }
 
     fn spdk_dma_zmalloc(size: usize, align: usize, unused: Ptr<u64>) -> Addr {
-        // SAFETY: both calls have the same requirements, and the arguments are passed on.
+        // SAFETY: both functions have the same requirements, and this function's caller meets them.
         unsafe { spdk_zmalloc(size, align, unused, -1, c::SPDK_MALLOC_DMA) }
     }
 
     fn spdk_dma_zmalloc_socket(size: usize, align: usize, unused: Ptr<u64>, numa_id: c_int) -> Addr {
-        // SAFETY: both calls have the same requirements, and the arguments are passed on.
+        // SAFETY: both functions have the same requirements, and this function's caller meets them.
         unsafe { spdk_zmalloc(size, align, unused, numa_id, c::SPDK_MALLOC_DMA) }
     }
 

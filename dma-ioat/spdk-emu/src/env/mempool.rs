@@ -55,7 +55,8 @@ c_calls! {
         cache_size: usize,
         numa_id: c_int,
     ) -> Ptr<Pool> {
-        // SAFETY: the arguments are passed on, and there is no constructor to call.
+        // SAFETY: this function's caller meets the requirements for these arguments, and there is no
+        // constructor to call.
         unsafe { spdk_mempool_create_ctor(name, count, ele_size, cache_size, numa_id, None, Addr::NULL) }
     }
 
@@ -100,7 +101,7 @@ c_calls! {
         let mut free = lock(&pool.free);
         let Some(left) = free.len().checked_sub(count) else { return -libc::ENOENT };
         for (i, element) in free.drain(left..).rev().enumerate() {
-            // SAFETY: C promises room for `count` elements.
+            // SAFETY: C promises room for `count` elements, and `i` is less than `count`.
             unsafe { elements.write(i, element) };
         }
         0
@@ -124,7 +125,8 @@ c_calls! {
     fn spdk_mempool_obj_iter(handle: Ptr<Pool>, each: EachObject, arg: Addr) -> u32 {
         let (Some(pool), Some(each)) = (handle.get(), each) else { return 0 };
         for i in 0..pool.count {
-            // SAFETY: the program passed this function together with this argument.
+            // SAFETY: the program passed this function together with this argument, and the element belongs
+            // to the pool.
             unsafe { each(handle.raw(), arg.raw(), pool.element(i).raw(), i as c_uint) };
         }
         pool.count as u32
@@ -136,8 +138,8 @@ c_calls! {
         let mut parts = 0;
         while at < end {
             let (bus, len) = map::to_bus(at, end - at);
-            // SAFETY: the program passed this callback together with its argument. The range is within
-            // the pool's memory.
+            // SAFETY: the program passed this callback together with its argument. The range is within the
+            // memory of the pool.
             unsafe { each(handle.raw(), arg.raw(), Addr::at(at).raw(), bus, len as usize, parts) };
             parts += 1;
             at += len.max(1);

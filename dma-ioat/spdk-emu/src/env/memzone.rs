@@ -13,7 +13,7 @@ static ZONES: Mutex<BTreeMap<CString, (Addr, usize)>> = Mutex::new(BTreeMap::new
 
 c_calls! {
     fn spdk_memzone_reserve(name: Text, len: usize, numa_id: c_int, flags: c_uint) -> Addr {
-        // SAFETY: both calls have the same requirements, and the arguments are passed on.
+        // SAFETY: both functions have the same requirements, and this function's caller meets them.
         unsafe { spdk_memzone_reserve_aligned(name, len, numa_id, flags, 64) }
     }
 

@@ -49,7 +49,7 @@ c_calls! {
         let mut objects = lock(&ring.objects);
         let taken = count.min(objects.len());
         for (i, object) in objects.drain(..taken).enumerate() {
-            // SAFETY: C promises room for `count` objects.
+            // SAFETY: C promises room for `count` objects, and `i` is less than `count`.
             unsafe { objs.write(i, object) };
         }
         taken

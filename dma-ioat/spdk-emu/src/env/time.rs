@@ -15,7 +15,7 @@ static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
 static VIRTUAL: AtomicBool = AtomicBool::new(false);
 /// Virtual time, in nanoseconds.
 static NOW: AtomicU64 = AtomicU64::new(0);
-/// Virtual time that reading the clock takes, in nanoseconds. Without it, loops that wait for a
+/// Virtual time that reading the clock takes, in nanoseconds. If reading took no time, loops that wait for a
 /// time would not end.
 const LOOK: u64 = 10;
 
@@ -24,7 +24,7 @@ pub(crate) fn use_virtual(virtual_time: bool) {
     VIRTUAL.store(virtual_time, Ordering::Relaxed);
 }
 
-/// The time of the sockets whose clock is virtual.
+/// Returns the time of the sockets whose clock is virtual.
 #[inline]
 pub(crate) fn virtual_now() -> Time {
     Time::from_ns(NOW.load(Ordering::Relaxed))
@@ -42,19 +42,19 @@ pub(crate) fn pass(ns: u64) {
     NOW.fetch_add(ns, Ordering::Relaxed);
 }
 
-/// Real time since the first call.
+/// Returns the real time since the first call.
 #[inline]
 pub(crate) fn real_now() -> Time {
     STARTED.elapsed().into()
 }
 
 c_calls! {
-    /// Returns nanoseconds.
+    /// Returns the time in nanoseconds.
     fn spdk_get_ticks() -> u64 {
         if VIRTUAL.load(Ordering::Relaxed) {
             return NOW.fetch_add(LOOK, Ordering::Relaxed);
         }
-        // Starts at 1, because some programs treat 0 as never.
+        // The time starts at 1, because some programs treat 0 as "never".
         STARTED.elapsed().as_nanos() as u64 + 1
     }
 

@@ -28,7 +28,7 @@ impl Table {
         Self { leaves: [const { OnceLock::new() }; LEAVES] }
     }
 
-    /// The number of the page that holds an address.
+    /// Returns the number of the page that holds an address.
     #[inline]
     pub(crate) fn get(&self, addr: u64) -> u64 {
         let page = (addr >> SHIFT) as usize;

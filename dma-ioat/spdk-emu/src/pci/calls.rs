@@ -31,12 +31,12 @@ c_calls! {
         let drivers = lock(&DRIVERS);
         let registered = drivers.iter().copied();
         let found = registered.chain([ioat()]).find(|driver| driver.name == name);
-        // SAFETY: C has no access to the fields of a driver, and so does not write to it.
+        // SAFETY: C has no access to the fields of a driver, so C does not write to it.
         found.map_or(Ptr::NULL, |driver| unsafe { Ptr::of(driver) })
     }
 
     fn spdk_pci_ioat_get_driver() -> Ptr<PciDriver> {
-        // SAFETY: C has no access to the fields of a driver, and so does not write to it.
+        // SAFETY: C has no access to the fields of a driver, so C does not write to it.
         unsafe { Ptr::of(ioat()) }
     }
 
@@ -69,7 +69,7 @@ impl PciDriver {
 c_calls! {
     fn spdk_pci_enumerate(driver: Ptr<PciDriver>, call: c::spdk_pci_enum_cb, ctx: Addr) -> c_int {
         match driver.get() {
-            // SAFETY: C passes a callback that may be called with `ctx`.
+            // SAFETY: C passes a callback that may be called with `ctx` and a function.
             Some(driver) if driver.fits() && !unsafe { walk_c(call, ctx, None) }.0 => -1,
             Some(_) => 0,
             None => -1,
@@ -86,7 +86,8 @@ c_calls! {
         if !driver.fits() {
             return -1;
         }
-        // SAFETY: `address` is not NULL, because `get` returned a value.
+        // SAFETY: `address` is a valid pointer that C passed, and is not NULL, because `get` returned a
+        // value.
         unsafe { spdk_pci_device_allow(address) };
         // SAFETY: C passes a callback that may be called with `ctx`.
         let (whole, last) = unsafe { walk_c(call, ctx, Some(allowed)) };
@@ -99,7 +100,8 @@ c_calls! {
     ) {
         let Some(call) = call else { return };
         for function in functions().iter().filter(|function| function.is_seen()) {
-            // SAFETY: the program passed this function together with this context.
+            // SAFETY: the program passed this function together with this context, and functions are never
+            // freed.
             unsafe { call(ctx.raw(), function.handle().raw()) };
         }
     }
@@ -119,7 +121,8 @@ c_calls! {
         0
     }
 
-    /// Each process has its own functions, so this fails only if the configuration requires it.
+    /// Claims a function. Each process has its own functions, so this fails only if the configuration
+    /// requires that.
     fn spdk_pci_device_claim(device: Ptr<spdk_pci_device>) -> c_int {
         match Function::of(device) {
             Some(function) if function.config.taken => -libc::EACCES,
@@ -164,7 +167,7 @@ c_calls! {
         let Some(function) = Function::of(device).filter(|_| !value.is_null()) else { return -1 };
         let space = lock(&function.space);
         let Some(bytes) = space.read(offset as usize, len as usize) else { return -1 };
-        // SAFETY: C promises room for `len` bytes.
+        // SAFETY: C promises room for `len` bytes, for which any type of one byte can be used.
         let value = unsafe { value.to::<u8>() };
         for (i, byte) in bytes.iter().enumerate() {
             // SAFETY: `i` is less than `len`, and C promises room for `len` bytes.
@@ -179,7 +182,7 @@ c_calls! {
         else {
             return -1;
         };
-        // SAFETY: C passes `len` bytes.
+        // SAFETY: C passes `len` bytes, which can be read as bytes of any type.
         let value = unsafe { value.to::<u8>() };
         // SAFETY: C passes `len` bytes, and does not change them during the call.
         let bytes = unsafe { value.slice(len as usize) };
@@ -190,7 +193,7 @@ c_calls! {
 macro_rules! cfg_accesses {
     ($($read:ident $write:ident $type:ty;)*) => { c_calls! { $(
         fn $read(device: Ptr<spdk_pci_device>, value: Ptr<$type>, offset: u32) -> c_int {
-            // SAFETY: C passes a pointer to a value of this size.
+            // SAFETY: C passes a pointer to a value of this size, which can be written.
             unsafe { spdk_pci_device_cfg_read(device, value.void(), size_of::<$type>() as u32, offset) }
         }
         fn $write(device: Ptr<spdk_pci_device>, value: $type, offset: u32) -> c_int {
@@ -207,7 +210,7 @@ cfg_accesses! {
     spdk_pci_device_cfg_read32 spdk_pci_device_cfg_write32 u32;
 }
 
-/// Returns a field of the device, or `none` for NULL.
+/// Returns a field of the device. Returns `none` for NULL.
 fn field<T>(device: Ptr<spdk_pci_device>, get: impl FnOnce(&spdk_pci_device) -> T, none: T) -> T {
     device.get().map_or(none, get)
 }
@@ -261,7 +264,7 @@ c_calls! {
         let space = lock(&function.space);
         let Some(bytes) = space.read(0x104, 8) else { return -1 };
         let serial: String = bytes.iter().rev().map(|byte| format!("{byte:02x}")).collect();
-        // SAFETY: C promises `room` bytes.
+        // SAFETY: C promises room for `room` bytes.
         unsafe { put_text(text, room, &serial) };
         0
     }

@@ -23,10 +23,11 @@ use c::{spdk_pci_addr, spdk_pci_device, spdk_pci_id};
 
 /// Size of BAR 0, in bytes.
 const BAR_LEN: usize = 0x4000;
-/// Minimum time between the first probe that sees a plugged-in function and SPDK's first offer of it.
+/// Minimum time between the first probe that sees a plugged-in function and the first probe that SPDK offers
+/// the function to.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// A PCI function. C knows it by the address of its first field.
+/// A PCI function. C has the address of its first field.
 #[repr(C)]
 pub(crate) struct Function {
     pub(crate) device: spdk_pci_device,
@@ -34,13 +35,13 @@ pub(crate) struct Function {
     pub(crate) socket: Arc<Socket>,
     /// The function's index on its socket.
     pub(crate) number: u32,
-    /// The channel, created when the function is first attached.
+    /// The channel, which is created when the function is first attached.
     channel: OnceLock<Box<Channel>>,
     reattach: Reattach,
     /// Set if a driver owns the function.
     attached: AtomicBool,
     settling: Mutex<Settling>,
-    /// Number of mappings of its registers.
+    /// Number of mappings of the function's registers.
     mapped: AtomicU32,
     /// The engine behind BAR 0, while BAR 0 is mapped.
     bar: Mutex<Option<RegisterEngine>>,
@@ -61,11 +62,11 @@ enum Settling {
 
 // SAFETY: the pointers in the device are never dereferenced. All mutable fields are atomic or behind a lock.
 unsafe impl Send for Function {}
-// SAFETY: all fields are immutable, atomic or behind a lock, or may be shared by themselves (`Channel`).
+// SAFETY: all fields are immutable, atomic or behind a lock, or are `Sync` themselves (`Channel`).
 unsafe impl Sync for Function {}
 
 static FUNCTIONS: OnceLock<Vec<Function>> = OnceLock::new();
-/// Serializes enumerations.
+/// Lock that is held by enumerations, so that only one runs at a time.
 static WALK: Mutex<()> = Mutex::new(());
 
 /// False before the environment is set up, and after it was shut down.
@@ -133,14 +134,14 @@ impl Function {
         functions().iter().find(has)
     }
 
-    /// Returns the function behind the pointer.
+    /// Returns the function behind the pointer. Returns `None` for any other pointer.
     pub(crate) fn of(device: Ptr<spdk_pci_device>) -> Option<&'static Self> {
         functions().iter().find(|function| std::ptr::eq(&raw const function.device, device.raw()))
     }
 
     pub(crate) fn handle(&self) -> Ptr<spdk_pci_device> {
-        // SAFETY: the struct begins with the device. C only reads the device, and this crate only compares
-        // its address.
+        // SAFETY: the struct begins with the device, and functions are never freed. C only reads the device,
+        // and this crate only compares its address.
         unsafe { Addr::new(from_ref(self).cast_mut().cast()).to() }
     }
 
@@ -165,7 +166,8 @@ impl Function {
         Ok((engine.registers(), BAR_LEN as u64))
     }
 
-    /// Removes one mapping. The last one stops the engine. Returns false if `mapped` is not a mapping.
+    /// Removes one mapping. Removing the last mapping stops the engine. Returns false if `mapped` is not the
+    /// address of a mapping.
     fn unmap_bar(&self, mapped: Addr) -> bool {
         let mut bar = lock(&self.bar);
         if bar.as_ref().is_none_or(|engine| engine.registers().raw() != mapped.raw()) {
@@ -173,8 +175,8 @@ impl Function {
         }
         if self.mapped.fetch_sub(1, Relaxed) == 1 {
             *bar = None;
-            // If the channel is attached, its owner keeps the function. It may map and unmap the registers
-            // too.
+            // If the channel is attached, the owner of the channel keeps the function, even if the owner
+            // unmaps the registers.
             if !self.channel.get().is_some_and(|channel| channel.is_attached()) {
                 self.release(false);
             }
@@ -200,7 +202,8 @@ impl Function {
         matches!(*settling, Settling::Settled)
     }
 
-    /// Returns the outcome of an offer that the program declined. SPDK treats the function as attached.
+    /// Returns the outcome of an offer that the program declined. With `Reattach::Spdk`, the function counts
+    /// as attached, as in SPDK.
     pub(crate) fn declined(&self) -> Offer {
         match self.reattach {
             Reattach::Easy => Offer::Declined,
@@ -208,7 +211,8 @@ impl Function {
         }
     }
 
-    /// Ends a driver's ownership of the function. With `unplug`, SPDK offers the function again.
+    /// Ends a driver's ownership of the function. If `unplug` is set, the function is offered again even with
+    /// `Reattach::Spdk`.
     pub(crate) fn release(&self, unplug: bool) {
         if unplug || self.reattach == Reattach::Easy {
             self.attached.store(false, Relaxed);
@@ -219,7 +223,7 @@ impl Function {
     }
 }
 
-/// C's view of a function.
+/// Returns the struct by which C sees a function.
 fn device(addr: spdk_pci_addr, id: spdk_pci_id, numa: i32) -> spdk_pci_device {
     spdk_pci_device {
         parent: null_mut(),
@@ -303,7 +307,7 @@ fn walk_alone(mut offer: impl FnMut(&'static Function) -> Offer) -> bool {
     seen == 0 || failed < seen
 }
 
-/// Calls a driver of the program for each function.
+/// Calls a driver's function of the program for each PCI function, or for the one at the address `only`.
 ///
 /// # Safety
 ///
@@ -319,8 +323,8 @@ unsafe fn walk_c(call: c::spdk_pci_enum_cb, ctx: Addr, only: Option<&spdk_pci_ad
         // context.
         last = unsafe { call(ctx.raw(), function.handle().raw()) };
         match last {
-            // Some drivers return 0 for every function. Only a driver that has mapped the registers has
-            // accepted the function.
+            // Some drivers return 0 for every function. So a function counts as accepted only if the driver
+            // has mapped its registers.
             0 if function.reattach == Reattach::Easy && function.mapped.load(Relaxed) == 0 => Offer::Declined,
             0 => Offer::Accepted,
             1.. => Offer::Declined,

@@ -20,7 +20,7 @@
 
 SPDK_LOG_REGISTER_COMPONENT(probe)
 
-/* The last part of a path that a macro contains. SPDK's tests read it in the same way. */
+/* The last part of a path that a macro contains. SPDK's tests get it in the same way. */
 #define LAST_PART_OF(path) (strrchr(#path, '/') + 1)
 #define LAST_PART(path) LAST_PART_OF(path)
 

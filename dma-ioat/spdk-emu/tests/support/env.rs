@@ -46,7 +46,8 @@ impl Memory {
     /// Returns the bytes. No device may use them at the same time.
     #[expect(clippy::mut_from_ref, reason = "tests do not keep two of them")]
     pub(crate) fn bytes(&self) -> &mut [u8] {
-        // SAFETY: the memory was allocated with this length.
+        // SAFETY: the memory was allocated with this length and zeroed. No device uses it now, and tests do
+        // not keep two references.
         unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) }
     }
 
@@ -54,7 +55,7 @@ impl Memory {
         self.ptr.wrapping_add(offset).cast()
     }
 
-    /// The bus address of a byte.
+    /// Returns the bus address of a byte.
     pub(crate) fn bus(&self, offset: usize) -> u64 {
         bus(self.at(offset))
     }
@@ -62,7 +63,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: `new` allocated the memory, and it is freed only here.
+        // SAFETY: `new` allocated the memory, which is freed only here, and no device uses it any more.
         unsafe { c::spdk_dma_free(self.ptr.cast()) }
     }
 }
@@ -72,14 +73,14 @@ pub(crate) fn bus(ptr: *const c_void) -> u64 {
     unsafe { c::spdk_vtophys(ptr, ptr::null_mut()) }
 }
 
-/// The address of a device, as text.
+/// Returns the address of a device, as text.
 pub(crate) fn address(device: *mut c::spdk_pci_device) -> String {
     // SAFETY: the library returned this device.
     let addr = unsafe { c::spdk_pci_device_get_addr(device) };
     let mut text = [0; 32];
-    // SAFETY: the buffer has 32 bytes.
+    // SAFETY: the buffer has 32 bytes, and `addr` is a local variable.
     assert_eq!(unsafe { c::spdk_pci_addr_fmt(text.as_mut_ptr(), 32, &addr) }, 0);
-    // SAFETY: the call wrote a string.
+    // SAFETY: the call wrote a string that ends in NUL.
     let result = unsafe { CStr::from_ptr(text.as_ptr()) };
     result.to_str().unwrap().to_owned()
 }

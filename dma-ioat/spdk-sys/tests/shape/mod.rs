@@ -55,7 +55,7 @@ pub(crate) fn tree(root: &Path) -> PathBuf {
         "int rte_of_log(void); int rte_of_eal(void) { return 10 * rte_of_log(); }",
         &[&at, "-l:librte_log.so.25"],
     );
-    // No library calls this one by name.
+    // No library calls this library by name.
     library(&dpdk, "librte_mempool_ring.so.25", "int registered;", &[]);
     library(&dpdk, "libcrypto.so.9", "int EVP_of_crypto(void) { return 100; }", &[]);
 
