@@ -115,7 +115,7 @@ fn copies_without_the_page_cache_and_by_the_file_system_are_the_same() {
         for len in [0, 1, CHUNK, 5 * CHUNK + 1, 1_000_003] {
             let src = place.file("src", len);
             let output = place.run(&format!("{args} src dst"));
-            // File systems in memory may not support direct I/O.
+            // File systems in memory may not support direct I/O, so skip the length.
             if args.contains("--direct") && stderr(&output).contains("copy without --direct") {
                 continue;
             }

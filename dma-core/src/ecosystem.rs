@@ -128,7 +128,7 @@ mod tokio_uring {
 
         #[test]
         fn files_of_tokio_uring_are_written_from_buffers_and_read_into_them() {
-            // A sandbox may forbid io_uring.
+            // A sandbox may forbid io_uring, so skip the test.
             let Ok(runtime) = tokio_uring::Runtime::new(&tokio_uring::builder()) else { return };
             let engine = doc_engine();
             let named = tempfile::NamedTempFile::new().expect("a file");

@@ -254,7 +254,8 @@ fn open<E: DmaEngine + ?Sized>(engine: &E, options: &QueueOptions) -> Result<Ope
     let raw = engine.open_queue_raw(&options).map_err(fail)?;
     let has = |capabilities| info.capabilities.contains(capabilities);
     let answers = Capabilities::COMPARE | Capabilities::CRC32C | Capabilities::COPY_CRC32C;
-    // The CPU may be unable to reach imported memory and device memory.
+    // The CPU may be unable to reach imported memory and device memory. To compute a result that the device
+    // cannot compute, the CPU then needs a copy of the bytes in the bounce buffer.
     let unreachable = Capabilities::IMPORT
         | Capabilities::ALLOCATE_DEVICE
         | Capabilities::REGISTER_DEVICE

@@ -164,7 +164,7 @@ mod schemas {
 
     use super::{Access, Bytes, EngineName, Right, Time};
 
-    /// Schemas that are inlined into the schemas that use them.
+    /// Implements schemas that are inlined into the schemas that use them.
     macro_rules! inline_schema {
         ($type:ident, $name:literal, $generator:ident => $schema:expr) => {
             impl JsonSchema for $type {

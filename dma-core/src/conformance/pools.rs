@@ -143,7 +143,7 @@ pub fn memory_is_taken_from_a_node(engine: &dyn DmaEngine) {
     let request = MemoryRequest::new(5000).with_align(8192).with_node(node);
     let pool = PoolOptions::new().with_class(5000, 2).with_node(node);
     let (mut src, dst) = match (engine.allocate_with(&request), BufferPool::new(engine, &pool)) {
-        // A container may forbid memory policies.
+        // A container may forbid memory policies, so skip the case.
         (Err(e), _) if e.kind() == ErrorKind::PermissionDenied => return,
         (src, pool) => {
             let pool = pool.expect("a pool on a node");

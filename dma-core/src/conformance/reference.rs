@@ -217,7 +217,7 @@ impl Work {
                 answer = Some(Some(seed));
                 (vec![src], vec![dst])
             }
-            // A device may read the source twice.
+            // Read the source twice, once for each destination, as a device may do.
             Operation::CopyToBoth { src, dst } => (vec![src; 2], dst.to_vec()),
         };
         Self { pattern, src, dst, answer }

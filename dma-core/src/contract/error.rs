@@ -505,7 +505,8 @@ mod tests {
         );
         let own = Error::bare(ErrorKind::QueueFull).with_operation("copy").with_hint("close it");
         assert_eq!(own.to_string(), "copy: queue full; close it");
-        // A `main` that returns the error prints it with `{:?}`.
+        // A `main` that returns the error prints it with `{:?}`, so this form must be as readable as
+        // `Display`.
         assert_eq!(format!("{error:?}"), error.to_string());
         assert!(format!("{error:#?}").contains("kind: OutOfRange"));
     }

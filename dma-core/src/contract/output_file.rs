@@ -251,7 +251,7 @@ fn open_special(path: &Path) -> io::Result<File> {
 /// Gives `file` the owner and the mode of the file that it replaces.
 fn keep_rights(file: &File, found: Option<&Metadata>) -> io::Result<()> {
     let Some(found) = found else { return Ok(()) };
-    // Without the right to change the owner, the user stays the owner.
+    // Ignore an error: if the user may not change the owner, the user stays the owner.
     let _ = std::os::unix::fs::fchown(file, Some(found.uid()), Some(found.gid()));
     file.set_permissions(Permissions::from_mode(found.mode() & 0o7777))
 }

@@ -63,7 +63,7 @@ pub(crate) fn flat<D: Operand>(engine: EngineId, src: &Range, dst: &Range) -> Re
     }
 }
 
-/// Checks a copy of lists or rows.
+/// Checks a copy of lists or rows, and returns its plan.
 pub(crate) fn copy<S: Operand, D: Operand>(
     engine: EngineId,
     src: &S,
@@ -94,7 +94,7 @@ fn copy_lists<S: Operand, D: Operand>(engine: EngineId, src: &S, dst: &D, lists:
     lists.plan(checked, Plan::Lists(from, to))
 }
 
-/// Checks a fill.
+/// Checks a fill, and returns its plan.
 pub(crate) fn fill<D: Operand>(
     caps: QueueCaps,
     dst: &D,
@@ -111,7 +111,7 @@ pub(crate) fn fill<D: Operand>(
     lists.plan(checked, Plan::Fill(pattern, to))
 }
 
-/// Checks a copy to two destinations.
+/// Checks a copy to two destinations, and returns its plan.
 pub(crate) fn copy_to_both<S: Operand, D: Operand, E: Operand>(
     engine: EngineId,
     (src, dst, also): (&S, &D, &E),
@@ -133,7 +133,7 @@ pub(crate) fn copy_to_both<S: Operand, D: Operand, E: Operand>(
     lists.plan(checked, Plan::CopyToBoth(from, [to, to_also]))
 }
 
-/// Checks a CRC of `a`, or an operation of `kind` on `a` and `b`.
+/// Checks a CRC of `a`, or an operation of `kind` on `a` and `b`, and returns its plan.
 pub(crate) fn query<A: Operand, B: Operand>(
     caps: QueueCaps,
     kind: QueryKind,

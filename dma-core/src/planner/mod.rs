@@ -176,7 +176,7 @@ enum Advance {
     Ended,
 }
 
-/// The use of the bounce buffer. The use changes only while nothing is in flight.
+/// The current purpose of the bounce buffer, which changes only while nothing is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ScratchUse {
     /// The buffer repeats this pattern, and fills are copied from it.

@@ -535,7 +535,8 @@ fn a_device_that_takes_its_time_to_stop_is_not_dead() {
         let long = rig.copy(1 << 20);
         let begun = Instant::now();
         let counters = rig.queue.close(Duration::ZERO);
-        // A busy machine may suspend this thread until the time for stopping is over.
+        // A busy machine may suspend this thread until the time for stopping is over. Such an attempt does
+        // not count.
         (begun.elapsed() < super::STOP).then_some((rig.script, counters, long))
     };
     let (script, counters, long) = std::iter::repeat_with(closed)

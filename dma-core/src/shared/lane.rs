@@ -310,7 +310,7 @@ impl Lane {
         progress
     }
 
-    /// Locks the core for reading.
+    /// Locks the core for reading, even if the engine has panicked under the lock.
     fn lock(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -74,7 +74,7 @@ fn a_node_that_cannot_give_memory_is_an_error_with_a_remedy() {
     };
     assert_eq!(error(2, 1).kind(), ErrorKind::NotFound);
     assert!(error(2, 1).hint().contains("[0, 1023, 5000]"));
-    // Free memory and the page cache are available.
+    // Free memory and the page cache count as available.
     let too_much = error(0, (4000 << 10) + 1);
     assert_eq!((too_much.requested(), too_much.limit()), (Some((4000 << 10) + 1), Some(4000 << 10)));
     assert_eq!(too_much.kind(), ErrorKind::OutOfMemory, "{too_much}");

@@ -108,7 +108,7 @@ impl FreeSet {
         ((index % self.words.len()) as u32) << POSITION | (index / self.words.len()) as u32
     }
 
-    /// Returns the bound of the block numbers.
+    /// Returns a number that exceeds the number of every block.
     pub(super) fn numbers(&self) -> usize {
         self.words.len() << POSITION
     }

@@ -288,7 +288,7 @@ fn a_long_wait_is_seen_and_warned_of() {
     assert_eq!((class.waiting, class.current_wait), (0, Duration::ZERO));
     assert!(class.longest_wait >= Duration::from_millis(1), "{class:?}");
     drop((pool, get));
-    // The watch thread may keep the pool alive for a moment.
+    // Wait, because the watch thread may keep the pool alive for a moment.
     while pools().iter().any(|pool| pool.label == label) {
         std::thread::yield_now();
     }

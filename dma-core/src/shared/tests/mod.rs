@@ -236,7 +236,7 @@ impl Rig {
 /// Makes a function that sends a message, and the receiver of the messages.
 fn signal() -> (impl Fn() + Clone + Send + Sync + 'static, Receiver<()>) {
     let (sender, receiver): (Sender<()>, _) = channel();
-    // The receiver may have been dropped.
+    // Ignore an error, because the receiver may have been dropped.
     (move || _ = sender.send(()), receiver)
 }
 
