@@ -136,7 +136,7 @@ fn one_at_a_time(pairs: &mut Vec<Pair>, times: usize, operate: impl Fn(Pair) -> 
     pairs.extend(taken.into_iter().flatten());
 }
 
-/// Copies the pairs `times` times through a raw queue, in one batch each.
+/// Copies the pairs `times` times through a raw queue, each time in one batch.
 fn by_raw_queue(queue: &mut dyn RawQueue, pairs: &[Pair], times: usize) {
     let segment = |buffer: &BufferMut| Segment {
         key: buffer.region().as_raw().info().key,
@@ -215,7 +215,7 @@ fn crc_of(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// Operations with results, and fills, 32 in flight and one at a time.
+/// Compares operations with results, and fills: with 32 in flight, and one at a time.
 fn results(engine: &dyn DmaEngine, queue: &Queue, extent: Extent, len: usize) {
     let times = ((32 << 20) / (len + 512) / IN_FLIGHT / extent.fewer).max(1);
     let make = || pairs(engine, len, IN_FLIGHT);

@@ -1,9 +1,9 @@
-//! Compares operations with results on one core with their components, in the same run.
+//! Compares operations that have results with their components, on one core and in the same run.
 //!
-//! `cargo bench -p dma-cpu --bench results`. For cold memory (512 MiB on each side), it compares copies with
-//! CRC-32C with plain copies of the same queue. For hot memory, it compares CRC-32C with the crate `crc32c`,
-//! and comparisons with `memcmp`. The bench measures CPU time, runs the contenders in turns, and checks the
-//! results.
+//! `cargo bench -p dma-cpu --bench results`. For cold memory (512 MiB on each side), the bench compares
+//! copies that also compute a CRC-32C with plain copies of the same queue. For hot memory, it compares
+//! CRC-32C with the crate `crc32c`, and comparisons with `memcmp`. The bench measures CPU time, runs the
+//! contenders in turns, and checks the results.
 
 #![expect(unsafe_code, reason = "drives the raw queue")]
 

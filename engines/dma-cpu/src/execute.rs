@@ -49,7 +49,7 @@ impl Failure {
         Self::ALL.into_iter().find(|failure| *failure as u8 == code)
     }
 
-    /// Returns the category, its name and its description.
+    /// Returns the error kind, the failure's name and its description.
     pub(super) fn describe(self) -> (ErrorKind, &'static str, &'static str) {
         match self {
             Self::Revoked => (ErrorKind::Revoked, "REVOKED", "the exporter revoked the memory"),
@@ -103,7 +103,7 @@ impl WorkKind {
         if matches!(self, Self::Compare) { Completion::EQUAL } else { 0 }
     }
 
-    /// Combines the result of a chunk with those of others, in any order.
+    /// Combines the result of a chunk with those of other chunks, in any order.
     pub(super) fn merge(self, result: &AtomicU64, part: u64) {
         match self {
             Self::Compare => result.fetch_min(part, Ordering::Relaxed),

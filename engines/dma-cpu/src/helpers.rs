@@ -9,7 +9,7 @@ use super::copy_tuner::{ticks, ticks_in};
 /// Minimum time that an idle thread polls before it sleeps. The thread also polls at least as long as a
 /// wake-up takes.
 const SPIN: Duration = Duration::from_micros(20);
-/// Maximum of each measured part of a wake-up. A longer time is a wait for a CPU.
+/// Maximum of each measured part of a wake-up. A longer time includes waiting for a CPU.
 pub(super) const MAX_WAKE_UP_PART: Duration = Duration::from_micros(100);
 
 /// Break-even of a wake-up: the work must take this multiple of the wake-up's time. The factor is more than 1
@@ -29,7 +29,7 @@ pub(super) struct Helpers {
     pub(super) sleepers: AtomicUsize,
     /// Number of calls that no thread has answered. Changes under the lock of `last_call` only.
     pub(super) called: AtomicUsize,
-    /// Ticks of the last call, if it woke one thread.
+    /// Time of the last call in ticks, if the call woke one thread.
     last_call: Mutex<Option<u64>>,
     wake: Condvar,
     /// Smoothed duration of a wake-up for its caller, in ticks.

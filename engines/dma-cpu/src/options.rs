@@ -65,7 +65,7 @@ impl CpuOptions {
     /// # Errors
     ///
     /// `InvalidArgument` for an unknown option or value, `OutOfRange` for a number out of range. Each error
-    /// names the valid ones.
+    /// names the valid options or values.
     pub fn from_name(name: &EngineName) -> Result<Self> {
         let mut options = Self::default();
         name.read_options(&crate::BACKEND, |key, value| {

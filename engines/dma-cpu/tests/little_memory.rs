@@ -8,10 +8,10 @@ use dma_core::{DmaEngineExt, ErrorKind, QueueOptions, Result, SharedQueueOptions
 use dma_cpu::{CpuEngine, CpuOptions};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// Runs this test in a separate process with a limited address space.
+/// Environment variable with the address space of the separate process in which this test runs.
 const ROOM: &str = "DMA_TEST_ROOM";
 
-/// Exit status of the process.
+/// Exit statuses of the process.
 const ENOUGH: i32 = 0;
 const TOLD: i32 = 3;
 const OTHERWISE: i32 = 4;

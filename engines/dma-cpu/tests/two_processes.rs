@@ -1,5 +1,5 @@
-//! Tests of CPU engines in two processes: one exports and the other copies. If one exits, the other at most
-//! gets an error.
+//! Tests of CPU engines in two processes: one exports and the other copies. If one process exits, the other
+//! one gets an error at most.
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader, Write};

@@ -56,7 +56,7 @@ pub(crate) fn failed(driver: &Driver, what: impl Into<String>, code: c_int) -> E
     error(error::kind(code), what.into()).with_native(explain(driver, code)).with_hint(error::hint(code))
 }
 
-/// Loads the library, with the error of this backend.
+/// Loads the library. Converts a failure to an error of this backend.
 pub(crate) fn load(options: &CudaOptions) -> Result<Driver> {
     crate::library::open(options.lib_dir.as_deref()).map_err(error::load)
 }
@@ -96,7 +96,7 @@ pub(crate) fn version_text(version: c_int) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
-/// Calls a function that writes a text of at most 255 bytes.
+/// Calls a function that writes a text of at most 255 bytes, and returns the text.
 fn text(call: impl FnOnce(*mut c_char, c_int) -> c_int) -> Result<String, c_int> {
     let mut bytes = [0; 256];
     match call(bytes.as_mut_ptr(), 255) {

@@ -26,7 +26,7 @@ pub(crate) fn findings() -> Vec<Finding> {
     findings
 }
 
-/// The kernel's module and its device files below `root`; a container may have one without the other.
+/// Checks the kernel's module and its device files below `root`; a container may have one without the other.
 fn files(root: &Path) -> Option<Finding> {
     let what = "device files of NVIDIA GPUs";
     let module = root.join("proc/driver/nvidia").exists();

@@ -48,7 +48,8 @@ impl CudaEngine {
     /// `MissingSdk`: the library cannot be loaded, or the driver is older than CUDA 11.4 or than its kernel
     /// module. `NotFound`: there is no device, or the given one does not exist. `OutOfMemory`: the device has
     /// no memory left. `OutOfRange`: a depth beyond [`CudaOptions::DEPTH_MAX`]. `DeviceLost`: the process was
-    /// forked after CUDA was initialized, or a failure has ended its context. Each error names the remedy.
+    /// forked after CUDA was initialized, or a failure has ended the device's context. Each error names the
+    /// remedy.
     pub fn open(options: &CudaOptions) -> Result<Self> {
         let opened = device::load(options).and_then(|driver| Self::open_with(&driver, options));
         opened.map_err(|e| e.with_operation("open engine"))

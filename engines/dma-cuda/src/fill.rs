@@ -10,9 +10,9 @@ const PATTERN: usize = 8;
 
 /// Fills `len` bytes from `addr` on with the pattern, beginning with its byte `phase`.
 ///
-/// The driver's calls repeat a value of 1, 2 or 4 bytes, from an address that is aligned to its size.
-/// Therefore the bytes before the first aligned address, and after the last whole pattern, are written one by
-/// one. A pattern of 8 different bytes is written as two columns of 4 bytes.
+/// The driver's calls repeat a value of 1, 2 or 4 bytes, from an address that is aligned to the size of the
+/// value. Therefore the bytes before the first aligned address, and after the last whole pattern, are written
+/// one by one. A pattern of 8 different bytes is written as two columns of 4 bytes.
 ///
 /// # Safety
 ///

@@ -1,8 +1,8 @@
 //! Copy engines of NVIDIA GPUs as an engine of the `dma` crate, through the driver's `libcuda.so.1`.
 //!
 //! The library is loaded when the first engine is opened: a build does not need it, and a run does not need
-//! the CUDA toolkit. If it or a device is missing, [`CudaEngine::open`] and [`discover`] return errors with
-//! the remedy. The README describes the set-up of a machine.
+//! the CUDA toolkit. If the library or a device is missing, [`CudaEngine::open`] and [`discover`] return
+//! errors with the remedy. The README describes the set-up of a machine.
 //!
 //! The main properties (the README has more):
 //!

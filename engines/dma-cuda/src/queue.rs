@@ -1,8 +1,8 @@
 //! [`CudaQueue`]: executes descriptors as copies and fills of one stream.
 //!
 //! Copies are collected until the doorbell, and then submitted as one call if the driver has batches. An
-//! event recorded after them tells when they have ended. A stream keeps order between calls, but not within a
-//! batch, so a fence begins a new call.
+//! event that is recorded after the copies shows when they have ended. A stream keeps order between calls,
+//! but not within a batch, so a fence begins a new call.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ use crate::stream::{self, Stream};
 
 /// Maximum number of copies in one call of the driver. On an H200 with driver 580.159, 4,096 copies of 8 KiB
 /// from host to device reach 17.2 GB/s in calls of 256, and 3.5 to 5.7 GB/s in one call (`tests/hardware.rs`
-/// measures it).
+/// measures these rates).
 const CALL_LEN: usize = 256;
 
 /// Consecutive descriptors that end together, with the same result.
@@ -382,7 +382,7 @@ unsafe fn copy(
     let calls = dsts.chunks_mut(CALL_LEN).zip(srcs.chunks_mut(CALL_LEN)).zip(lens.chunks_mut(CALL_LEN));
     for ((dsts, srcs), lens) in calls {
         let number = dsts.len();
-        // Stream order, because earlier transfers of the stream may write the sources of these.
+        // Stream order, because earlier transfers of the stream may write the sources of these copies.
         let mut attributes = CUmemcpyAttributes { order: ORDER_STREAM, src: [0; 2], dst: [0; 2], flags: 0 };
         let attributes = &raw mut attributes;
         let mut first = 0_usize;

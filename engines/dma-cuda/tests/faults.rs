@@ -1,5 +1,5 @@
-//! Failures of the stand-in's devices and refusals of its driver. Tests the errors that the caller gets, and
-//! that memory which a device may still write is not reused.
+//! Tests failures of the stand-in's devices and refusals of its driver: the errors that the caller gets, and
+//! that memory that a device may still write is not reused.
 #![expect(unsafe_code, reason = "forks, waits for the child, and replaces a call of the driver")]
 
 mod support;
@@ -174,7 +174,7 @@ fn a_child_of_the_process_gets_device_lost() {
         let copy = queue.copy(window.slice(..64), window.slice(64..128));
         let copy = copy.map_err(|error| error.error().kind()).and_then(|mut copy| {
             queue.flush();
-            // The driver refuses the operation, or it is never reported.
+            // Either the driver refuses the operation, or the operation is never reported.
             let _ = copy.wait_for(Duration::from_millis(10));
             std::mem::forget(copy);
             let next = queue.copy(window.slice(..64), window.slice(64..128));

@@ -17,7 +17,7 @@ use crate::portal::{Kernel, Portal};
 /// The properties of a work queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkQueue {
-    /// The name of the work queue, such as `wq0.0`, and of its device, such as `dsa0`.
+    /// Names of the work queue (`name`, such as `wq0.0`) and of its device (`device`, such as `dsa0`).
     pub(crate) name: String,
     pub(crate) device: String,
     /// The directory that describes the work queue.

@@ -46,9 +46,10 @@ impl DsaEngine {
     ///
     /// `NotFound`: there is no driver, no device, or no such work queue that is enabled. `InUse`: the kernel
     /// uses the work queue, or it is dedicated and already open. `PermissionDenied`: the process may not open
-    /// its file. `Malformed`: the kernel's description is not complete. `Unsupported`: the processor is not
-    /// x86-64, there is no PASID, or the work queue does not copy. `OutOfResources`: the work queue has 0
-    /// entries. `OutOfRange`: the depth exceeds the device's limit. Each error names the remedy.
+    /// the work queue's file. `Malformed`: the kernel's description is not complete. `Unsupported`: the
+    /// processor is not x86-64, there is no PASID, or the work queue does not copy. `OutOfResources`: the
+    /// work queue has 0 entries. `OutOfRange`: the depth exceeds the device's limit. Each error names the
+    /// remedy.
     pub fn open(options: &DsaOptions) -> Result<Self> {
         Self::open_unnamed(options).map_err(|e| e.with_operation("open engine"))
     }

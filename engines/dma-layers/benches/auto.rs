@@ -265,7 +265,7 @@ fn main() {
             }
         }
         if moves {
-            // The longest hot copies began at the first byte.
+            // The longest hot copies began at the first byte, so at least this number of bytes was copied.
             let copied = SIZES[SIZES.len() - 1];
             contenders.iter().for_each(|contender| contender.verify(copied));
         }

@@ -37,7 +37,7 @@ const ENGINES: [(&str, f64); 9] = [
     // The distances between the copies differ, so a trace has an entry for each copy.
     ("record+cpu scattered", 4.0),
     ("raw cpu", 1.0),
-    // The length of the device's trials depends on the clock.
+    // The limit has a margin, because the length of the device's trials depends on the clock.
     ("raw auto", 1.3),
     ("raw cpu alone", 1.0),
     ("raw auto alone", 1.5),

@@ -1,5 +1,5 @@
-//! Compares the time and doorbells of a replayed trace with the recorded run, on the engine that it was
-//! recorded on.
+//! Compares the time and doorbells of a replayed trace with those of the recorded run, on the engine that
+//! recorded it.
 //!
 //! `cargo bench -p dma-layers --bench replay` records mixed runs on the CPU and on simulated devices in real
 //! time, replays each, and prints the median ratio of times, because runs of a busy machine differ. If this

@@ -131,7 +131,7 @@ impl<S: Copy + Default + PartialEq> InFlight<S> {
     #[cold]
     fn take_out_of_order(&mut self, token: u64) -> Option<(S, u64)> {
         let count = self.count();
-        // Search from `near` to the end, then from the start.
+        // Searches from `near` to the end, then from the start.
         let first = self.near.wrapping_sub(self.head).min(count);
         let found = (first..count).chain(0..first).find(|&i| {
             let at = self.at(self.head.wrapping_add(i));
@@ -204,7 +204,7 @@ mod tests {
                     });
                     continue;
                 }
-                // In order from some descriptor on, or in reverse order.
+                // The reports are in order from some descriptor on, or in reverse order.
                 let first = if reference.is_empty() { 0 } else { which.index(reference.len()) };
                 let mut ended: Vec<_> = reference[first..].iter().take(count).map(|(token, _)| Completion::done(*token)).collect();
                 if token == 0 {

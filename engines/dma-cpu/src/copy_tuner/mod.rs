@@ -27,11 +27,11 @@ const LENGTH_CLASSES: usize = 13;
 
 /// Chooses the kernel for each copy, by its length and a hint.
 ///
-/// Without a hint it learns. For each power of two of the length it keeps the smoothed cost per byte of the
-/// current kernel. The tuner probes the other kernel, more and more rarely while probes change nothing. It
-/// probes again soon after the speed of the current kernel has shifted, for example when the working set
-/// enters or leaves the cache. An engine with threads uses the same method to learn if sharing copies among
-/// cores is faster within a cache. Lengths below 16 KiB are never timed.
+/// Without a hint, the tuner learns. For each power of two of the length, it keeps the smoothed cost per byte
+/// of the current kernel. The tuner probes the other kernel, more and more rarely while probes change
+/// nothing. It probes again soon after the speed of the current kernel has shifted, for example when the
+/// working set enters or leaves the cache. An engine with threads uses the same method to learn if sharing
+/// copies among cores is faster within a cache. Lengths below 16 KiB are never timed.
 ///
 /// A tuner belongs to one thread, and neither allocates nor shares memory. Use separate tuners for copies and
 /// fills, because their costs differ.
@@ -266,7 +266,7 @@ impl Pick {
         self.role != Role::Untimed
     }
 
-    /// Returns true for the shared copies of a trial and those that warm them up.
+    /// Returns true for the shared copies of a trial, including those that only warm the caches.
     #[inline]
     pub(crate) fn is_shared_trial(self) -> bool {
         self.trial && !self.alone
@@ -314,11 +314,11 @@ struct LengthClass {
     hot: bool,
     /// True if the last trial showed that sharing is faster.
     share_is_faster: bool,
-    /// True if the last trial contradicted the current choice for the first time. The next one decides.
+    /// True if the last trial contradicted the current choice for the first time. The next trial decides.
     contradicted: bool,
     left: u32,
-    /// Part of `left` that only spaces probes and pays nothing back. This part is dropped once the last trial
-    /// is older than [`RETRY_AFTER`].
+    /// Part of `left` that only keeps a distance between probes, and does not pay back the last one. This
+    /// part is dropped once the last trial is older than [`RETRY_AFTER`].
     droppable: u32,
     /// Start of the first copy after the last trial, in ticks. 0 if there was no copy yet.
     since: u64,
@@ -339,7 +339,7 @@ struct LengthClass {
     futile_shifts: u8,
     /// Position of the next probe in the cycle of probes and trials, up to `PROBES_PER_TRIAL`.
     cycle_pos: u8,
-    /// Kernel of the probe. `memcpy` while `memcpy` is in use means a trial.
+    /// True if the probe uses the streaming kernel. False while `memcpy` is in use means a trial.
     probe_streaming: bool,
     probe_sum: f32,
     probe_min: f32,
@@ -369,7 +369,7 @@ const FUTILE_SHIFTS_MAX: u8 = 5;
 const FASTER: f32 = 0.85;
 const SLOWER: f32 = 1.35;
 /// Number of ordinary copies between probes, as a multiple of the probe's length. Each step of `backoff`
-/// doubles it.
+/// doubles this number.
 const PROBE_SPACING: u32 = 8;
 /// Maximum `backoff` while `memcpy` is used and probes try streaming. A probe has 2 to 17 copies. Between two
 /// probes there are at most 33,000 copies of 16 KiB, or 6,000 copies longer than 64 KiB.
@@ -399,8 +399,8 @@ const BURST_GROWTH: u8 = 3;
 /// Maximum length of a copy that one core executes alone if the data is in its own cache, because other cores
 /// would have to fetch the data from this cache. Trials may override it. See [`alone_max`].
 const ALONE_MAX: usize = 1 << 20;
-/// Maximum length of a copy that one core executes alone if the data may be in its own cache. Even from
-/// memory, such a copy is short.
+/// Maximum length of a copy that one core executes alone if the data may be in its own cache. Even if the
+/// data comes from memory, such a copy takes little time.
 const MAYBE_ALONE_MAX: usize = 256 << 10;
 /// The first class with trials, 64 KiB. Most shorter copies are executed during submission anyway.
 const ALONE_FIRST: usize = 2;
@@ -427,9 +427,10 @@ const PAID_BACK: f32 = 32.0;
 const BELIEVED: f32 = 16.0;
 /// Cost ratio of a copy that is published but executed by its owner alone, without waking a helper.
 const PUBLISHED: f32 = 1.25;
-/// Streaming must win by this ratio, because it leaves the destination outside the cache of its next reader.
+/// Streaming is chosen if it costs at most this ratio of `memcpy`. The ratio is less than 1, because
+/// streaming leaves the destination outside the cache of its next reader.
 const STREAMING_WINS: f32 = 0.92;
-/// `memcpy` wins up to this ratio, even if it is slightly slower.
+/// `memcpy` is chosen if it costs at most this ratio of streaming, even if it is slightly slower.
 const MEMCPY_WINS: f32 = 1.03;
 
 impl LengthClass {
@@ -519,7 +520,7 @@ impl LengthClass {
         self.cores > 1 && (ALONE_FIRST..=class_of(self.alone_max)).contains(&index)
     }
 
-    /// Returns true if the next probe is a trial. Most probes are trials with cached data, and few otherwise.
+    /// Returns true if the next probe is a trial. With cached data most probes are trials, otherwise few.
     fn is_trial_next(&self, index: usize) -> bool {
         !self.streaming && (self.cycle_pos == PROBES_PER_TRIAL) != self.hot && self.may_be_alone(index)
     }
@@ -586,7 +587,7 @@ impl LengthClass {
         let changes = if were_alone { verdict.share } else { self.share_is_faster && !verdict.share };
         self.contradicted = changes && !self.contradicted;
         if self.contradicted {
-            // Other users of a core may have caused this temporarily.
+            // Other users of a core may have caused this result temporarily.
             let rest = PROBE_SPACING * self.trial_burst(index);
             self.settle(index);
             self.schedule_trial_soon(index);
@@ -649,8 +650,8 @@ impl LengthClass {
         (self.droppable, self.since) = (self.left - owed, 0);
     }
 
-    /// Records that one core made a copy at `now`. Schedules another trial once the last one is old and paid
-    /// back.
+    /// Records that one core made a copy at `now`. Schedules another trial once the last trial is old and
+    /// paid back.
     fn schedule_retry(&mut self, index: usize, now: u64, retry_after: u64) {
         let is_left_alone = self.hot && !self.share_is_faster && self.phase == Phase::Settled;
         if !is_left_alone || !self.may_be_alone(index) {
@@ -660,7 +661,7 @@ impl LengthClass {
             self.since = now;
         } else if self.droppable > 0 && now.saturating_sub(self.since) > retry_after {
             self.left = self.left.saturating_sub(self.droppable);
-            // A short trial suffices, because the next one follows soon if it contradicts the choice.
+            // A short trial suffices: if it contradicts the choice, the next trial follows soon.
             (self.droppable, self.backoff) = (0, self.backoff.min(PROBES_PER_TRIAL));
         }
     }
@@ -674,7 +675,8 @@ impl LengthClass {
             if hot && !self.share_is_faster {
                 self.schedule_trial_soon(index);
             } else if !hot {
-                // While the data was cached, the next probe was scheduled far ahead.
+                // While the data was cached, the next probe was scheduled far ahead. Now it has to come
+                // sooner.
                 self.left = self.left.min(self.rest(index));
             }
         }

@@ -212,7 +212,7 @@ fn a_probe_does_not_call_for_another() {
     assert!(probes < 40, "{probes} copies were slow because of useless probes");
 }
 
-/// Other cores help with long copies. Cached data is copied by one core.
+/// Cached data is copied by one core, although other cores could help with long copies.
 #[test]
 fn hot_settles_for_being_left_alone() {
     for (len, pairs) in
@@ -674,7 +674,7 @@ fn a_mixture_costs_no_more_than_one_kernel_alone() {
     );
 }
 
-/// Copies that fail are never recorded.
+/// Copies that fail are never recorded. The tuner must learn from the other copies.
 #[test]
 fn lost_records_do_not_stop_learning() {
     for lost in [3, 6, 8, 20, 300] {
@@ -823,7 +823,8 @@ fn a_helper_that_stopped_coming_is_forgotten() {
     assert!(shared < COPIES / 400 && woken < COPIES / 200, "{shared} shared, {woken} woken");
 }
 
-/// A core is unavailable for some time. A helper that was called once without success has cost little.
+/// A core is unavailable for some time. A helper that was called once without success has cost little, so it
+/// must be called again soon.
 #[test]
 fn a_helper_called_in_vain_is_soon_called_again() {
     let (len, index) = (256 << 10, 4);

@@ -83,7 +83,7 @@ impl Trial {
         self.work.add(work, of);
     }
 
-    /// Returns true once `each` copies of both kinds were added.
+    /// Returns true once `each` copies by one core and `each` shared copies were added.
     pub(super) fn is_complete(&self, each: u32) -> bool {
         self.alone.seen >= each && self.shared.seen >= each
     }
@@ -159,7 +159,7 @@ mod tests {
         assert!(!share(&alone, &[1.0; 64], 1.4, false));
     }
 
-    /// Models a clock of another core that is late.
+    /// Models a clock that is late on another core.
     #[test]
     fn nothing_is_faster_than_all_cores_at_once() {
         assert!(!share(&[1.0; 8], &[0.0; 8], 2.0, false));

@@ -14,7 +14,7 @@ pub(crate) const SHORT: usize = 2 << 10;
 /// Above this length, glibc uses vector instructions again: on AMD CPUs, its `rep_movsb_stop_threshold` is
 /// the size of the second level cache, 512 KiB or 1 MiB.
 const LONG: usize = 1 << 20;
-/// Copies of this length and more are those of the C library, because vectors are faster only where the
+/// Copies of this length and more are left to the C library, because vectors are faster only where the
 /// level-1 cache holds both ranges.
 #[cfg(target_arch = "x86_64")]
 const VECTORS_BELOW: usize = 16 << 10;
@@ -79,7 +79,7 @@ fn is_behind(dst: usize, src: usize) -> bool {
     (1..LINE).contains(&(dst.wrapping_sub(src) % PAGE))
 }
 
-/// Copies if the page offset of `dst` is greater than that of `src` by less than a cache line.
+/// Copies ranges of which the page offset of `dst` is greater than that of `src` by less than a cache line.
 ///
 /// # Safety
 ///

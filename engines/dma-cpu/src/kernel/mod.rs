@@ -111,8 +111,8 @@ impl Kernel {
 
     /// Copies `len` bytes from `src` to `dst`.
     ///
-    /// Accepts any alignment and any length, including zero. When it returns, every byte is written and
-    /// ordered before any later store of this thread, so a completion may be signalled with an ordinary
+    /// Accepts any alignment and any length, including zero. When this method returns, every byte is written
+    /// and ordered before any later store of this thread, so a completion may be signalled with an ordinary
     /// release store.
     ///
     /// # Safety

@@ -23,8 +23,8 @@ use super::ring::Owner;
 use super::spare::Spares;
 use super::tokens::Tokens;
 
-/// Chunk length of long copies: 20 us of work from memory. Polls are short, and chunks are long enough for
-/// the streaming kernels.
+/// Chunk length of long copies: 20 us of work from memory. With this length, polls are short, and chunks are
+/// long enough for the streaming kernels.
 const CHUNK: usize = 256 << 10;
 /// Minimum chunk length while other jobs are waiting.
 const CHUNK_MIN: usize = 64 << 10;

@@ -195,7 +195,7 @@ impl<T> Owner<T> {
         self.oldest_finished().is_some()
     }
 
-    /// Removes the oldest job if it is finished, and so its writes are visible.
+    /// Removes the oldest job if it is finished. In this case its writes are visible.
     #[inline]
     pub(super) fn retire<R>(&mut self, take: impl FnOnce(&mut T) -> R) -> Option<R> {
         let entry = self.oldest_finished()?;

@@ -501,8 +501,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Makes the default stream wait for all blocking streams of its context, and each of these for the
-    /// default stream.
+    /// Makes a stream wait before its next step: the default stream for all blocking streams of its context,
+    /// and any other stream for the default stream.
     fn join_default_stream(&mut self, handle: u64, context: u64) -> Outcome {
         let legacy = self.context(context)?.legacy;
         let behind: Vec<_> = if legacy == Some(handle) {

@@ -1,8 +1,8 @@
 //! A stand-in for NVIDIA's `libcuda.so.1`: GPUs in software, on the device model of `dma-sim`, for programs
 //! that allocate and copy by CUDA's driver API.
 //!
-//! The `install` script beside this crate installs it as the driver's library. The README describes the
-//! configuration, and lists the calls that are supported and refused. The crate's Rust interface is
+//! The `install` script beside this crate installs the stand-in as the driver's library. The README describes
+//! the configuration, and lists the calls that are supported and refused. The crate's Rust interface is
 //! [`use_config`] and [`symbol`]; all other functions have C's interface.
 //!
 //! # Supported

@@ -14,7 +14,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use crate::codes::{Code, Outcome};
 use crate::peer_memory::{FILE_NAME, MemHandle, PeerMemory};
 
-/// Device allocations begin at multiples of this. Real devices align theirs at least as much.
+/// Device allocations begin at multiples of this. Real devices align allocations at least to this.
 const GRANULE: u64 = 512;
 /// Gap between allocations, so that an access just past the end of one does not hit the next.
 const GAP: u64 = 512;
@@ -206,7 +206,7 @@ impl DriverMemory {
         Ok(start)
     }
 
-    /// Frees device memory. No copy names it any more.
+    /// Frees device memory, which no copy may name any more.
     pub(crate) fn free(&mut self, addr: u64) -> Outcome {
         let allocation = self.take(addr, |kind| kind == AllocationKind::Device).ok_or(Code::INVALID_VALUE)?;
         let space = &mut self.spaces[allocation.device];
@@ -246,7 +246,7 @@ impl DriverMemory {
         Ok(addr)
     }
 
-    /// Closes device memory of another process. No copy names it any more.
+    /// Closes device memory of another process, which no copy may name any more.
     pub(crate) fn close_peer(&mut self, addr: u64) -> Outcome {
         let peer = self.peers.get_mut(&addr).ok_or(Code::INVALID_VALUE)?;
         peer.users -= 1;

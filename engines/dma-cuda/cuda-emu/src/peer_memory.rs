@@ -77,7 +77,8 @@ impl PeerMemory {
         }
         let path = format!("/proc/{process}/fd/{file}");
         let name = std::fs::read_link(&path).map_err(|_| Code::MAP_FAILED)?;
-        // The process may have ended, and another one may have its number.
+        // The file's name is checked, because the process may have ended, and another process may have its
+        // number.
         if !name.to_string_lossy().starts_with(&format!("/memfd:{FILE_NAME}")) {
             return Err(Code::MAP_FAILED);
         }

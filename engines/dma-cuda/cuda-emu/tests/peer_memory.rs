@@ -1,4 +1,4 @@
-//! A process reads and writes device memory of another process.
+//! Tests that a process reads and writes device memory of another process.
 #![expect(unsafe_code, reason = "calls the stand-in as C does")]
 
 use std::ffi::{CStr, c_int, c_uint, c_void};

@@ -31,7 +31,7 @@ pub(crate) enum Operation {
     Store { store: Store, source: u64, destination: u64 },
     /// UMONITOR: watches the cache line of an address.
     Monitor { address: u64 },
-    /// UMWAIT: waits for a store to that line, in the state that the register's value names.
+    /// UMWAIT: waits for a store to the watched line, in the state that the register's value names.
     Wait { state: u32 },
     /// TPAUSE: waits for a time, in the state that the register's value names.
     Pause { state: u32 },
@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// The bytes are those of GNU as for the instructions beside them.
+    /// The assembler GNU as generates these bytes for the instructions beside them.
     #[test]
     fn addresses_are_those_of_the_assembler() {
         use Store::{Enqcmd, Enqcmds, Movdir64b};
@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    /// The bytes are those of GNU as for the instructions beside them.
+    /// The assembler GNU as generates these bytes for the instructions beside them.
     #[test]
     fn waits_have_their_register() {
         let state = |number: u64| value(number) as u32;

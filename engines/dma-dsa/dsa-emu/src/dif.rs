@@ -45,8 +45,8 @@ mod target {
     pub(super) const RESERVED: u8 = 7;
 }
 
-/// Flags of source and destination: the application tag grows by one each block, and the reference tag does
-/// not.
+/// Flags of source and destination: the application tag grows by one with each block, and the reference tag
+/// does not.
 const APPLICATION_GROWS: u8 = 0x10;
 const REFERENCE_STAYS: u8 = 0x80;
 

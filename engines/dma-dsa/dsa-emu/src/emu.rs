@@ -13,8 +13,8 @@ use crate::tree::Tree;
 
 /// Work queues of this process only, for tests. Use `dsa-emu-run` to start unmodified programs.
 ///
-/// Installs handlers for SIGSEGV, SIGBUS and SIGILL in this process, which are never removed. Dropping the
-/// value ends the threads of the work queues, and removes their files. Stores to portals that are still
+/// Installs handlers for SIGSEGV, SIGBUS and SIGILL in this process. The handlers are never removed. Dropping
+/// the value ends the threads of the work queues, and removes their files. Stores to portals that are still
 /// mapped then end the process, as any store to a missing page does.
 ///
 /// ```
@@ -88,9 +88,9 @@ impl Emu {
         self.queue(name).map(Queue::disable).is_some()
     }
 
-    /// Enables a work queue that was disabled, as `accel-config enable-wq` does: it gets a new file, and
-    /// stores to mappings of the old file are lost. Blocks until its old descriptors are dropped. Returns
-    /// true if there is a work queue of this name.
+    /// Enables a work queue that was disabled, as `accel-config enable-wq` does: the work queue gets a new
+    /// file, and stores to mappings of the old file are lost. Blocks until the work queue's old descriptors
+    /// are dropped. Returns true if there is a work queue of this name.
     ///
     /// # Errors
     ///

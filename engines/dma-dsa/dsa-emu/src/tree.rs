@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use crate::config::{Config, Mode, QueueConfig};
 use crate::descriptor::op;
 
-/// Start of a work queue's path by device number; its minor number follows. No device of the system has this
-/// major number.
+/// Start of a work queue's path by device number; the work queue's minor number follows. No device of the
+/// system has this major number.
 pub(crate) const DEVICE_NUMBERS: &str = "/dev/char/0:";
 
 /// Folders below one root directory, in which programs find the devices.
@@ -104,7 +104,7 @@ impl Tree {
                 ("clients", "0"),
                 ("state", "enabled"),
                 ("version", "0x100"),
-                // The kernel has no such file. The stand-in's name is in it.
+                // The kernel has no such file. It contains the stand-in's name.
                 ("stand_in", "dsa-emu"),
             ],
         )?;
@@ -172,7 +172,7 @@ impl Tree {
     }
 }
 
-/// Returns the folder of a device below `/sys`. Programs use the name of its parent folder as the PCI
+/// Returns the folder of a device below `/sys`. Programs use the name of this folder's parent as the PCI
 /// address, which is invented here.
 fn device_below_sys(number: u32) -> PathBuf {
     format!("devices/pci{number:04x}:6a/{number:04x}:6a:01.0/dsa{number}").into()

@@ -53,8 +53,8 @@ fn run_c(name: &str, config: &str) {
     }
 }
 
-/// The constructor of a library runs before or after the stand-in's. The order depends on the way the library
-/// is loaded: by linking, or in which position it is preloaded.
+/// The constructor of a library runs before or after the stand-in's. The order depends on whether the library
+/// is linked or preloaded, and on its position among the preloaded libraries.
 #[test]
 fn constructors_find_the_device_in_any_order() {
     if !has_compiler() {

@@ -1,4 +1,4 @@
-//! Signals that arrive while a trap is handled.
+//! Tests signals that arrive while a trap is handled.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 #![expect(unsafe_code, reason = "installs signal handlers, and stores to a portal")]
 

@@ -148,7 +148,7 @@ impl Builder {
     }
 
     /// Writes a copy to two destinations. The device requires that their low 12 address bits are equal. If
-    /// they differ, one copy is submitted after the other.
+    /// these bits differ, one copy is submitted after the other.
     #[inline(never)]
     fn build_both(&mut self, ring: &mut DescriptorRing, token: u64, src: Segment, dst: &[Segment; 2]) {
         let at = ring.index(ring.head);
@@ -197,8 +197,8 @@ impl Builder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Before {
     Nothing,
-    /// All are in the list to which the descriptor is added.
+    /// All operations in flight are in the list to which the descriptor is added.
     SameList,
-    /// Some are in another list.
+    /// Some operations in flight are in another list.
     OtherLists,
 }

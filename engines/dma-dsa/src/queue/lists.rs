@@ -257,7 +257,7 @@ impl Lists {
                     (None, None) => break,
                     (None, Some(end)) if fenced && is_abandoned(ring, index, at, end) => {
                         // The device could not read the list. Its first descriptor is submitted alone, so
-                        // that there is progress.
+                        // that the queue makes progress.
                         if at == 0 {
                             self.again.push_back(place);
                             at = 1;

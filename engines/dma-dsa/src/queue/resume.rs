@@ -63,8 +63,8 @@ impl EndedDescriptor<'_> {
         })
     }
 
-    /// Maps the page that was missing, and changes the descriptor to the remainder. Returns `false` if it
-    /// cannot continue.
+    /// Maps the page that was missing, and changes the descriptor to the remainder. Returns `false` if the
+    /// descriptor cannot continue.
     #[cold]
     fn resume(self) -> bool {
         let Self { descriptor, entry, record, .. } = self;

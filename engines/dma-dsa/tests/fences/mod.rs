@@ -50,7 +50,7 @@ struct Run {
     /// Expected results, indexed by token. `None` after the report.
     expected: Vec<Option<u64>>,
     batch: Vec<(Op, bool)>,
-    /// Cells that operations since the last fence read, and cells that they write.
+    /// Cells that operations since the last fence read (`read`), and cells that they write (`written`).
     read: u32,
     written: u32,
     fence: bool,
@@ -65,8 +65,8 @@ enum Op {
 }
 
 impl Run {
-    /// Adds an operation that reads and writes these cells. Adds a fence before it if it depends on an
-    /// operation since the last fence.
+    /// Adds an operation that reads and writes these cells. If the operation depends on another one since the
+    /// last fence, adds a fence before it.
     fn push(&mut self, op: Op, read: u32, written: u32, result: u64) {
         let depends = read & self.written | written & (self.written | self.read) != 0;
         let fence = std::mem::take(&mut self.fence) || depends;

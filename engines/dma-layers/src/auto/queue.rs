@@ -86,7 +86,8 @@ impl AutoQueue {
         // and this engine's limits and capabilities do not exceed the CPU's.
         let submitted = unsafe { self.cpu.submit(batch) };
         if !matches!(submitted, Ok(taken) if taken == batch.len()) {
-            // Some of the descriptors that were not accepted may be timed copies.
+            // No copy is watched any more, because some of the descriptors that were not accepted may be
+            // timed copies.
             self.watched.clear();
         }
         let taken = submitted?;

@@ -93,7 +93,8 @@ impl RecentKeys {
 /// device.
 #[derive(Debug)]
 pub(super) struct AutoRegion {
-    // The device's region, which is dropped before the CPU's region, because that may own the memory.
+    // The device's region, which is dropped before the CPU's region, because the CPU's region may own the
+    // memory.
     device: Option<Box<dyn RawRegion>>,
     /// The CPU's region. For memory of the device, a placeholder that reserves the key.
     cpu: Box<dyn RawRegion>,

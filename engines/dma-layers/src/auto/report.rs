@@ -29,7 +29,7 @@ pub struct AutoReport {
     pub device: u64,
     /// Descriptors that the device accepted but did not finish, so that the CPU repeated them.
     pub repeated: u64,
-    /// Number of times that a queue stopped using the device, because it failed or stalled.
+    /// Number of times that a queue stopped using the device, because the device failed or stalled.
     pub left: u64,
     /// Number of times that a queue used the device again.
     pub returned: u64,

@@ -202,7 +202,7 @@ struct MeterQueue {
 /// A descriptor in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Start {
-    /// The time of its submission, in nanoseconds.
+    /// The time of the descriptor's submission, in nanoseconds.
     submitted: u64,
     len: u64,
 }

@@ -8,9 +8,9 @@
 //! A checkpoint precedes the first block that names a new queue or region, so that a file without an end can
 //! be read. Version 2 has no checkpoints. Versions 2 and 3 do not store the places of regions.
 //!
-//! An event begins with a byte: its lowest 2 bits are the kind, and the others a count. The count [`LONG`]
-//! means that the real count follows as a variable number. Times are in units of 8 ns, and count from the end
-//! of the previous event.
+//! An event begins with a byte: its lowest 2 bits are the kind, and the other bits a count. The count
+//! [`LONG`] means that the real count follows as a variable number. Times are in units of 8 ns, and count
+//! from the end of the previous event.
 //!
 //! | kind | after the count |
 //! |---|---|

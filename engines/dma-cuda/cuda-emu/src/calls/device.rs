@@ -141,7 +141,7 @@ fn uuid_of(device: usize) -> [u8; 16] {
     uuid
 }
 
-/// Calls of the installed library that return `CUDA_ERROR_NOT_SUPPORTED`.
+/// Returns the address of a call of the installed library that only returns `CUDA_ERROR_NOT_SUPPORTED`.
 fn refused(name: &str) -> Option<std::ptr::NonNull<c_void>> {
     let mut own = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: `own` has room for the description that `dladdr` writes.

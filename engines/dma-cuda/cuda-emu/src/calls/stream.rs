@@ -62,7 +62,7 @@ c_calls! {
 
     fn cuEventCreate(event: Out<u64>, flags: c_uint) {
         if flags & !(1 | DISABLE_TIMING) != 0 {
-            // For other processes.
+            // Events for other processes are not supported.
             return Err(Code::NOT_SUPPORTED);
         }
         event.put(lock()?.create_event(flags)?)

@@ -312,7 +312,8 @@ fn recovered(info: &siginfo_t, context: &mut ucontext_t) -> bool {
 enum Trap {
     /// The instruction was emulated, and the program continues after it.
     Emulated,
-    /// The instruction is not one that is emulated here, or its signal is genuine.
+    /// The instruction is not one that is emulated here, or a processor that has it would raise the same
+    /// signal.
     Other,
     /// The emulated instruction faults, as it would on a processor that has it.
     Faulted(Fault),
@@ -477,7 +478,7 @@ fn emulate_store(
 /// Waits as TPAUSE does: until the time-stamp counter reaches the value in EDX and EAX, but no longer than
 /// the system's limit. The carry flag is set if the limit ended the wait.
 fn pause(context: &mut Context<'_>) {
-    /// The kernel's default, in cycles of the time-stamp counter (`umwait_control/max_time` in its
+    /// The kernel's default, in cycles of the time-stamp counter (`umwait_control/max_time` in Linux's
     /// `Documentation/ABI/testing/sysfs-devices-system-cpu`).
     const LIMIT: u64 = 100_000;
     const CARRY: u64 = 1;
@@ -547,7 +548,7 @@ unsafe fn forward(signal: c_int, info: *mut siginfo_t, context: *mut c_void, is_
         return;
     };
     if action.sa_flags & libc::SA_RESETHAND != 0 {
-        // If another thread has set a new action since, it stays.
+        // If another thread has set a new action since, the new action stays.
         let _ = PREVIOUS[n].compare_exchange(set, ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed);
     }
     let mask = context.wrapping_byte_add(mem::offset_of!(ucontext_t, uc_sigmask));

@@ -39,7 +39,7 @@ fn wait(record: *const u8) -> u8 {
 }
 
 /// Passes an instruction that stores from RDX to RAX to the handler of SIGILL. Returns the outcome of the
-/// trap, the distance by which the program skips, and its flags.
+/// trap, the distance by which the program skips, and the flags afterwards.
 fn run(code: u64, to: u64, from: u64) -> (Trap, u64, u64) {
     // SAFETY: a context of zero bytes is valid.
     let mut context: ucontext_t = unsafe { mem::zeroed() };

@@ -238,8 +238,8 @@ impl Learner {
 }
 
 impl ClassState {
-    /// Returns true if a copy has to be timed while the CPU gets all copies of the class, because its cost
-    /// can change, for example when the memory is no longer cached.
+    /// Returns true if a copy has to be timed while the CPU gets all copies of the class, because the CPU's
+    /// cost can change, for example when the memory is no longer cached.
     fn samples(&mut self, class: Class) -> bool {
         let (every, sample) = class.sampling();
         self.since_sample += 1;
