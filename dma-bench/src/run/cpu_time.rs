@@ -47,7 +47,8 @@ fn bring_up_to_date(thread: u32) {
     // bits that mean "one thread, scheduler time".
     let clock = (!(thread as libc::clockid_t) << 3) | 6;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes only to `time`. For a clock that does not exist, it returns an error.
+    // SAFETY: the call writes only to `time`, a local structure. If the clock does not exist, the call
+    // returns an error.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
 }
 

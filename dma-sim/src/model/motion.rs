@@ -133,7 +133,7 @@ pub(super) unsafe fn move_bytes(to: *mut u8, from: *const u8, len: usize) {
         // SAFETY: the caller's ranges of `len` bytes are registered, and do not overlap.
         unsafe { racy_copy::copy(to, from, len) }
     } else {
-        // SAFETY: the caller's ranges of `len` bytes are registered.
+        // SAFETY: the caller's ranges of `len` bytes are registered, and overlap.
         unsafe { move_overlapping(to, from, len) }
     }
 }
@@ -153,7 +153,7 @@ unsafe fn move_overlapping(to: *mut u8, from: *const u8, len: usize) {
     let pieces = len.div_ceil(distance);
     for piece in 0..pieces {
         let at = distance * if to.addr() < from.addr() { piece } else { pieces - 1 - piece };
-        // SAFETY: the piece is within the caller's ranges of `len` bytes.
+        // SAFETY: the piece is within the caller's ranges of `len` bytes, which are registered.
         unsafe {
             racy_copy::copy(to.wrapping_add(at), from.wrapping_add(at), distance.min(len - at));
         }

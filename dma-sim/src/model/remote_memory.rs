@@ -14,8 +14,8 @@ use super::region::PeerError;
 use super::rng;
 use super::task::TaskKind;
 
-/// Moves a part of a task, after acquiring access from the peers that own its memory. With the last part,
-/// computes the result.
+/// Moves a part of a task, after acquiring access from the peers that own its memory. Computes the result of
+/// the task, if it has one, after the last part.
 pub(super) fn move_part(
     memory: &MemoryTable,
     bounce: &mut BounceBuffer,
@@ -31,8 +31,7 @@ pub(super) fn move_part(
     task.touched |= task.kind.writes();
     let mut moved = if task.far {
         // SAFETY: pieces that are not far belong to regions that stay registered while they are pinned, from
-        // submission to the end of the task. Access to remote regions was acquired above. The lengths were
-        // checked at submission.
+        // submission to the end of the task. Access to remote regions was acquired above.
         unsafe { bounce.move_part(memory, task, part) }
     } else {
         // SAFETY: the pieces belong to regions that stay registered while they are pinned, from submission to
@@ -43,8 +42,7 @@ pub(super) fn move_part(
     };
     if moved.is_ok() && task.kind.has_result() && part == task.tearing.parts {
         // SAFETY: pieces that are not far belong to regions that stay registered while they are pinned, from
-        // submission to the end of the task. Access to remote regions was acquired above. The lengths were
-        // checked at submission.
+        // submission to the end of the task. Access to remote regions was acquired above.
         moved = unsafe { bounce.result(memory, task) }.map(|result| task.result = result);
     }
     if task.remote {
@@ -69,8 +67,7 @@ pub(super) fn corrupt(memory: &MemoryTable, task: &mut Task) -> Result<Option<u6
         memory.acquire(task.pieces())?;
     }
     // SAFETY: pieces that are not far belong to regions that stay registered while they are pinned, from
-    // submission to the end of the task. Access to remote regions was acquired above. The byte is within the
-    // destinations.
+    // submission to the end of the task. Access to remote regions was acquired above.
     let flipped = unsafe { flip_bit(memory, &task.dst, byte, task.chance >> 8) };
     if task.remote {
         memory.release(task.pieces());
@@ -93,7 +90,7 @@ impl BounceBuffer {
     ///
     /// # Safety
     ///
-    /// See [`motion::move_part`].
+    /// Pieces that are not far belong to registered regions, to which access was acquired.
     unsafe fn move_part(&mut self, memory: &MemoryTable, task: &Task, part: u8) -> Result<(), PeerError> {
         let buffer = self.buffer();
         let mut outcome = Ok(());
@@ -102,8 +99,7 @@ impl BounceBuffer {
             while at < to && outcome.is_ok() {
                 let end = to.min(at + LOAD as u64);
                 let load = &mut buffer[..(end - at) as usize];
-                // SAFETY: the caller's pieces are registered and accessible, and the range is within the
-                // task.
+                // SAFETY: the caller's pieces that are not far are registered and accessible.
                 outcome = unsafe { copy_through(memory, task, at, load) };
                 at = end;
             }
@@ -115,7 +111,7 @@ impl BounceBuffer {
     ///
     /// # Safety
     ///
-    /// See [`motion::move_part`].
+    /// See [`BounceBuffer::move_part`].
     unsafe fn result(&mut self, memory: &MemoryTable, task: &Task) -> Result<u64, PeerError> {
         const HALF: usize = LOAD / 2;
         let (left, right) = self.buffer().split_at_mut(HALF);
@@ -123,14 +119,14 @@ impl BounceBuffer {
         for at in (0..task.len).step_by(HALF) {
             let n = (task.len - at).min(HALF as u64) as usize;
             let (left, right) = (&mut left[..n], &mut right[..n]);
-            // SAFETY: the caller's pieces are registered and accessible, and the range is within the task.
+            // SAFETY: the caller's pieces that are not far are registered and accessible.
             unsafe { gather(memory, &task.src, at, left) }?;
             if task.kind != TaskKind::Compare {
                 // SAFETY: the pointer comes from a borrowed slice of this length.
                 result = unsafe { racy_copy::crc32c(result as u32, left.as_ptr(), left.len()) }.into();
                 continue;
             }
-            // SAFETY: the caller's pieces are registered and accessible, and the range is within the task.
+            // SAFETY: the caller's pieces that are not far are registered and accessible.
             unsafe { gather(memory, &task.dst, at, right) }?;
             if left != right {
                 let equal = left.iter().zip(&*right).take_while(|(a, b)| a == b).count();
@@ -152,13 +148,13 @@ impl BounceBuffer {
 ///
 /// # Safety
 ///
-/// See [`motion::move_part`]. In addition, `at` is less than the total length of the pieces.
+/// See [`BounceBuffer::move_part`].
 unsafe fn flip_bit(memory: &MemoryTable, dst: &[Piece], at: u64, chance: u64) -> Result<(), PeerError> {
     let mut byte = [0];
-    // SAFETY: the caller's destinations are registered and accessible, and the byte is within them.
+    // SAFETY: the caller's destinations that are not far are registered and accessible.
     unsafe { gather(memory, dst, at, &mut byte) }?;
     byte[0] ^= 1 << (chance % 8);
-    // SAFETY: the byte was just read, so it is within the registered and accessible destinations.
+    // SAFETY: the caller's destinations that are not far are registered and accessible.
     unsafe { scatter(memory, dst, at, &byte) }
 }
 
@@ -171,7 +167,7 @@ unsafe fn copy_through(memory: &MemoryTable, task: &Task, at: u64, load: &mut [u
     match task.kind {
         TaskKind::Compare | TaskKind::Crc32c(_) => return Ok(()),
         TaskKind::Copy | TaskKind::CopyCrc32c(_) | TaskKind::CopyToBoth => {
-            // SAFETY: the caller's sources are registered and accessible for the range.
+            // SAFETY: the caller's sources that are not far are registered and accessible.
             unsafe { gather(memory, &task.src, at, load) }?;
         }
         TaskKind::Fill(pattern) => {
@@ -180,10 +176,10 @@ unsafe fn copy_through(memory: &MemoryTable, task: &Task, at: u64, load: &mut [u
         }
     }
     if task.kind == TaskKind::CopyToBoth {
-        // SAFETY: the caller's destinations are registered and accessible, and each has the task's length.
+        // SAFETY: the caller's destinations that are not far are registered and accessible.
         return task.dst.chunks(1).try_for_each(|dst| unsafe { scatter(memory, dst, at, load) });
     }
-    // SAFETY: the caller's destinations are registered and accessible for the range.
+    // SAFETY: the caller's destinations that are not far are registered and accessible.
     unsafe { scatter(memory, &task.dst, at, load) }
 }
 
@@ -199,7 +195,7 @@ unsafe fn gather(memory: &MemoryTable, src: &[Piece], at: u64, load: &mut [u8]) 
             far.read_at(run.piece.offset + run.skip, to)?;
         } else {
             // SAFETY: the caller's piece is not far, so it is registered and accessible, and the run is
-            // within it. No other code uses the buffer.
+            // within it. `to` is a borrowed slice of this length outside the region.
             unsafe { racy_copy::copy(to.as_mut_ptr(), run.piece.ptr(run.skip), to.len()) }
         }
     }
@@ -218,7 +214,7 @@ unsafe fn scatter(memory: &MemoryTable, dst: &[Piece], at: u64, load: &[u8]) -> 
             far.write_at(run.piece.offset + run.skip, from)?;
         } else {
             // SAFETY: the caller's piece is not far, so it is registered and accessible, and the run is
-            // within it. No other code uses the buffer.
+            // within it. `from` is a borrowed slice of this length outside the region.
             unsafe { racy_copy::copy(run.piece.ptr(run.skip), from.as_ptr(), from.len()) }
         }
     }
