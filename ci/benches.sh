@@ -14,7 +14,7 @@ done < <(ci/members.sh)
     echo "no benchmark ran: no package has a file benches/*.rs" >&2
     exit 1
 }
-# Uses the profile of the tests, to reuse their builds. '*' selects only benchmarks; without it, cargo would also run
-# the unit tests. dma-core's benchmarks need the feature; cargo would skip them without it.
+# Uses the profile of the tests, to reuse their builds. '*' selects only benchmarks: without it, cargo would also run
+# the unit tests. Without the feature, cargo would skip dma-core's benchmarks.
 cargo test --locked --workspace --features dma-core/conformance --bench '*' -- --test </dev/null
 echo "$ran benchmarks ran"

@@ -3,11 +3,11 @@
 # - The kernel's I/OAT driver, ioatdma, accepts the engine of the stand-in SPDK as versions 3.2 and 3.4, copies random
 #   ranges correctly, and detects a halted channel, a lost completion and a wrong copy.
 # - The hardware tests of dma-rdma (conformance, random programs, rights) pass on the kernel's software RDMA device,
-#   Soft-RoCE. Between two machines, these tests run: 10,000 random copies; each right separately; each side killed at
-#   random moments; a link that goes down; the bandwidth of reads compared with `ib_read_bw`, which together with
-#   `ibv_rc_pingpong` proves that the set-up works; dma-copy in both directions, resumed after the receiver was
-#   killed, and refused if one side has no RDMA; and dma-bench, which measures and compares memory of the other
-#   machine.
+#   Soft-RoCE. Between two machines, the tests make 10,000 random copies, use each right separately, kill each side at
+#   random moments, and take the link down. They compare the bandwidth of reads with `ib_read_bw`, which together with
+#   `ibv_rc_pingpong` proves that the set-up works.
+# - dma-copy copies between the two machines in both directions, resumes after the receiver was killed, and refuses to
+#   copy if one side has no RDMA. dma-bench measures and compares memory of the other machine.
 # Exits with 77 ("skipped") or 75 ("slow") if ci/vm does.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs in two virtual machines of ci/vm, for ci/kernel.sh. Both create a software RDMA device on eth0, and exchange and
-# check bytes by rdma-core's own programs. Then dma-copy and dma-bench run between the machines. The second machine
+# Runs in two virtual machines of ci/vm, for ci/kernel.sh. Both machines create a software RDMA device on eth0, and
+# exchange and check bytes by rdma-core's own programs. Then dma-copy and dma-bench run between the machines. The second machine
 # imports memory of the first machine by dma-rdma, and the first machine runs the hardware tests of dma-rdma.
 machine=$1
 fail() {

@@ -61,8 +61,9 @@ const NESTING: u32 = 3;
 struct CommandLineProgram {
     input: Input,
     depth: Cell<u32>,
-    /// Flags and commands that the program owns.
+    /// Flags that the program owns.
     params: RefCell<Vec<*mut c::doca_argp_param>>,
+    /// Commands that the program owns.
     cmds: RefCell<Vec<*mut c::doca_argp_cmd>>,
     /// Flags and commands that the parser owns. The program can configure them while the parser exists.
     owned: RefCell<Vec<*mut c::doca_argp_param>>,

@@ -17,8 +17,9 @@ const BLOCK_MIN: u64 = 256 << 10;
 const PAGE: u64 = 4096;
 /// Maximum number of blocks in a window.
 const SLOTS_MAX: u64 = 256;
-/// Valid range of the window and of a chunk that a side requests, in bytes.
+/// Valid lengths of the window that a side requests, in bytes.
 const WINDOWS: std::ops::RangeInclusive<u64> = 8 << 10..=16 << 30;
+/// Valid lengths of the chunk that a side requests, in bytes.
 const CHUNKS: std::ops::RangeInclusive<u64> = 4 << 10..=1 << 30;
 /// Number of bytes hashed before progress is counted for a heartbeat.
 const PIECE: usize = 1 << 20;

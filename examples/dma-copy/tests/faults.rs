@@ -350,7 +350,8 @@ fn over_tcp_a_message_that_is_changed_on_the_way_is_noticed() {
                 ways.into_iter().for_each(|way| way.join().expect("passed on"));
                 ended.iter().for_each(|ended| assert!(!ended.status.success(), "{ended:?}"));
                 assert!(!place.path("dst").exists());
-                // With a wrong length, the receiver may wait for bytes that never arrive.
+                // A changed length (at 0) may make the receiver wait for bytes that never arrive, so only
+                // other changes must be reported as such.
                 let hears = &ended[usize::from(changed == Side::Host)];
                 assert!(at == 0 || hears.err.contains("changed or forged in transit"), "{at}: {hears:?}");
             }
@@ -382,7 +383,7 @@ fn two_copies_with_one_socket_or_file_do_not_interfere() {
     place.copies(Side::Host, "");
     place.file("socket", 10);
     place.start(Side::Dpu, "-f dst4").end().failed(&["socket exists and is not a socket"]);
-    // Two receivers write the same file.
+    // A receiver refuses to write a partial copy that another process has locked.
     let receiver = place.start(Side::Dpu, &format!("-f slow -e {SLOW} {SMALL} -c unix:a"));
     let sender = place.start(Side::Host, &format!("-f src -e {SLOW} {SMALL} -c unix:a"));
     let lock = File::create(place.path(".busy.dma-copy.partial")).expect("a file");

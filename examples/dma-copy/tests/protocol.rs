@@ -260,7 +260,8 @@ fn a_channel_that_breaks_or_stalls_at_any_message_ends_both_sides() {
     }
     on_threads(jobs, |(from, engine, side, at, fault)| {
         let (sender, receiver, _) = copy_with(from, engine, LEN, side, Some((at, fault)));
-        // A side whose messages were lost cannot succeed, unless only the last message was lost.
+        // If the first message is lost, the side that needs it cannot succeed. If a later message is lost,
+        // the side may succeed, because this may be the last message.
         let told = if side == from { &receiver } else { &sender };
         assert!(
             !told.status.success() || matches!(fault, Fault::Cut | Fault::Tear | Fault::Stall if at > 0),

@@ -64,8 +64,9 @@ struct ContextProgram {
     events: RefCell<Vec<events::Event>>,
     /// Export descriptors of events.
     exports: RefCell<Vec<Vec<u8>>>,
-    /// Memory for messages to send and for event values.
+    /// Memory for messages to send.
     bytes: Box<[u8; 8192]>,
+    /// Memory for event values.
     numbers: Box<[Cell<u64>; 8]>,
 }
 

@@ -9,15 +9,17 @@ use super::Descriptor;
 use crate::input::Input;
 
 pub(super) const PAGE: usize = 4096;
-/// Number of pages of the arena. They are writable, except one page that is read-only and one page that
-/// cannot be accessed.
+/// Number of pages of the arena.
 const PAGES: usize = 10;
+/// Index of the page that is read-only. The other pages, except [`MISSING`], are writable.
 const READ_ONLY: usize = 5;
+/// Index of the page that cannot be accessed.
 const MISSING: usize = 6;
 /// Number of inaccessible bytes before and after the arena, more than the longest operation.
 const APART: usize = 4 << 30;
-/// Number of pages for lists and for records.
+/// Number of pages for lists.
 const LISTS: usize = 64;
+/// Number of pages for records.
 const RECORDS: usize = 32;
 
 /// Three mappings: the arena itself between unmapped addresses, lists, and records.
