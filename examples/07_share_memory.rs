@@ -84,6 +84,7 @@ struct Peer {
 }
 
 impl Peer {
+    /// Starts the peer, which imports the export whose descriptor is in `file`.
     fn start(file: &std::path::Path) -> std::io::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg(file)
@@ -94,6 +95,7 @@ impl Peer {
         Ok(Self { child, says })
     }
 
+    /// Waits for the peer's next line. Fails if it is not `word`.
     fn expect(&mut self, word: &str) -> std::io::Result<()> {
         let mut line = String::new();
         self.says.read_line(&mut line)?;
@@ -104,6 +106,7 @@ impl Peer {
         }
     }
 
+    /// Lets the peer continue with its next step.
     fn go_on(&mut self) -> std::io::Result<()> {
         self.child.stdin.as_mut().expect("piped").write_all(b"\n")
     }

@@ -188,6 +188,7 @@ impl Copying<'_> {
         Ok(true)
     }
 
+    /// Submits the copy of the chunk at `offset`, which was submitted `tries` times before.
     fn submit(&mut self, offset: u64, src: BufferMut, dst: BufferMut, tries: u32) -> Result<(), Failure> {
         let transfer = self.queue.copy(src, dst).map_err(|e| at(offset, e.into()))?;
         self.queue.flush();
@@ -237,6 +238,7 @@ impl Copying<'_> {
         Ok(true)
     }
 
+    /// Waits for the oldest copy. Fails if the copy has not ended within [`STALL`].
     fn wait_for_device(&mut self) -> Result<(), Failure> {
         let started = Instant::now();
         while let Some(oldest) = self.copies.front_mut()

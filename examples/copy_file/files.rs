@@ -85,6 +85,7 @@ impl Target {
     }
 }
 
+/// Checks that the existing file `dst` may be replaced by a copy of `source`, the file at `src`.
 fn check_existing(dst: &Path, existing: &Metadata, src: &Path, source: &Source) -> Result<(), Failure> {
     let shown = dst.display();
     if existing.is_dir() {

@@ -75,6 +75,7 @@ fn builder(prefix: &OsString) -> tempfile::Builder<'_, 'static> {
     builder
 }
 
+/// Creates a file without a name in `dir`.
 fn unnamed(dir: &Path, mode: u32) -> Result<File, Errno> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(dir, flags, Mode::from_raw_mode(mode))?);

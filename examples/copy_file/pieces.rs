@@ -32,6 +32,7 @@ impl<'a> Pieces<'a> {
         Self { file, len, chunk, at: 0, data_to: if sparse { 0 } else { len } }
     }
 
+    /// Returns the next piece, or `None` at the end of the file.
     pub(crate) fn next(&mut self) -> io::Result<Option<Piece>> {
         if self.at >= self.len {
             return Ok(None);

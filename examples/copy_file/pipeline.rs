@@ -152,6 +152,7 @@ impl Job<'_> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Does the work of [`work`](Self::work), without the report of a failure to other workers.
     fn try_work(&self, pairs: usize) -> Result<(), Failure> {
         let options = QueueOptions::new()
             .with_depth(pairs)
@@ -286,6 +287,7 @@ impl Worker<'_, '_> {
         }
     }
 
+    /// Waits for the oldest copy. Fails if the device has completed nothing for [`STALL`].
     fn wait_for_device(&mut self) -> Result<(), Failure> {
         let mut progress = (self.queue.counters().completed, Instant::now());
         while let Some(oldest) = self.in_flight.front_mut()

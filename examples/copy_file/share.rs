@@ -13,6 +13,7 @@ use crate::{Failure, check_interrupt, count, failure};
 /// Maximum number of bytes that the kernel copies between two checks for an interrupt.
 const STEP: usize = 64 << 20;
 
+/// Copies SRC to DST by the file system. Holes stay holes.
 pub(crate) fn copy(
     options: &Options,
     source: &Source,

@@ -61,6 +61,7 @@ enum Frame<'a> {
     InvalidLength,
 }
 
+/// Removes the next message from `stream`, and returns it.
 fn frame<'a>(stream: &mut &'a [u8]) -> Frame<'a> {
     let Some((len, rest)) = stream.split_first_chunk() else { return Frame::None };
     let len = u32::from_le_bytes(*len) as usize;

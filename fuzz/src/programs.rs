@@ -134,6 +134,7 @@ pub fn doca_programs(input: &[u8]) {
     PROGRAM.set(None);
 }
 
+/// Makes random calls within a callback. Returns the callback's result, which is sometimes an error.
 fn in_callback() -> c::doca_error_t {
     let Some(program) = PROGRAM.with_borrow(Clone::clone) else { return OK };
     if program.depth.get() >= NESTING {

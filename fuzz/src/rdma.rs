@@ -71,6 +71,7 @@ fn is_same<const N: usize>(by: &[u8]) -> bool {
     by.iter().take(N).all(|byte| *byte == 0)
 }
 
+/// Decodes a request, which must be accepted as proven if and only if `right`.
 fn request(bytes: &[u8; REQUEST], right: bool) {
     let decoded = Request::decode(bytes);
     if let Ok((request, proof)) = &decoded {
@@ -81,6 +82,7 @@ fn request(bytes: &[u8; REQUEST], right: bool) {
     assert!(decoded.is_ok() || !right, "{decoded:?}");
 }
 
+/// Decodes a reply, which must be accepted as a grant if and only if `right`.
 fn reply(bytes: &[u8; REPLY], right: bool) {
     let decoded = Reply::decode(bytes, &SECRET, &CHALLENGE, &REQUESTED);
     assert_eq!(matches!(decoded, Ok(Reply::Granted(..))), right, "{decoded:?}");

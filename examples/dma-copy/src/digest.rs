@@ -4,6 +4,7 @@ use twox_hash::XxHash3_128;
 
 use crate::protocol::{Checksum, Digest};
 
+/// Returns the digest of a block.
 pub(crate) fn of(checksum: Checksum, bytes: &[u8]) -> Digest {
     match checksum {
         Checksum::None => Digest::default(),
@@ -53,6 +54,7 @@ impl Running {
     }
 }
 
+/// Pads a digest of 128 bits with zeros.
 fn wide(hash: u128) -> Digest {
     let mut digest = Digest::default();
     digest[..16].copy_from_slice(&hash.to_le_bytes());

@@ -119,6 +119,8 @@ impl Dpu<'_> {
         if self.is_idle() { self.session.event(whom).map(Some) } else { self.session.try_event() }
     }
 
+    /// Receives the file: copies blocks from the window, and writes them to `target`. Returns the number of
+    /// retries.
     fn receive(&mut self, target: &Arc<Target>) -> Result<u64, Failure> {
         let (plan, session) = (self.plan, self.session);
         let (to_file, blocks) = mpsc::sync_channel(2 * plan.slots + 4);
@@ -200,6 +202,8 @@ impl Dpu<'_> {
         Ok(retries)
     }
 
+    /// Sends the file: reads blocks of `source`, and copies them to the window. Returns the number of
+    /// retries.
     fn send(&mut self, source: &Arc<Source>) -> Result<u64, Failure> {
         let (plan, session) = (self.plan, self.session);
         let (to_file, free) = mpsc::sync_channel(plan.slots + 1);

@@ -32,7 +32,7 @@ impl Source {
     }
 
     /// Calls `read` with the number of bytes read so far, until `len` bytes are read. `read` returns the
-    /// number of bytes that it has added.
+    /// number of bytes that this call has read.
     pub(crate) fn read_all(
         &self,
         offset: u64,
@@ -158,7 +158,7 @@ impl Target {
     }
 
     /// Calls `write` with the number of bytes written so far, until `len` bytes are written. `write` returns
-    /// the number of bytes that it has added.
+    /// the number of bytes that this call has written.
     pub(crate) fn write_all(
         &self,
         len: usize,
@@ -181,6 +181,7 @@ impl Target {
         self.written(len as u64)
     }
 
+    /// Counts `len` written bytes as progress. With `--sync`, syncs the file after each [`SYNC_EVERY`] bytes.
     fn written(&self, len: u64) -> Result<(), Failure> {
         made_progress();
         if self.sync && self.unsynced.fetch_add(len, Ordering::Relaxed) + len >= SYNC_EVERY {
@@ -215,7 +216,7 @@ impl Target {
         }
         let renamed =
             match rustix::fs::renameat_with(CWD, &self.partial, CWD, &self.path, RenameFlags::NOREPLACE) {
-                // The file system lacks RENAME_NOREPLACE. A link never replaces a file.
+                // The file system lacks RENAME_NOREPLACE, so create a link, which never replaces a file.
                 Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                     fs::hard_link(&self.partial, &self.path).and_then(|()| fs::remove_file(&self.partial))
                 }

@@ -78,6 +78,7 @@ struct Host<'a> {
 }
 
 impl Host<'_> {
+    /// Sends the file. Returns the number of DMA copies that the DPU submitted again.
     fn send(&mut self, source: &Source) -> Result<u64, Failure> {
         let (plan, session) = (self.plan, self.session);
         let mut digests = Running::new(plan.checksum);
@@ -146,12 +147,14 @@ impl Host<'_> {
         Ok(digest::of(plan.checksum, private))
     }
 
+    /// Handles an event that must be the message `Freed`: the slot is free again.
     fn freed(&mut self, event: Event) -> Result<(), Failure> {
         let Event::Message(message) = event else { return Err(unexpected_event(&event)) };
         self.free.push(freed(message, &mut self.lent, self.session)?);
         Ok(())
     }
 
+    /// Receives the file. Returns the number of DMA copies that the DPU submitted again.
     fn receive(&mut self, target: &Target) -> Result<u64, Failure> {
         let (plan, session) = (self.plan, self.session);
         let mut arrivals = Arrivals::new(plan, session);

@@ -63,6 +63,7 @@ fn run(options: &Options) -> Result<String, Failure> {
     if options.is_rdma() { copied.map_err(Failure::or_stream) } else { copied }
 }
 
+/// Copies all files. Returns the summary of the last copy, and prints the summaries of the earlier copies.
 fn copy(options: &Options) -> Result<String, Failure> {
     command::handle_signals().map_err(|message| failure!(Starting, "{message}"))?;
     log(options);
@@ -138,6 +139,7 @@ fn log(options: &Options) {
         .init();
 }
 
+/// Returns the summary of a copy in one line.
 fn summary(plan: &Plan, retries: u64, took: Duration, info: Option<&dma::EngineInfo>) -> String {
     let seconds = took.as_secs_f64();
     let moved = plan.size - plan.from;

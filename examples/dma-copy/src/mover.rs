@@ -189,6 +189,7 @@ impl Mover {
         Ok(())
     }
 
+    /// Submits the copy of one piece, whose bytes are at `at` in the window.
     fn submit(&mut self, piece: BufferMut, at: usize) -> Result<Either, Failure> {
         // The slot's number was checked when its message arrived, so the range lies within the window.
         let window = self.window.slice(at..at + piece.len());
@@ -200,6 +201,7 @@ impl Mover {
         submitted.map_err(|e| self.failed(&e))
     }
 
+    /// Returns the failure for an error of the device, with the engine to use instead.
     fn failed(&mut self, e: &dma::Error) -> Failure {
         self.revoked |= e.kind() == ErrorKind::Revoked;
         failure!(

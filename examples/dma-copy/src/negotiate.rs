@@ -123,6 +123,7 @@ pub(crate) enum LocalFile {
 }
 
 impl LocalFile {
+    /// Removes the partial copy after a failure, if this side receives. With `--resume`, keeps it.
     pub(crate) fn give_up(&self) {
         if let Self::Target(target) = self {
             target.give_up();

@@ -316,6 +316,7 @@ fn read_json(path: &Path) -> Result<Vec<OsString>, String> {
     Ok(args)
 }
 
+/// Parses a number of seconds.
 fn parse_timeout(text: &str) -> Result<Duration, String> {
     text.parse::<f64>()
         .ok()

@@ -38,6 +38,7 @@ fn failed(e: &dma::Error) -> Failure {
     failure!(Importing, "the host's memory cannot be accessed by RDMA: {e}{route}")
 }
 
+/// Waits up to `timeout` for the copy. Reports a wait that takes longer than [`SOON`].
 fn wait<T>(mut transfer: Transfer<T>, timeout: Duration) -> Result<(), Failure> {
     let (began, mut told) = (Instant::now(), false);
     while transfer.wait_for(POLL_INTERVAL.min(timeout)).is_err() {

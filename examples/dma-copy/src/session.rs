@@ -165,6 +165,7 @@ impl Session {
         }
     }
 
+    /// Returns the failure for an error of sending: a signal, the other side's reason, or else the error.
     fn cannot_send(&self, e: &io::Error) -> Failure {
         if let Err(interrupted) = check_interrupt() {
             return interrupted;
@@ -185,11 +186,13 @@ impl Session {
         }
     }
 
-    /// Returns the other side's reason, if it ended the copy and sent a reason; otherwise `failure`.
+    /// Returns the reason why the connection has ended: the reason that the other side sent, if it sent one.
+    /// Returns `failure` if the connection has not ended within [`REASON_TIMEOUT`].
     pub(crate) fn reason_for(&self, failure: Failure) -> Failure {
         self.reason().unwrap_or(failure)
     }
 
+    /// Waits up to [`REASON_TIMEOUT`] until the connection has ended. Returns the reason why it ended.
     fn reason(&self) -> Option<Failure> {
         let until = Instant::now() + REASON_TIMEOUT;
         loop {
@@ -206,6 +209,7 @@ impl Session {
         let _ = self.reason();
     }
 
+    /// Returns the next event, or `None` if no event has arrived.
     pub(crate) fn try_event(&self) -> Result<Option<Event>, Failure> {
         check_interrupt()?;
         match self.events.try_recv() {
@@ -260,6 +264,7 @@ impl Session {
         }
     }
 
+    /// Waits for the next message of the other side.
     pub(crate) fn receive(&self) -> Result<Message, Failure> {
         match self.event(WaitFor::Peer)? {
             Event::Message(message) => Ok(message),
@@ -272,12 +277,14 @@ impl Session {
         self.held.fetch_sub(len as u64, Ordering::Relaxed);
     }
 
+    /// Returns the failure for a message that the other side must not send at this point.
     pub(crate) fn unexpected(&self, message: &Message) -> Failure {
         let text = format!("{message:?}");
         let kind = text.split([' ', '(']).next().unwrap_or_default();
         self.violates(&format!("it sent {kind} at the wrong time"))
     }
 
+    /// Returns the failure for a violation of the protocol by the other side.
     pub(crate) fn violates(&self, what: &str) -> Failure {
         failure!(
             Waiting,
@@ -296,6 +303,7 @@ fn receiver_ended() -> Failure {
     failure!(Waiting, "the receiving thread has ended")
 }
 
+/// Returns the failure for a connection that has ended without a reason from the other side.
 fn disconnected(peer: Role, e: &io::Error) -> Failure {
     let why = match e.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {

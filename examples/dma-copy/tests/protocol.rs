@@ -159,8 +159,8 @@ fn carry(mut from: UnixStream, mut to: UnixStream, fault: Option<(usize, Fault)>
 }
 
 /// Copies over a channel with a fault in the direction `faulty`, and checks that success and failure are
-/// reported correctly. Returns the ends of the sender and the receiver, and the number of messages from the
-/// host and from the DPU.
+/// reported correctly. Returns the results of the sender and the receiver, and the numbers of messages from
+/// the host and from the DPU.
 fn copy_with(
     from: Side,
     engine: &str,

@@ -117,6 +117,7 @@ pub fn doca_contexts(input: &[u8]) {
     doca_emu::use_config(None).expect("arguments that are always valid");
 }
 
+/// Opens the device with this PCI address.
 fn open(address: &str) -> *mut c::doca_dev {
     let (mut list, mut count) = (ptr::null_mut(), 0);
     assert_eq!(call!(doca_devinfo_create_list(&mut list, &mut count)), OK);
@@ -266,6 +267,7 @@ impl ContextProgram {
         }
     }
 
+    /// Adds a task that was allocated.
     fn keep(&self, task: *mut c::doca_task) {
         let ctx = call!(doca_task_get_ctx(task));
         let mut tasks = self.tasks.borrow_mut();
@@ -273,6 +275,7 @@ impl ContextProgram {
         tasks.push(Task { task, ctx, in_flight: false, freed: false });
     }
 
+    /// Submits or frees a task.
     fn use_task(&self) {
         let task = match self.input.pick(&self.tasks) {
             Some(Task { freed: true, .. }) => return,

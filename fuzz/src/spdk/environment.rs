@@ -380,6 +380,7 @@ impl SpdkProgram {
         call!(spdk_log(c_int::from(self.input.byte() % 8) - 1, file, 1, file, format, text.as_ptr()));
     }
 
+    /// Passes NULL to calls that must accept it.
     pub(super) fn pass_nulls(&self) {
         let (none, channel) = (ptr::null_mut::<c_void>(), self.input.handle(&self.channels));
         let memory = self.input.pick(&self.memory).map_or(none, |memory| memory.ptr);
@@ -400,6 +401,7 @@ impl SpdkProgram {
         call!(spdk_env_opts_init(ptr::null_mut()));
     }
 
+    /// Frees every object of the environment that the program still has.
     pub(super) fn give_back(&self) {
         self.memory.take().into_iter().for_each(|memory| call!(spdk_dma_free(memory.ptr)));
         self.pools.take().into_iter().for_each(|pool| call!(spdk_mempool_free(pool)));

@@ -148,6 +148,7 @@ pub fn doca_work_queues(input: &[u8]) {
     doca_emu::use_config(None).expect("arguments that are always valid");
 }
 
+/// Opens the device with this PCI address.
 fn open(pci: &std::ffi::CStr) -> *mut now::doca_dev {
     let (mut list, mut count, mut dev) = (ptr::null_mut(), 0, ptr::null_mut::<now::doca_dev>());
     assert_eq!(call!(doca_devinfo_list_create(&mut list, &mut count)), OK);
@@ -166,6 +167,7 @@ fn open(pci: &std::ffi::CStr) -> *mut now::doca_dev {
     dev
 }
 
+/// Creates and starts an inventory of buffers.
 fn inventory() -> *mut now::doca_buf_inventory {
     let mut inventory = ptr::null_mut();
     assert_eq!(call!(doca_buf_inventory_create(ptr::null(), 12, 1, &mut inventory)), OK);

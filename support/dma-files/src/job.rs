@@ -146,6 +146,7 @@ impl Job {
         self.end(end)
     }
 
+    /// Ends the operation with `result`: wakes the waiters, and frees a kept buffer.
     fn end(&self, result: Result<usize, Errno>) -> Step {
         // Free the operation's place in the queue first, so that a caller that observes the end can submit
         // the next operation.

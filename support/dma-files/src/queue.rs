@@ -53,6 +53,7 @@ impl Backend {
         self.process == std::process::id()
     }
 
+    /// Requests the cancellation of a job that is marked as cancelled.
     pub(crate) fn cancel(&self, job: &Arc<Job>) {
         match &*self.by {
             By::Ring(ring) if self.is_of_this_process() => ring.cancel(job),
@@ -107,6 +108,7 @@ impl FileQueue {
         Ok(Self(Arc::new(Inner { depth: options.depth, in_flight, backend, fixed, _pools: pools })))
     }
 
+    /// Opens io_uring or threads. Returns the method, and the buffers that are registered.
     fn open(
         options: &FileQueueOptions,
         in_flight: &Arc<InFlight>,

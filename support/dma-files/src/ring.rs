@@ -89,6 +89,7 @@ impl Drop for Ring {
 }
 
 impl SharedRing {
+    /// Submits the next part of an operation.
     fn submit(&self, job: Arc<Job>) {
         let Part { descriptor, offset, begin, len } = job.part();
         let (fd, len) = (Fd(descriptor), len as u32);
@@ -153,6 +154,7 @@ impl SharedRing {
         }
     }
 
+    /// Reaps completions until the queue is dropped and no operation is in flight.
     fn reap(&self) {
         loop {
             // SAFETY: only this thread reaps completions, and it drops the completion queue at the end of
@@ -181,6 +183,8 @@ impl SharedRing {
         }
     }
 
+    /// Records the result of a request. `reference` is its user data. Submits the next part of the operation,
+    /// if any.
     fn complete(&self, reference: u64, result: i32) {
         let job = std::ptr::with_exposed_provenance::<Job>(reference as usize);
         // SAFETY: `submit` made this pointer by `Arc::into_raw`, and the kernel completes each request once,
@@ -215,6 +219,7 @@ fn register(ring: &IoUring, buffers: &[(usize, usize)]) -> bool {
     registered.is_ok()
 }
 
+/// Converts an error of creating a ring.
 fn refused(e: io::Error) -> Error {
     let kind = match Errno::from_io_error(&e) {
         Some(Errno::NOSYS) => ErrorKind::Unsupported,

@@ -75,6 +75,7 @@ impl<T: Any + Send> FileTransfer<T> {
     }
 }
 
+/// Converts the error of an ended operation.
 fn explain(job: &Job, errno: Errno) -> Error {
     let (done, len) = (job.done() as u64, job.memory.len as u64);
     let operation = match job.kind {

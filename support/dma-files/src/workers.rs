@@ -78,6 +78,7 @@ impl SharedJobs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Executes jobs until the queue is dropped and no job is left.
     fn work(&self) {
         let mut state = self.state();
         loop {

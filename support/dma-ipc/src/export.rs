@@ -111,6 +111,7 @@ impl Export {
         Self::offer(granted, own_address_space(rights)?, None)
     }
 
+    /// Offers `granted`, a range of `file`, to importers, and makes the descriptor.
     fn offer(granted: Granted, file: OwnedFd, memory: Option<SharedMemory>) -> Result<Self, RemoteError> {
         let grant = granted.grant;
         let service = Service::get()?;

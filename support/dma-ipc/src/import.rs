@@ -83,6 +83,7 @@ impl Drop for Watch {
 }
 
 impl Data {
+    /// Maps the pages of a grant from a file that the exporter sent.
     fn map(granted: Granted, file: OwnedFd, pid: u32) -> Result<Self, RemoteError> {
         let Granted { grant, offset, page_size, .. } = granted;
         let broke = |what| RemoteError::Protocol { pid, what };
@@ -138,6 +139,7 @@ impl Import {
         Self::open_checked(blob, within, None)
     }
 
+    /// Imports the memory. With `expected`, fails if the exporter grants another number of bytes.
     fn open_checked(blob: &[u8], within: Duration, expected: Option<u64>) -> Result<Self, RemoteError> {
         let blob = Blob::parse(blob)?;
         let deadline = Instant::now() + within.clamp(Duration::from_millis(1), MOST_WAITS);
@@ -231,6 +233,7 @@ impl Import {
         }
     }
 
+    /// Checks that `len` bytes at `offset` of the grant are granted with the rights `needs`.
     fn check_span(&self, offset: u64, len: u64, needs: Access) -> Result<(), RemoteError> {
         let Grant { rights, len: available, .. } = self.grant;
         if !rights.contains(needs) {
@@ -328,6 +331,7 @@ impl Import {
         RemoteError::OutOfRange { offset, len: len as u64, available: self.grant.len }
     }
 
+    /// Returns the error for a copy that stopped early. `offset` is the start of the copied chunk.
     #[cold]
     fn cut(&self, cut: Cut, offset: u64) -> RemoteError {
         match cut {
@@ -337,6 +341,7 @@ impl Import {
         }
     }
 
+    /// Returns the error for a refused lease.
     #[cold]
     fn refused(&self, closed: Closed) -> RemoteError {
         match closed {
@@ -398,6 +403,7 @@ struct Exporter<'a> {
 }
 
 impl<'a> Exporter<'a> {
+    /// Connects to the exporter, and checks its user.
     fn connect(blob: &'a Blob, deadline: Instant, within: Duration) -> Result<Self, RemoteError> {
         let failed = |errno| RemoteError::os("connecting to the exporting process", errno);
         let socket = new_socket(SocketFlags::empty()).map_err(failed)?;
@@ -485,6 +491,7 @@ impl<'a> Exporter<'a> {
             .map_err(|errno| RemoteError::os("limiting the wait for the exporting process", errno))
     }
 
+    /// Returns the error for a failed call on the connection.
     fn error(&self, errno: Errno) -> RemoteError {
         let Self { pid, within: waited, .. } = *self;
         match errno {

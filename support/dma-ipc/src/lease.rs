@@ -76,12 +76,14 @@ pub(super) fn acquire(word: &impl Word) -> Result<(), Closed> {
     Ok(())
 }
 
+/// Undoes the increment of a refused attempt. Returns the reason of the refusal.
 #[cold]
 fn take_back(word: &impl Word, seen: u32) -> Closed {
     word.fetch_sub(1, Ordering::Relaxed);
     why(seen)
 }
 
+/// Returns the reason why a word with the value `seen` refuses leases.
 #[cold]
 fn why(seen: u32) -> Closed {
     if seen & REVOKED != 0 {

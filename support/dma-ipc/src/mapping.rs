@@ -58,6 +58,7 @@ impl Mapping {
         Self::map(file, offset, len, writable, 1, MapFlags::empty())
     }
 
+    /// Maps `len` bytes of `file` from `offset` on at a multiple of `align`.
     fn map(
         file: BorrowedFd<'_>,
         offset: u64,

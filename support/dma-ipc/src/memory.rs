@@ -73,6 +73,7 @@ impl SharedMemory {
         Self::make(peers, len, align, pages == Pages::Huge)
     }
 
+    /// Allocates memory with huge or normal pages, as [`allocate_for`](Self::allocate_for) describes.
     fn make(peers: Access, len: usize, align: usize, huge: bool) -> Result<Self, RemoteError> {
         let failed = |errno| RemoteError::os("allocating shared memory", errno);
         let unavailable = |available| RemoteError::OutOfMemory { requested: len as u64, available };

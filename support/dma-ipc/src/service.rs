@@ -144,6 +144,7 @@ impl Link {
         }
     }
 
+    /// Handles the end of the importer: its leases no longer count, and waiters are woken.
     fn died(&self) {
         if lease::leases(self.control.word()).0 != 0 {
             tracing::warn!(
@@ -183,6 +184,7 @@ impl Service {
         Ok(service)
     }
 
+    /// Starts the service thread.
     fn start() -> Result<Self, RemoteError> {
         let failed = |errno| RemoteError::os("starting the thread that shares memory", errno);
         let shared = Arc::new(SharedService {
@@ -291,6 +293,7 @@ impl SharedService {
         epoll::add(&self.epoll, source, epoll::EventData::new_u64(key), events)
     }
 
+    /// The main loop of the service thread.
     fn serve(&self) {
         let mut events = Vec::with_capacity(32);
         while !self.stop.load(Ordering::Acquire) {
@@ -341,6 +344,7 @@ impl ServiceState {
         }
     }
 
+    /// Sets the events of the listener for which the thread waits.
     fn listen_for(&self, shared: &SharedService, events: epoll::EventFlags) {
         if let Some(listener) = &self.listener
             && let Err(errno) =
@@ -350,6 +354,7 @@ impl ServiceState {
         }
     }
 
+    /// Accepts connections of importers.
     fn accept(&mut self, shared: &SharedService) {
         // The limit is safe, because the kernel reports remaining connections again.
         for _ in 0..16 {
@@ -511,6 +516,7 @@ pub(super) fn new_socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags | SocketFlags::CLOEXEC, None)
 }
 
+/// Creates the listening socket of the name `socket`.
 pub(super) fn listen_on(socket: &[u8; 16]) -> Result<OwnedFd, Errno> {
     let listener = new_socket(SocketFlags::NONBLOCK)?;
     bind(&listener, &address(socket)?)?;

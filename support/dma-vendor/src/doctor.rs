@@ -104,6 +104,7 @@ impl LibraryReport {
         self.vendor.required_libs.iter().map(|library| self.one(library)).collect()
     }
 
+    /// Checks one required library.
     fn one(&self, library: &str) -> Finding {
         let what = format!("library {library}");
         let found = (self.loaded)(library).or_else(|| match &self.failure {
@@ -215,6 +216,7 @@ impl LibraryReport {
         best.or(first)
     }
 
+    /// Returns whether a folder has all required libraries.
     fn has_all(&self, folder: &PathBuf) -> bool {
         self.vendor
             .required_libs

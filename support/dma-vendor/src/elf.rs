@@ -77,6 +77,7 @@ impl Elf {
         Self::of(header, endian, data, path).map_err(|e| bad(format!("its tables are invalid: {e}")))
     }
 
+    /// Reads the dependencies from the tables of a file whose header was checked.
     fn of<'a>(
         header: &'a Header,
         endian: Endianness,
@@ -115,6 +116,7 @@ fn cut_off() -> Unfit {
     Unfit::Bad("it is truncated".to_owned())
 }
 
+/// Checks the first bytes of a file: the magic number, the processor, and the length of the header.
 fn check_start(start: &[u8]) -> Result<(), Unfit> {
     if !start.starts_with(b"\x7fELF") {
         return Err(Unfit::Bad("it does not begin with the ELF magic number".to_owned()));

@@ -148,6 +148,7 @@ struct Gathered {
 }
 
 impl Gathered {
+    /// Adds a library. Fails if its file cannot be used.
     fn add(&mut self, path: PathBuf, ours: bool) -> Result<(), LoadError> {
         let elf = Elf::read(&path).map_err(|unfit| unfit.of(&path))?;
         self.names.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));

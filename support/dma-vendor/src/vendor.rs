@@ -121,6 +121,7 @@ impl Vendor {
         }
     }
 
+    /// Loads the libraries from the first of `dirs` that has the first required library.
     fn open_from(&self, dirs: &[PathBuf]) -> Result<Vec<Loaded>, LoadError> {
         let Some((first, others)) = self.required_libs.split_first() else { return Ok(Vec::new()) };
         let first = self.find(first, dirs)?;
@@ -141,6 +142,7 @@ impl Vendor {
         scope::load(files, &places, self.implicit_symbols)
     }
 
+    /// Loads the libraries from the directories of this system, or by the search of the system's loader.
     fn open_from_system(&self) -> Result<Vec<Loaded>, LoadError> {
         let dirs = self.system_directories();
         let failure = match self.open_from(&dirs) {
@@ -175,6 +177,7 @@ impl Vendor {
             .collect()
     }
 
+    /// Returns the directories of LD_LIBRARY_PATH, of the vendor and of the system, in this order.
     fn system_directories(&self) -> Vec<PathBuf> {
         let path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
         let named = std::env::split_paths(&path).filter(|dir| !dir.as_os_str().is_empty());
@@ -203,6 +206,8 @@ impl Vendor {
         dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name))).collect()
     }
 
+    /// Returns the file of `library` in the first of `dirs` that has one. The error lists the paths that were
+    /// tried.
     fn find(&self, library: &str, dirs: &[PathBuf]) -> Result<PathBuf, LoadError> {
         if let Some(file) = self.find_in(library, dirs) {
             return Ok(file);

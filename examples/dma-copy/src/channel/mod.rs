@@ -36,6 +36,8 @@ pub(crate) struct Channel {
     pub(crate) max_message: usize,
 }
 
+/// Opens the channel that the options name. Blocks until the other side is connected, for at most the
+/// timeout.
 pub(crate) fn open(options: &Options) -> Result<Channel, Failure> {
     let deadline = Deadline::after(options.timeout);
     match &options.channel {

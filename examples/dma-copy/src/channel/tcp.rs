@@ -44,6 +44,7 @@ pub(super) fn open(address: &str, options: &Options, deadline: Deadline) -> Resu
     Ok(stream::channel(stream, clone, Some(macs), options.timeout))
 }
 
+/// Tries to connect to each address of the name `address`. Returns the last error if all attempts fail.
 fn try_connect(address: &str, deadline: Deadline) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
     for at in address.to_socket_addrs()? {

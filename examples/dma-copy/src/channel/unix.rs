@@ -82,6 +82,7 @@ impl Drop for RemoveOnDrop<'_> {
     }
 }
 
+/// Listens at `path` until a host has connected and sent data.
 fn listen(path: &Path, deadline: Deadline) -> Result<UnixStream, Failure> {
     let shown = path.display();
     let explain = |e: io::Error| match e.kind() {
