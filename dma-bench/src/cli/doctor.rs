@@ -1,5 +1,5 @@
-//! The subcommand `doctor`: prints what prevents the use of each backend, and the remedies. The backends find
-//! both.
+//! The subcommand `doctor`: prints what prevents the use of each backend, and the remedies, as the backends
+//! report them.
 
 use std::fmt::Write as _;
 
