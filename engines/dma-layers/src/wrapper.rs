@@ -50,7 +50,8 @@ pub(crate) trait Wrapper: fmt::Debug + Send + Sync + 'static {
         run()
     }
 
-    /// Called after a region was opened. `place` is its place; imported memory counts as host memory.
+    /// Called after a region was opened. `place` is the region's place; imported memory counts as host
+    /// memory.
     fn region_opened(&self, region: &RegionInfo, place: Place) {
         let _ = (region, place);
     }
@@ -216,7 +217,7 @@ impl<L: Wrapper> fmt::Debug for Layered<L> {
 /// A region of the inner engine, with the same key and addresses.
 #[derive(Debug)]
 struct WrappedRegion<L: Wrapper> {
-    /// `None` only while this is being dropped.
+    /// `None` only while this value is being dropped.
     inner: Option<Box<dyn RawRegion>>,
     info: RegionInfo,
     wrapper: Arc<L>,
@@ -251,7 +252,7 @@ unsafe impl<L: Wrapper> RawRegion for WrappedRegion<L> {
 #[derive(Debug)]
 struct HookedQueue<L: Wrapper> {
     hook: L::Queue,
-    /// `None` only while this is being dropped.
+    /// `None` only while this value is being dropped.
     inner: Option<Box<dyn RawQueue>>,
     /// A duplicate of the file descriptor of the inner queue's events, if the hook may need polls.
     event_fd: Option<Result<OwnedFd>>,

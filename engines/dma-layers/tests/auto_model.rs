@@ -1,5 +1,5 @@
-//! Random batches on `AutoEngine` with a faulty device. An oracle knows the descriptors that each engine got,
-//! its reports, and the expected bytes of the memory.
+//! Tests random batches on `AutoEngine` with a faulty device. An oracle knows the descriptors that each
+//! engine got, its reports, and the expected bytes of the memory.
 #![expect(unsafe_code, reason = "wraps and uses raw queues")]
 
 use std::collections::BTreeMap;

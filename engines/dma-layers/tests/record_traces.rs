@@ -269,7 +269,7 @@ fn records_until_it_ends() {
     let first = engine.open_queue(&QueueOptions::new().with_depth(8).with_hint(CacheHint::Hot)).unwrap();
     let written = || std::fs::metadata(path.with_extension("trace.partial")).unwrap().len();
     for round in 0_usize.. {
-        // Queues and regions that the first checkpoint does not contain.
+        // Opens queues and regions that the first checkpoint does not contain.
         let len = 64 + round;
         let later = (round % 50 == 49).then(|| engine.open_queue(&QueueOptions::new()).unwrap());
         let queue = later.as_ref().unwrap_or(&first);

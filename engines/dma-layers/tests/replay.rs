@@ -191,8 +191,8 @@ fn queues_run_beside_each_other_and_one_after_another() {
     assert!(times.wait > Duration::ZERO && times.cpu > Duration::ZERO, "{times:?}");
 }
 
-/// An engine that makes only the first copy of each queue, and reports the others as done without making
-/// them.
+/// An engine that makes only the first copy of each queue, and reports the other copies as done without
+/// making them.
 #[derive(Debug)]
 struct Idle(Arc<dyn DmaEngine>);
 

@@ -98,7 +98,7 @@ impl RdmaExport {
     ///
     /// # Safety
     ///
-    /// The memory stays mapped, or the dma-buf's memory allocated, until it is revoked.
+    /// The memory stays mapped, or the dma-buf's memory allocated, until the grant is revoked.
     pub(crate) unsafe fn new(
         device: &Arc<Device>,
         service: Arc<Service>,

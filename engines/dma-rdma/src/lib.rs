@@ -1,9 +1,9 @@
 //! RDMA NICs (InfiniBand and RoCE) as an engine of the `dma` crate, through rdma-core's `libibverbs.so.1`,
 //! for copies within one host and between hosts.
 //!
-//! The library is loaded when the first engine is opened, so a build does not need it. If it is missing, or
-//! no device has an active port, [`RdmaEngine::open`] and [`discover`] return errors with the remedy. The
-//! README describes the set-up of a machine.
+//! The library is loaded when the first engine is opened, so a build does not need it. If the library is
+//! missing, or no device has an active port, [`RdmaEngine::open`] and [`discover`] return errors with the
+//! remedy. The README describes the set-up of a machine.
 //!
 //! The main properties (the README has more):
 //!

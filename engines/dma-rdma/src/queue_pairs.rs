@@ -62,7 +62,7 @@ struct Link {
     pair: QueuePair,
     /// The end of this side while a connection is being made.
     end: Option<End>,
-    /// The connection to the exporter, which keeps its queue pair as long as this is open.
+    /// The connection to the exporter, which keeps its queue pair as long as this connection is open.
     stream: Option<TcpStream>,
 }
 
@@ -93,15 +93,15 @@ impl QueuePairs {
         Ok(pair)
     }
 
-    /// Switches to the queue pair that connects to itself. Returns true if it is connected. No request may be
-    /// in flight.
+    /// Switches to the queue pair that connects to itself. Returns true if the queue pair is connected. No
+    /// request may be in flight.
     pub(crate) fn use_own(&mut self) -> bool {
         self.active = None;
         self.own.is_connected()
     }
 
-    /// Switches to the queue pair of an import. Makes the queue pair, for `depth` requests, if it does not
-    /// exist. Returns true if it is connected. No request may be in flight.
+    /// Switches to the queue pair of an import. Makes the queue pair, for `depth` requests, if the queue pair
+    /// does not exist. Returns true if the queue pair is connected. No request may be in flight.
     pub(crate) fn use_link(&mut self, import: &Arc<Import>, depth: usize) -> Result<bool> {
         let found = self.links.iter().position(|link| link.import.id == import.id);
         let at = match found {

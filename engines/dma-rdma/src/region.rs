@@ -42,7 +42,7 @@ impl Bytes {
 pub(crate) struct Registered {
     pub(crate) handle: Handle<ibv_mr>,
     device: Arc<Device>,
-    /// Allocated memory, which is leaked if it cannot be deregistered.
+    /// Allocated memory, which is leaked if the memory cannot be deregistered.
     memory: Option<PageMemory>,
 }
 

@@ -115,7 +115,8 @@ impl RdmaQueue {
         self.link.as_ref().map_or(0, |link| link.id)
     }
 
-    /// Switches to the queue pair of an import, or to this process's own for 0. No request may be in flight.
+    /// Switches to the queue pair of an import, or to this process's own queue pair for 0. No request may be
+    /// in flight.
     fn switch(&mut self, id: u32) -> Result<()> {
         if id == self.target() {
             return Ok(());

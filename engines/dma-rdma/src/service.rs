@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// TCP keep-alive: idle time, interval and number of probes after which a peer's host is presumed down.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration::from_secs(5), 3);
 
-/// An engine's service. Dropping it ends its thread and destroys the queue pairs of peers.
+/// An engine's service. Dropping this value ends the service's thread and destroys the queue pairs of peers.
 #[derive(Debug)]
 pub(crate) struct Service {
     shared: Arc<SharedExports>,
@@ -125,7 +125,7 @@ impl Service {
         self.addr
     }
 
-    /// Grants memory to peers that know its secret.
+    /// Grants memory to peers that know the grant's secret.
     pub(crate) fn offer(&self, granted: Granted) {
         lock(&self.shared.exports).insert(granted.secret.id, Arc::new(granted));
     }
@@ -225,7 +225,7 @@ impl SharedExports {
         }
     }
 
-    /// Returns the answer to a request, and makes the queue pair that it asks for.
+    /// Returns the answer to a request, and makes the queue pair that the request asks for.
     fn answer(
         &self,
         request: &Request,

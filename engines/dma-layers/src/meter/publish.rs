@@ -64,7 +64,7 @@ struct Published {
 ///
 /// | name | is |
 /// |---|---|
-/// | `dma_pool_buffers`, `dma_pool_max_buffers` | number of buffers; its maximum |
+/// | `dma_pool_buffers`, `dma_pool_max_buffers` | number of buffers; maximum number of buffers |
 /// | `dma_pool_in_use` | buffers in use |
 /// | `dma_pool_waiting` | tasks that wait for a buffer |
 /// | `dma_pool_current_wait_seconds` | the longest wait of a task that is waiting, 0 if none is |

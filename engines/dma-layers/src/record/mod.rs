@@ -156,8 +156,8 @@ impl RecordEngine {
         Ok(Self { layered: Layered::new(inner, info, record) })
     }
 
-    /// Completes the trace and gives the file its name. Dropping the engine and its queues also completes the
-    /// trace, but can only log errors. Queues cannot be opened after this call.
+    /// Completes the trace and gives the file its final name. Dropping the engine and its queues also
+    /// completes the trace, but can only log errors. Queues cannot be opened after this call.
     ///
     /// # Errors
     ///

@@ -39,7 +39,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Gives the file its name.
+    /// Gives the file its final name.
     pub(super) fn finish(self) -> Result<()> {
         let Self { file, path, .. } = self;
         let partial = file.temporary_path().map(Path::to_owned);

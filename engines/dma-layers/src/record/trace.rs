@@ -156,7 +156,7 @@ pub enum TraceEvent {
         count: u64,
         /// Number of older descriptors that are still in flight.
         older: u64,
-        /// The outcome. The kind of a failure is not recorded: it reads as `DeviceFault`.
+        /// The outcome. The kind of a failure is not recorded: each failure reads as `DeviceFault`.
         outcome: Outcome,
     },
 }
@@ -175,9 +175,9 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// `NotFound`, `PermissionDenied` or `Os` if the file cannot be read; `OutOfMemory` if it is longer than
-    /// half of the available memory; `Malformed` or `VersionMismatch` if the content is invalid. Each error
-    /// names the file and a remedy.
+    /// `NotFound`, `PermissionDenied` or `Os` if the file cannot be read; `OutOfMemory` if the file is longer
+    /// than half of the available memory; `Malformed` or `VersionMismatch` if the content is invalid. Each
+    /// error names the file and a remedy.
     pub fn load(path: &Path) -> DmaResult<Self> {
         let wrong = |kind, what: &dyn std::fmt::Display, hint| {
             Error::new(kind, format!("trace {}: {what}", path.display())).with_hint(hint)

@@ -348,7 +348,7 @@ impl<'a> Player<'a> {
             .with_hint("allow more time if the engine is slow, or see what `dma-bench doctor` says of it")
     }
 
-    /// Stops the queue. If it does not report all descriptors in flight, it is leaked.
+    /// Stops the queue. If the queue does not report all descriptors in flight, it is leaked.
     fn give_up(&mut self) {
         self.queue().stop();
         let since = Instant::now();

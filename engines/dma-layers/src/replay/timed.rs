@@ -77,8 +77,8 @@ pub(super) fn run(
         replayed.failed += ran.failed;
         threads += thread;
     }
-    // The rest is the CPU time of the engine's threads. A model's threads represent the device and do not
-    // count.
+    // The rest of the process's CPU time is that of the engine's threads. A model's threads represent the
+    // device and do not count.
     if engine.info().model.is_none() {
         replayed.cpu += process.saturating_sub(threads);
     }

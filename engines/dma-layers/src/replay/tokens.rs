@@ -48,7 +48,8 @@ impl Tokens {
         self.index(token).and_then(|index| self.ended.get(index)).is_some_and(|ended| !ended)
     }
 
-    /// Records that a descriptor has ended, and returns its check. Returns `None` if it is not in flight.
+    /// Records that a descriptor has ended, and returns its check. Returns `None` if the descriptor is not in
+    /// flight.
     pub(super) fn end(&mut self, token: u64) -> Option<Option<Check>> {
         let index = self.index(token)?;
         let ended = self.ended.get_mut(index).filter(|ended| !**ended)?;

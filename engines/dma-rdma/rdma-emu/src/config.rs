@@ -72,8 +72,8 @@ impl Config {
     }
 }
 
-/// Returns the device of this process's configuration, which is read once. Returns `None` if it contains a
-/// mistake, which is printed on stderr.
+/// Returns the device of this process's configuration, which is read once. Returns `None` if the
+/// configuration contains a mistake, which is printed on stderr.
 pub(crate) fn configured() -> Option<Nic> {
     static CONFIGURED: OnceLock<Option<Nic>> = OnceLock::new();
     let read = || ProcessConfig::new("RDMA_EMU_CONFIG", "RDMA_EMU").read(Config::parse);

@@ -369,7 +369,7 @@ impl State {
         }
     }
 
-    /// Ends a request. Returns false if its completion is lost.
+    /// Ends a request. Returns false if the completion queue overflows or does not exist.
     fn complete(&mut self, cq: u32, number: u32, (index, wr): (u64, &ibv_send_wr), status: c_int) -> bool {
         if status != 0
             && let Some(queue) = self.queues.get_mut(&number)

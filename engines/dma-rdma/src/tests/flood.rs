@@ -34,7 +34,7 @@ fn connections_of_one_host_close_the_oldest_of_them() {
 }
 
 /// Keeps `count` silent connections open until `over`. Reopens connections that were closed, and counts all
-/// in `opened`.
+/// connections in `opened`.
 fn hold(service: SocketAddr, count: usize, opened: &AtomicUsize, over: &AtomicBool) {
     let connect = || {
         let stream = TcpStream::connect(service).unwrap();

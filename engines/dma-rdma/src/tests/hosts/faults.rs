@@ -120,7 +120,7 @@ fn importer_5_sees_an_exporter_that_is_killed() {
                 Err(error) => break error,
             }
         };
-        // The TCP connection of the exporter ended when it died.
+        // The TCP connection of the exporter ended when the exporter died.
         control.0.set_nonblocking(true).expect("an option");
         assert_eq!(control.0.read(&mut [0]).unwrap_or(0), 0);
         traffic.end();

@@ -2,7 +2,7 @@
 //! another. The README describes how to run them on other hosts.
 //!
 //! The exporter is restarted after it was killed, until it exits with 0. The exporter accepts commands, one
-//! per line, on a TCP connection. When the connection ends, its exports end.
+//! per line, on a TCP connection. When the connection ends, the exports of that connection end.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Random copies between two hosts, with an oracle.
+//! Tests random copies between two hosts, with an oracle.
 
 use std::ops::Range;
 

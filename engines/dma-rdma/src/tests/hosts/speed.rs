@@ -1,4 +1,4 @@
-//! Read bandwidth, to compare with `ib_read_bw -s 65536 -t 32`.
+//! Measures the read bandwidth, to compare with `ib_read_bw -s 65536 -t 32`.
 #![expect(unsafe_code, reason = "uses a raw queue, because `ib_read_bw` uses the verbs directly")]
 
 use std::time::Instant;
