@@ -122,8 +122,8 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// The errors of [`DmaEngine::register_raw`], and `InvalidArgument` if `request` has no rights. The
-    /// memory is dropped.
+    /// The errors of [`DmaEngine::register_raw`], and `InvalidArgument` if `request` has no rights, or if it
+    /// grants writing and the memory [is read-only](HostMemory::is_read_only). The memory is dropped.
     fn register_window(&self, memory: HostMemory, request: &MemoryRequest) -> Result<Window> {
         Ok(Window::new(memory::register_window(self, memory, request)?))
     }

@@ -268,6 +268,16 @@ pub fn read_only_memory_is_read_in_place(engine: &dyn DmaEngine) {
     let owner: bytes::Bytes = src.into_owner().expect("the last view returns the owner");
     assert_eq!(owner.as_ptr(), shared.as_ptr(), "registered memory is not moved");
 
+    let window = |access| {
+        let memory = HostMemory::from_read_only(shared.clone());
+        engine.register_window(memory, &MemoryRequest::new(0).with_access(access))
+    };
+    let e = window(Access::READ | Access::WRITE).expect_err("the device could write the window");
+    expect_kind(&e, ErrorKind::InvalidArgument, "read-only memory cannot become a writable window");
+    if let Ok(window) = window(Access::READ) {
+        window.try_into_mut().expect_err("a window of read-only memory never becomes a writable buffer");
+    }
+
     // A constant of the program is in read-only pages, which the kernel may refuse to pin.
     #[repr(align(4096))]
     struct Page([u8; 4096]);

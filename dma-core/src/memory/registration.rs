@@ -42,6 +42,11 @@ pub(crate) fn register_window<E: DmaEngine + ?Sized>(
 ) -> Result<Range> {
     if !(request.access | request.export).contains(Access::WRITE) {
         memory.set_read_only();
+    } else if memory.is_read_only() && !memory.is_shared() {
+        return Err(Error::new(ErrorKind::InvalidArgument, "read-only memory cannot be a writable window")
+            .with_operation("register")
+            .with_backend(engine.info().backend)
+            .with_hint("register it with `Access::READ` only"));
     }
     register(engine, memory, request).map(Range::whole)
 }

@@ -266,9 +266,11 @@ impl Window {
     /// # Errors
     ///
     /// The window, unchanged, if another view, a transfer in flight or an export uses the region, if the CPU
-    /// cannot reach the memory, or if the memory is [`DeviceMemory`] or [shared](HostMemory::from_shared).
+    /// cannot reach the memory, or if the memory is [`DeviceMemory`], [shared](HostMemory::from_shared) or
+    /// [read-only](HostMemory::is_read_only).
     pub fn try_into_mut(self) -> Result<BufferMut, Self> {
-        if self.0.region.can_be_buffer() && self.0.region.is_sole() {
+        let region = &self.0.region;
+        if region.can_be_buffer() && !region.is_read_only() && region.is_sole() {
             Ok(BufferMut(self.0))
         } else {
             Err(self)
