@@ -319,7 +319,7 @@ fn dpu_against(size: u64, words: &[&str], then: impl FnOnce(&mut Impostor)) {
 #[test]
 fn a_dpu_checks_every_number_of_its_host() {
     let not_kept = "violates the protocol";
-    // The file has two whole blocks and one of 100 bytes.
+    // The file has two whole blocks and one block of 100 bytes.
     let size = 2 * 8192 + 100;
     for (words, messages) in [
         (&["block 0 of 8191 bytes"][..], vec![filled(0, 0, 8191)]),

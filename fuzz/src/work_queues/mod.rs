@@ -135,7 +135,7 @@ pub fn doca_work_queues(input: &[u8]) {
     }
     program.tear_down();
     for at in 0..LEN {
-        // SAFETY: both memories have this length, and no device uses them any more.
+        // SAFETY: both memories have `LEN` bytes and are not freed yet, and no device uses them any more.
         let (from, to) = unsafe { (*program.source.add(at), *program.target.add(at)) };
         assert_eq!(from, copied(at), "the source was written");
         assert!(to == copied(at) || to == initial(at), "byte {at} is {to}");

@@ -57,7 +57,7 @@ impl Backend {
     pub(crate) fn cancel(&self, job: &Arc<Job>) {
         match &*self.by {
             By::Ring(ring) if self.is_of_this_process() => ring.cancel(job),
-            // A worker thread checks for a cancellation before each part.
+            // Worker threads need no request, because they check for a cancellation before each part.
             _ => {}
         }
     }

@@ -1,8 +1,8 @@
 //! [`Ring`]: executes operations by io_uring.
 //!
 //! Submitters push to the submission queue under a lock. One thread reaps the completions, continues short
-//! reads and writes, and ends operations. The user data of each request is a raw pointer to its job, which
-//! owns a reference to the job.
+//! reads and writes, and ends operations. The user data of a read, write or sync is a raw pointer to its job.
+//! This pointer owns a reference to the job.
 #![expect(
     unsafe_code,
     reason = "shares a ring with the kernel, which reads and writes the memory of operations"
@@ -200,8 +200,8 @@ impl SharedRing {
     }
 }
 
-/// Registers buffers, so that the kernel does not look up their pages for each operation. Returns whether it
-/// succeeded.
+/// Registers buffers, so that the kernel does not look up their pages for each operation. Returns whether the
+/// kernel registered them.
 fn register(ring: &IoUring, buffers: &[(usize, usize)]) -> bool {
     let iovecs: Vec<_> = buffers
         .iter()

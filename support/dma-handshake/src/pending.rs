@@ -33,7 +33,7 @@ impl From<IpAddr> for Origin {
 /// A new connection never waits: if [`MAX_PENDING`] connections are pending, the oldest connection of the
 /// origin that has the most is closed. So an origin that opens many connections loses only its own
 /// connections. A connection of that origin is still served if it authenticates before the origin has opened
-/// [`MAX_PENDING`] more.
+/// [`MAX_PENDING`] more connections.
 #[derive(Debug)]
 pub struct Pending<C> {
     connections: VecDeque<(Origin, Instant, C)>,

@@ -209,7 +209,7 @@ impl Import {
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
-        // The length fits `usize`, because the memory is mapped.
+        // The length fits `usize`, because `Reply::parse` refuses grants that end beyond `isize::MAX`.
         self.grant.len as usize
     }
 

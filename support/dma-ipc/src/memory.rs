@@ -198,8 +198,8 @@ fn create(huge: bool) -> Result<(OwnedFd, usize), Errno> {
 
 /// Sets the file's size, and allocates all its pages.
 fn fill(file: &OwnedFd, size: u64) -> Result<(), Errno> {
-    // If a signal interrupts a step, the kernel undoes it. So a step must be shorter than the period of any
-    // timer.
+    // If a signal interrupts a step, the kernel undoes the step, which is then repeated. So a step must be
+    // shorter than the period of any timer, whose signals would otherwise interrupt it every time.
     const STEP: u64 = 8 << 20;
     retry_on_intr(|| ftruncate(file, size))?;
     let mut done = 0;

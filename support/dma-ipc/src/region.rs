@@ -29,7 +29,7 @@ impl SharedMemory {
     }
 }
 
-/// The reason why memory of an engine cannot be exported. Converts into an error.
+/// The reason why memory of an engine cannot be exported. It converts into an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unexportable {
     /// The memory was allocated without rights to export.

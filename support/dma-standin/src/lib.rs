@@ -1,3 +1,3 @@
-//! Code that the stand-in SDKs share: reads their configuration.
+//! Code that the stand-in SDKs share: it reads their configuration.
 
 pub mod config;
