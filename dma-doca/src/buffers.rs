@@ -133,7 +133,7 @@ impl QueueBuffers {
         let count = depth.saturating_mul(4).saturating_add(lists);
         let sdk = &device.sdk;
         let create = sdk.common.doca_buf_inventory_create;
-        // SAFETY: the pointer can be written.
+        // SAFETY: `out` passes a pointer that can be written.
         let inventory =
             out(sdk, "doca_buf_inventory_create", std::ptr::null_mut(), |p| unsafe { create(count, p) })?;
         let buffers = Self {
@@ -326,7 +326,7 @@ impl QueueBuffers {
     fn expand(&self) -> bool {
         let Some(expand) = self.device.sdk.common.doca_buf_inventory_expand else { return false };
         let more = u32::try_from(self.slots.len()).unwrap_or(u32::MAX).max(64);
-        // SAFETY: the inventory is started.
+        // SAFETY: the inventory is started, and exists as long as this value.
         unsafe { expand(self.inventory, more) == DOCA_SUCCESS }
     }
 

@@ -16,7 +16,7 @@ pub(crate) const BACKEND: &str = "doca";
 /// Returns a code, with its name and its description from the library.
 pub(crate) fn native(library: &Library, code: doca_error_t) -> NativeError {
     let text = |call: unsafe extern "C" fn(doca_error_t) -> *const c_char| -> Cow<'static, str> {
-        // SAFETY: the call accepts any number.
+        // SAFETY: the call accepts any number, and has no other requirements.
         let text = unsafe { call(code) };
         if text.is_null() {
             return Cow::Borrowed("");

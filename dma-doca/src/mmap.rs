@@ -137,7 +137,7 @@ impl Mmap {
     fn create(device: &Arc<Device>) -> Result<Self> {
         let sdk = &device.sdk;
         let call = sdk.common.doca_mmap_create;
-        // SAFETY: the pointer can be written.
+        // SAFETY: `out` passes a pointer that can be written.
         let raw = out(sdk, "doca_mmap_create", std::ptr::null_mut(), |p| unsafe { call(p) })?;
         Self::of(device, raw, "doca_mmap_create")
     }
@@ -151,7 +151,7 @@ impl Mmap {
 
     fn start(&self, permissions: u32, len: usize) -> Result<()> {
         let sdk = &self.device.sdk;
-        // SAFETY: the map is not started.
+        // SAFETY: the map was created by `create`, and is not started.
         let code = unsafe { (sdk.common.doca_mmap_set_permissions)(self.raw(), permissions) };
         check(sdk, "doca_mmap_set_permissions", code).map_err(|e| both_rights(e, permissions))?;
         // SAFETY: the map is not started. The device is open, and this value keeps it open.
@@ -194,7 +194,7 @@ impl Mmap {
     pub(crate) fn has(&self, addr: *mut u8, len: usize) -> Result<bool> {
         let (sdk, common) = (&self.device.sdk, &self.device.sdk.common);
         let name = "doca_buf_inventory_create";
-        // SAFETY: the pointer can be written.
+        // SAFETY: `out` passes a pointer that can be written.
         let inventory =
             out(sdk, name, std::ptr::null_mut(), |p| unsafe { (common.doca_buf_inventory_create)(1, p) })?;
         // SAFETY: the inventory was created above, and is not started.
@@ -207,11 +207,12 @@ impl Mmap {
             // range.
             code = unsafe { get(inventory, self.raw(), addr.cast(), len, addr.cast(), 0, &raw mut buf) };
             if code == DOCA_SUCCESS {
-                // SAFETY: the buffer was made above, and is not used again.
+                // SAFETY: the buffer was made above, no task uses it, and it is not used again. The pointer
+                // for the count may be NULL.
                 unsafe { (common.doca_buf_dec_refcount)(buf, std::ptr::null_mut()) };
             }
         }
-        // SAFETY: the inventory was created above, and its buffer was released.
+        // SAFETY: the inventory was created above, its only buffer was released, and it is not used again.
         let destroyed = unsafe { (common.doca_buf_inventory_destroy)(inventory) };
         check(sdk, "doca_buf_inventory_destroy", destroyed)?;
         match code {

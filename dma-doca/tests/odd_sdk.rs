@@ -35,9 +35,9 @@ unsafe extern "C" fn submit_ex(task: *mut doca_task, flags: u32) -> doca_error_t
             REFUSE.set(None);
             if code == DOCA_ERROR_BAD_STATE {
                 // Simulate a context that has stopped by itself, before a callback has reported that.
-                // SAFETY: the caller passes a task of a running context.
+                // SAFETY: the caller passes a valid task.
                 let ctx = unsafe { doca_task_get_ctx(task) };
-                // SAFETY: this is the context of the caller's task.
+                // SAFETY: this is the context of the caller's task, which exists.
                 unsafe { doca_ctx_stop(ctx) };
             }
             return code;
@@ -45,7 +45,8 @@ unsafe extern "C" fn submit_ex(task: *mut doca_task, flags: u32) -> doca_error_t
         Some((n, code)) => REFUSE.set(Some((n - 1, code))),
         None => {}
     }
-    // SAFETY: the caller's arguments are passed on unchanged.
+    // SAFETY: the caller meets the requirements of the stand-in's function, whose arguments are passed on
+    // unchanged.
     unsafe { doca_task_submit_ex(task, flags) }
 }
 
@@ -66,7 +67,8 @@ unsafe extern "C" fn get_by_args(
     if fails(&BUFFERS) {
         return DOCA_ERROR_UNEXPECTED;
     }
-    // SAFETY: the caller's arguments are passed on unchanged.
+    // SAFETY: the caller meets the requirements of the stand-in's function, whose arguments are passed on
+    // unchanged.
     unsafe { doca_buf_inventory_buf_get_by_args(inventory, map, addr, len, data, data_len, buf) }
 }
 
@@ -80,7 +82,8 @@ unsafe extern "C" fn alloc_init(
     if fails(&TASKS) {
         return DOCA_ERROR_NO_MEMORY;
     }
-    // SAFETY: the caller's arguments are passed on unchanged.
+    // SAFETY: the caller meets the requirements of the stand-in's function, whose arguments are passed on
+    // unchanged.
     unsafe { doca_dma_task_memcpy_alloc_init(dma, src, dst, user_data, task) }
 }
 
@@ -98,12 +101,14 @@ unsafe extern "C" fn mmap_destroy(map: *mut doca_mmap) -> doca_error_t {
     if KEEP_MAPS.get() {
         return DOCA_ERROR_IN_USE;
     }
-    // SAFETY: the caller's arguments are passed on unchanged.
+    // SAFETY: the caller meets the requirements of the stand-in's function, whose arguments are passed on
+    // unchanged.
     unsafe { doca_mmap_destroy(map) }
 }
 
 unsafe extern "C" fn start_in_progress(ctx: *mut doca_ctx) -> doca_error_t {
-    // SAFETY: the caller's arguments are passed on unchanged.
+    // SAFETY: the caller meets the requirements of the stand-in's function, whose arguments are passed on
+    // unchanged.
     match unsafe { doca_ctx_start(ctx) } {
         DOCA_SUCCESS => DOCA_ERROR_IN_PROGRESS,
         code => code,
@@ -111,7 +116,8 @@ unsafe extern "C" fn start_in_progress(ctx: *mut doca_ctx) -> doca_error_t {
 }
 
 unsafe extern "C" fn get_state(ctx: *const doca_ctx, state: *mut doca_ctx_states) -> doca_error_t {
-    // SAFETY: the caller's arguments are passed on unchanged.
+    // SAFETY: the caller meets the requirements of the stand-in's function, whose arguments are passed on
+    // unchanged.
     let code = unsafe { doca_ctx_get_state(ctx, state) };
     // SAFETY: the caller passed this pointer, and the stand-in has just written the state to it.
     if RESTLESS.get() && unsafe { *state } == DOCA_CTX_STATE_IDLE {
@@ -212,7 +218,7 @@ fn nobody_is_told_to_sleep_while_a_flush_is_due() {
     let region = engine.allocate_raw(&MemoryRequest::new(128)).unwrap();
     let mut queue = engine.open_queue_raw(&QueueOptions::new().with_depth(4)).unwrap();
     let copy = Descriptor::copy(5, region.info().segment(0, 64), region.info().segment(64, 64));
-    // SAFETY: the region outlives the copies in flight.
+    // SAFETY: the region outlives the copies in flight, and the test does not access its bytes meanwhile.
     assert_eq!(unsafe { queue.submit(&[copy]) }.unwrap(), 1);
     REFUSE.set(Some((0, DOCA_ERROR_AGAIN)));
     queue.flush();

@@ -64,7 +64,7 @@ pub(crate) fn env_init(spdk: &Library, opts: &EnvOpts) -> i32 {
 /// Allocates zeroed memory that devices can access, on a NUMA node, or on any node with -1. `len` and `align`
 /// are not 0.
 pub(crate) fn allocate(spdk: &Library, len: usize, align: usize, numa: i32) -> Option<NonNull<u8>> {
-    // SAFETY: the third argument must be null, and is.
+    // SAFETY: the third argument must be null, and is. The length and the alignment are not 0.
     let memory = unsafe {
         (spdk.env.spdk_zmalloc)(len, align, std::ptr::null_mut(), numa, SPDK_MALLOC_DMA | SPDK_MALLOC_SHARE)
     };

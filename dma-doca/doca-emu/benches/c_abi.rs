@@ -96,7 +96,7 @@ impl Bench {
     }
 
     fn progress(&self) {
-        // SAFETY: the progress engine lives until the end.
+        // SAFETY: the progress engine lives until the end, and only this thread uses it.
         unsafe { c::doca_pe_progress(self.pe) };
     }
 

@@ -394,7 +394,8 @@ impl<T: Copy> In<T> {
     /// C promised `len` valid values, which do not change while the slice is used.
     pub(crate) unsafe fn slice(&self, len: usize) -> Outcome<&[T]> {
         require(!self.0.is_null() && len <= isize::MAX as usize / size_of::<T>().max(1), INVALID)?;
-        // SAFETY: the caller guarantees that the values are valid.
+        // SAFETY: the pointer is not null, the length does not overflow, and the caller guarantees `len`
+        // valid values that do not change.
         Ok(unsafe { std::slice::from_raw_parts(self.0, len) })
     }
 }

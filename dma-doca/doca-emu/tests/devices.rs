@@ -271,7 +271,7 @@ fn errors_have_names_and_descriptions() {
     assert_eq!(name(31), "DOCA_ERROR_UNKNOWN");
     for code in 0..40 {
         let text = code!(doca_error_get_descr(code));
-        // SAFETY: the call returned a string that is never freed.
+        // SAFETY: the call returned a string that ends in NUL and is never freed.
         assert!(!unsafe { CStr::from_ptr(text) }.is_empty());
     }
 }

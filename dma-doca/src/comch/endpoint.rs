@@ -99,7 +99,7 @@ impl Endpoint {
         let sdk = &device.sdk;
         let Some(calls) = sdk.comch else { return Err(error(ErrorKind::MissingSdk, "no comm channel")) };
         let _serial = creation();
-        // SAFETY: the pointer can be written.
+        // SAFETY: `out` passes a pointer that can be written.
         let pe =
             out(sdk, "doca_pe_create", std::ptr::null_mut(), |p| unsafe { (sdk.common.doca_pe_create)(p) })?;
         let made = match representor {
@@ -110,7 +110,7 @@ impl Endpoint {
                     (calls.doca_comch_server_create)(device.raw(), representor.raw(), name.as_ptr(), p)
                 });
                 server.map(|raw| {
-                    // SAFETY: the server was created above.
+                    // SAFETY: the server was created above, and is not destroyed.
                     let ctx = unsafe { (calls.doca_comch_server_as_ctx)(raw) };
                     (ctx, EndpointSide::Server(raw, representor))
                 })
@@ -122,7 +122,7 @@ impl Endpoint {
                     (calls.doca_comch_client_create)(device.raw(), name.as_ptr(), p)
                 });
                 client.map(|raw| {
-                    // SAFETY: the client was created above.
+                    // SAFETY: the client was created above, and is not destroyed.
                     let ctx = unsafe { (calls.doca_comch_client_as_ctx)(raw) };
                     (ctx, EndpointSide::Client(raw))
                 })
@@ -185,7 +185,7 @@ impl Endpoint {
                 call!(doca_comch_client_event_msg_recv_register(raw, Some(received)));
             }
         }
-        // SAFETY: both were created above, and neither is connected.
+        // SAFETY: both objects were created by `new`, and neither is connected.
         check(sdk, "doca_pe_connect_ctx", unsafe { (sdk.common.doca_pe_connect_ctx)(self.pe, self.ctx) })
     }
 
@@ -337,13 +337,13 @@ impl Endpoint {
                 };
             }
         };
-        // SAFETY: the task was created above.
+        // SAFETY: the send task was created above, and is not freed.
         let task = unsafe { (calls.doca_comch_task_send_as_task)(send) };
         // SAFETY: the task was created above and is not submitted yet, and its message is kept until it has
         // ended.
         let code = self.events.during(|| unsafe { (sdk.common.doca_task_submit)(task) });
         if code != DOCA_SUCCESS {
-            // SAFETY: the task was not submitted, and is not used again.
+            // SAFETY: the task was not submitted, so its message is not read, and it is not used again.
             unsafe { (sdk.common.doca_task_free)(task) };
             return match code {
                 DOCA_ERROR_AGAIN => Ok(None),

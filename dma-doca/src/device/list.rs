@@ -23,7 +23,7 @@ pub(crate) struct List {
 impl List {
     pub(crate) fn new(sdk: &Sdk) -> Result<Self> {
         let (mut raw, mut count) = (std::ptr::null_mut(), 0);
-        // SAFETY: both pointers can be written.
+        // SAFETY: both pointers are to local variables, which can be written.
         let code = unsafe { (sdk.common.doca_devinfo_create_list)(&raw mut raw, &raw mut count) };
         match code {
             DOCA_SUCCESS => {}
@@ -73,13 +73,13 @@ impl Item<'_> {
 
     pub(crate) fn interface(&self) -> Option<String> {
         let call = self.list.sdk.common.doca_devinfo_get_iface_name;
-        // SAFETY: the device is an entry of a list that exists.
+        // SAFETY: the device is an entry of a list that exists, and so a valid argument of the call.
         unsafe { text_of::<{ DOCA_DEVINFO_IFACE_NAME_SIZE as usize }, _>(call, self.raw) }
     }
 
     pub(crate) fn ib_device(&self) -> Option<String> {
         let call = self.list.sdk.common.doca_devinfo_get_ibdev_name;
-        // SAFETY: the device is an entry of a list that exists.
+        // SAFETY: the device is an entry of a list that exists, and so a valid argument of the call.
         unsafe { text_of::<{ DOCA_DEVINFO_IBDEV_NAME_SIZE as usize }, _>(call, self.raw) }
     }
 
@@ -102,7 +102,7 @@ impl Item<'_> {
             })
         };
         let can = |call: Option<unsafe extern "C" fn(*const doca_devinfo) -> doca_error_t>| {
-            // SAFETY: the device is an entry of a list that exists.
+            // SAFETY: the device is an entry of a list that exists, and so a valid argument of the call.
             call.is_some_and(|call| unsafe { call(self.raw) } == DOCA_SUCCESS)
         };
         let size = dma.doca_dma_cap_task_memcpy_get_max_buf_size;
@@ -171,7 +171,7 @@ impl Item<'_> {
     pub(crate) fn problem(&self, capabilities: &DeviceCapabilities) -> Option<dma_core::Error> {
         if !capabilities.dma {
             let is = self.list.sdk.dma.doca_dma_cap_task_memcpy_is_supported;
-            // SAFETY: the device is an entry of a list that exists.
+            // SAFETY: the device is an entry of a list that exists, and so a valid argument of the call.
             let code = unsafe { is(self.raw) };
             return Some(
                 error(ErrorKind::Unsupported, format!("device {} has no DMA", self.address()))

@@ -155,7 +155,7 @@ impl Device {
 
     /// Returns the device's description, which capability calls take.
     pub(crate) fn info(&self) -> *const doca_devinfo {
-        // SAFETY: the device is open.
+        // SAFETY: the device is open as long as this value exists, so its handle is valid.
         unsafe { (self.sdk.common.doca_dev_as_devinfo)(self.raw()) }
     }
 
@@ -218,10 +218,10 @@ impl Device {
                 text::<{ DOCA_DEVINFO_REP_PCI_ADDR_SIZE as usize }>(|buffer| unsafe { call(info, buffer) })
             });
             let call = common.doca_devinfo_rep_get_iface_name;
-            // SAFETY: the representor is an entry of a list that exists.
+            // SAFETY: the representor is an entry of a list that exists, and so a valid argument of the call.
             let interface = unsafe { text_of::<{ DOCA_DEVINFO_IFACE_NAME_SIZE as usize }, _>(call, info) };
             let call = common.doca_devinfo_rep_get_vuid;
-            // SAFETY: the representor is an entry of a list that exists.
+            // SAFETY: the representor is an entry of a list that exists, and so a valid argument of the call.
             let vuid = unsafe { text_of::<{ DOCA_DEVINFO_REP_VUID_SIZE as usize }, _>(call, info) };
             let function = common.doca_devinfo_rep_get_pci_func_type.and_then(|call| {
                 // SAFETY: the representor is an entry of a list that exists, and `out` passes a pointer

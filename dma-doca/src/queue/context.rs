@@ -82,17 +82,17 @@ impl DmaContext {
         let sdk = &device.sdk;
         let (common, calls) = (&sdk.common, &sdk.dma);
         let _serial = creation();
-        // SAFETY: the pointer can be written.
+        // SAFETY: `out` passes a pointer that can be written.
         let pe = out(sdk, "doca_pe_create", std::ptr::null_mut(), |p| unsafe { (common.doca_pe_create)(p) })?;
-        // SAFETY: the device is open, and the pointer can be written.
+        // SAFETY: the device is open, and `out` passes a pointer that can be written.
         let dma = out(sdk, "doca_dma_create", std::ptr::null_mut(), |p| unsafe {
             (calls.doca_dma_create)(device.raw(), p)
         });
         let dma = dma.inspect_err(|_| {
-            // SAFETY: the progress engine was made above, and has no contexts.
+            // SAFETY: the progress engine was created above, has no contexts, and is not used again.
             unsafe { (common.doca_pe_destroy)(pe) };
         })?;
-        // SAFETY: the DMA context was created above.
+        // SAFETY: the DMA context was created above, and is not destroyed.
         let ctx = unsafe { (calls.doca_dma_as_ctx)(dma) };
         let data = Box::new(UserData { sdk: Sdk::clone(sdk), ctx, done: Done::new(depth) });
         let mut context = Self {
@@ -140,7 +140,7 @@ impl DmaContext {
             )
         };
         check(sdk, "doca_dma_task_memcpy_set_conf", code)?;
-        // SAFETY: both were made above, and neither is connected.
+        // SAFETY: both objects were created by `start`, and neither is connected.
         let code = unsafe { (sdk.common.doca_pe_connect_ctx)(self.pe, self.ctx) };
         check(sdk, "doca_pe_connect_ctx", code)
     }
@@ -213,7 +213,7 @@ impl DmaContext {
             (calls.doca_dma_task_memcpy_alloc_init)(self.dma, bound.src, bound.dst, user, p)
         });
         memcpy.set(made.map_err(Shortage::Error)?);
-        // SAFETY: the task was made above.
+        // SAFETY: the task was created above, and is not freed.
         bound.task = unsafe { (calls.doca_dma_task_memcpy_as_task)(memcpy.get()) };
         Ok(())
     }
@@ -236,7 +236,7 @@ impl DmaContext {
     /// the call.
     pub(super) fn flush(&self) -> bool {
         let Some(flush) = self.device.sdk.common.doca_ctx_flush_tasks else { return false };
-        // SAFETY: the context exists as long as this value.
+        // SAFETY: the context was created by `start`, and is not destroyed before this value is dropped.
         unsafe { flush(self.ctx) };
         true
     }
@@ -259,7 +259,7 @@ impl DmaContext {
     pub(super) fn stop(&self) {
         // The code is ignored. It is IN_PROGRESS until all tasks have ended, or an error if the context is
         // stopping or stopped.
-        // SAFETY: the context exists as long as this value.
+        // SAFETY: the context was created by `start`, and is not destroyed before this value is dropped.
         unsafe { (self.device.sdk.common.doca_ctx_stop)(self.ctx) };
     }
 
@@ -324,7 +324,7 @@ impl DmaContext {
 
     fn destroy_locked(&self) -> Result<()> {
         let sdk = &self.device.sdk;
-        // SAFETY: the context is idle, and is not used again.
+        // SAFETY: the context is idle and has no tasks, and is not used again.
         check(sdk, "doca_dma_destroy", unsafe { (sdk.dma.doca_dma_destroy)(self.dma) })?;
         // SAFETY: the progress engine has no contexts, and is not used again.
         check(sdk, "doca_pe_destroy", unsafe { (sdk.common.doca_pe_destroy)(self.pe) })
@@ -362,7 +362,7 @@ unsafe fn user_data<'a>(user: doca_data) -> &'a UserData {
 unsafe extern "C" fn completed(_: *mut doca_dma_task_memcpy, task: doca_data, ctx: doca_data) {
     // SAFETY: the library passes the user data of the context, which `connect` has set.
     let data = unsafe { user_data(ctx) };
-    // SAFETY: the union holds a number, which `set` stored.
+    // SAFETY: the union holds the number that `set` stored, and all of its bytes are initialized.
     data.done.end(unsafe { task.u64_ } as u32);
 }
 
@@ -374,6 +374,6 @@ unsafe extern "C" fn not_completed(memcpy: *mut doca_dma_task_memcpy, task: doca
     // SAFETY: this is the task that the library passed to this callback, which is not freed yet.
     let status = unsafe { (data.sdk.common.doca_task_get_status)(base) };
     let running = state_of(&data.sdk, data.ctx) == DOCA_CTX_STATE_RUNNING;
-    // SAFETY: the union holds a number, which `set` stored.
+    // SAFETY: the union holds the number that `set` stored, and all of its bytes are initialized.
     data.done.fail(unsafe { task.u64_ } as u32, status, running);
 }

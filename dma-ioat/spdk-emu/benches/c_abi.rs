@@ -81,7 +81,7 @@ fn main() {
     // SAFETY: all zeros are a valid value of the struct.
     let opts = unsafe { opts.assume_init_mut() };
     opts.opts_size = size_of::<c::spdk_env_opts>();
-    // SAFETY: the struct has the size that `opts_size` states.
+    // SAFETY: the struct can be written, and has the size that `opts_size` states.
     unsafe { c::spdk_env_opts_init(opts) };
     // SAFETY: `spdk_env_opts_init` has filled the struct, whose texts are static.
     assert_eq!(unsafe { c::spdk_env_init(opts) }, 0);

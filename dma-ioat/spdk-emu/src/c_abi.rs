@@ -184,7 +184,8 @@ impl<T> Ptr<T> {
     /// Returns the object, unless C passed NULL.
     #[inline]
     pub(crate) fn get<'a>(self) -> Option<&'a T> {
-        // SAFETY: the pointer is NULL or valid, as the caller of `new` promised.
+        // SAFETY: the pointer is NULL, or valid as long as the result is used, as C or the caller of `new`
+        // promised.
         unsafe { self.0.as_ref() }
     }
 
@@ -192,7 +193,7 @@ impl<T> Ptr<T> {
     #[inline]
     pub(crate) fn put(self, value: T) {
         if !self.0.is_null() {
-            // SAFETY: the pointer is not NULL, and valid as the caller of `new` promised.
+            // SAFETY: the pointer is not NULL, and can be written, as C or the caller of `new` promised.
             unsafe { self.0.write(value) }
         }
     }

@@ -103,7 +103,7 @@ c_calls! {
         ctx: Addr,
     ) {
         if let Some(each) = each {
-            // SAFETY: the program passed this function together with this context.
+            // SAFETY: the program passed this function together with this context, for any core.
             cores(set).for_each(|core| unsafe { each(ctx.raw(), core) });
         }
     }

@@ -22,7 +22,8 @@ c_calls! {
         let (Some(probe), Some(attach)) = (probe, attach) else { return -libc::EINVAL };
         let whole = walk(|function: &'static Function| {
             let device = function.handle().raw();
-            // SAFETY: the program passed this function together with this context.
+            // SAFETY: the program passed this function together with this context, and the function's handle
+            // is never freed.
             if !unsafe { probe(cb_ctx.raw(), device) } {
                     return function.declined();
             }

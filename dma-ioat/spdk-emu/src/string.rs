@@ -41,7 +41,7 @@ fn number(text: Text, base: c_int) -> Result<c_longlong, c_int> {
     errno.put(0);
     // SAFETY: the text is a string that ends in NUL, and `end` can be written.
     let value = unsafe { strtoll(text.as_ptr(), &raw mut end, base) };
-    // SAFETY: `end` is within the string or at its NUL, so the rest is a string too.
+    // SAFETY: `end` is null, or within the string or at its NUL. So the rest is a string too.
     let rest = unsafe { Text::new(end) };
     let stopped = rest.get().is_some_and(|rest| !rest.is_empty());
     match errno.get().copied().unwrap_or(0) {

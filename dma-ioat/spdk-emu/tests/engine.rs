@@ -121,7 +121,7 @@ impl Driver {
         let mut search = Search { address, device: ptr::null_mut() };
         // SAFETY: the call takes no arguments.
         let ioat = unsafe { c::spdk_pci_ioat_get_driver() };
-        // SAFETY: the context lives as long as the call.
+        // SAFETY: the callback takes a pointer to a `Search`, which lives as long as the call.
         assert_eq!(unsafe { c::spdk_pci_enumerate(ioat, Some(pick), (&raw mut search).cast()) }, 0);
         let device = search.device;
         assert!(!device.is_null(), "no function {address}");

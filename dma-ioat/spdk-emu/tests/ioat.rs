@@ -83,7 +83,7 @@ impl Channel {
     fn try_new(address: &str) -> Result<Self, i32> {
         env::set_up(CONFIG);
         let mut search = Search { address, channel: ptr::null_mut() };
-        // SAFETY: the context lives as long as the call.
+        // SAFETY: the callbacks take a pointer to this variable, which lives as long as the call.
         let result = unsafe { c::spdk_ioat_probe((&raw mut search).cast(), Some(on_probe), Some(on_attach)) };
         if search.channel.is_null() { Err(result) } else { Ok(Self(search.channel)) }
     }
@@ -280,7 +280,7 @@ fn descriptors_are_counted_and_the_last_calls_back() {
 #[test]
 fn a_full_ring_takes_nothing_in_part() {
     let channel = Channel::new("0000:82:04.0");
-    // SAFETY: the channel is attached.
+    // SAFETY: the channel is attached, so its handle is valid.
     assert_eq!(unsafe { c::spdk_ioat_get_max_descriptors(channel.0) }, 8);
     let memory = Memory::new(4 << 20, 64);
     for number in 0..6 {
@@ -294,7 +294,7 @@ fn a_full_ring_takes_nothing_in_part() {
     channel.flush();
     assert_eq!(channel.process(), 7);
     assert_eq!(ENDED.take(), [0, 1, 2, 3, 4, 5, 8]);
-    // SAFETY: the channel is attached.
+    // SAFETY: the channel is attached, so its handle is valid.
     assert_eq!(unsafe { c::spdk_ioat_get_dma_capabilities(channel.0) }, c::SPDK_IOAT_ENGINE_COPY_SUPPORTED);
     assert_eq!(channel.fill(1, memory.at(0), 5, 64), -1);
     drop(channel);
@@ -464,7 +464,8 @@ fn a_probe_in_a_probe_is_refused_and_does_not_hang() {
     env::set_up(CONFIG);
     let mut inner = 0;
     let context = (&raw mut inner).cast::<c_void>();
-    // SAFETY: the context lives as long as the call.
+    // SAFETY: `probe_again` takes a pointer to this variable, which lives as long as the call. `on_attach`
+    // does not run, because `probe_again` declines every function.
     assert_eq!(unsafe { c::spdk_ioat_probe(context, Some(probe_again), Some(on_attach)) }, 0);
     assert_eq!(inner, -1);
 }

@@ -38,7 +38,7 @@ unsafe extern "C" fn on_attach(
 
 fn probe(wanted: bool) -> Found {
     let mut found = Found { wanted, ..Found::default() };
-    // SAFETY: the context lives as long as the call.
+    // SAFETY: the callbacks take a pointer to a `Found`, which lives as long as the call.
     let result = unsafe { c::spdk_ioat_probe((&raw mut found).cast(), Some(on_probe), Some(on_attach)) };
     assert_eq!(result, 0);
     found
@@ -49,11 +49,11 @@ fn a_function_comes_back_when_it_was_unplugged_and_has_settled() {
     env::set_up("reattach = 'spdk'\nfunction = [{ pci = '0:4.0' }]");
     let found = probe(true);
     assert_eq!((found.devices.len(), found.channels.len()), (1, 1));
-    // SAFETY: the channel is attached.
+    // SAFETY: the channel is attached, and is not used again.
     unsafe { c::spdk_ioat_detach(found.channels[0]) };
     assert!(probe(true).devices.is_empty(), "SPDK treats it as attached");
     let detached = Instant::now();
-    // SAFETY: the library returned this device.
+    // SAFETY: the library returned this device, which is never freed, and its channel is detached.
     unsafe { c::spdk_pci_device_detach(found.devices[0]) };
     let again = loop {
         let again = probe(false);

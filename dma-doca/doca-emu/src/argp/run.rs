@@ -60,7 +60,8 @@ pub(super) fn start(words: &[String]) -> Outcome {
         program.run(action)?;
     }
     if let Some(validate) = with(|parser| Ok(parser.program.validation))? {
-        // SAFETY: the program's function takes the program's configuration.
+        // SAFETY: the program registered this function for the program's configuration, which it passed
+        // itself.
         succeed(unsafe { validate(program.config.0) })?;
     }
     if program.dpdk.is_some() {
@@ -150,7 +151,8 @@ impl Program {
                     ));
                 })
             }
-            // SAFETY: the program's function takes the program's configuration.
+            // SAFETY: the program registered this function for the program's configuration, which it passed
+            // itself.
             Action::Command(callback) => succeed(unsafe { callback(self.config.0) }),
             Action::Version => match self.version {
                 // SAFETY: the program's function takes a value and the program's configuration. This flag has

@@ -53,7 +53,7 @@ pub fn zeroed<T: Copy>() -> T {
 pub fn name(code: c::doca_error_t) -> &'static str {
     // SAFETY: the call accepts any number.
     let name = unsafe { c::doca_error_get_name(code) };
-    // SAFETY: the call returned a string that is never freed.
+    // SAFETY: the call returned a string that ends in NUL and is never freed.
     let name = unsafe { std::ffi::CStr::from_ptr(name) };
     name.to_str().unwrap()
 }
@@ -104,7 +104,7 @@ pub struct Memory {
 
 impl Memory {
     pub fn new(len: usize) -> Self {
-        // SAFETY: the layout's size is not 0.
+        // SAFETY: the layout's size is at least 1.
         Self { ptr: unsafe { std::alloc::alloc_zeroed(Self::layout(len)) }, len }
     }
 

@@ -66,7 +66,7 @@ pub(super) unsafe extern "C" fn create(mmap: *mut *mut doca_mmap) -> doca_error_
 }
 
 pub(super) unsafe extern "C" fn destroy(mmap: *mut doca_mmap) -> doca_error_t {
-    // SAFETY: the caller passes a valid handle.
+    // SAFETY: the caller passes a handle of this module that was not destroyed.
     let map = unsafe { of(mmap) };
     // SAFETY: the map is the library's, and the caller does not use it after a success.
     let code = unsafe { (calls().common.doca_mmap_destroy)(map.raw) };
@@ -85,7 +85,7 @@ pub(super) unsafe extern "C" fn set_memrange(
     addr: *mut c_void,
     len: usize,
 ) -> doca_error_t {
-    // SAFETY: the caller passes a valid handle.
+    // SAFETY: the caller passes a handle of this module that was not destroyed.
     unsafe { of(mmap) }.range.set((addr, len));
     DOCA_SUCCESS
 }
@@ -96,7 +96,7 @@ pub(super) unsafe extern "C" fn set_permissions(_: *mut doca_mmap, access_mask: 
 }
 
 pub(super) unsafe extern "C" fn add_dev(mmap: *mut doca_mmap, dev: *mut doca_dev) -> doca_error_t {
-    // SAFETY: the caller passes a valid handle.
+    // SAFETY: the caller passes a handle of this module that was not destroyed.
     unsafe { of(mmap) }.dev.set(dev);
     DOCA_SUCCESS
 }
@@ -104,7 +104,7 @@ pub(super) unsafe extern "C" fn add_dev(mmap: *mut doca_mmap, dev: *mut doca_dev
 pub(super) unsafe extern "C" fn start(mmap: *mut doca_mmap) -> doca_error_t {
     let common = &calls().common;
     let Some(populate) = common.doca_mmap_populate else { return DOCA_ERROR_NOT_SUPPORTED };
-    // SAFETY: the caller passes a valid handle.
+    // SAFETY: the caller passes a handle of this module that was not destroyed.
     let map = unsafe { of(mmap) };
     if let Some(set) = common.doca_mmap_set_max_num_chunks {
         // A map needs only one chunk, and the library may refuse other limits.
@@ -149,7 +149,7 @@ pub(super) unsafe extern "C" fn export(
     export_desc_len: *mut usize,
 ) -> doca_error_t {
     let Some(export) = calls().common.doca_mmap_export else { return DOCA_ERROR_NOT_SUPPORTED };
-    // SAFETY: the caller passes a valid handle.
+    // SAFETY: the caller passes a handle of this module that was not destroyed.
     let map = unsafe { of(mmap) };
     let mut descriptor = ptr::null_mut();
     // SAFETY: the handle is from the library, the device is the caller's, and both pointers can be written.
@@ -173,7 +173,7 @@ pub(super) unsafe extern "C" fn buf_get_by_args(
     data_len: usize,
     buf: *mut *mut doca_buf,
 ) -> doca_error_t {
-    // SAFETY: the caller passes a valid handle.
+    // SAFETY: the caller passes a handle of this module that was not destroyed.
     let map = unsafe { of(mmap) };
     let get = calls().common.doca_buf_inventory_buf_by_args;
     // SAFETY: the caller passes a valid inventory, a range of the map's memory and a pointer that can be

@@ -207,7 +207,7 @@ impl Context {
         if code != DOCA_SUCCESS {
             // SAFETY: the context owns the event, and no other reference to it exists.
             let result = unsafe { (*self.event.get()).result };
-            // SAFETY: the result of a copy is a number.
+            // SAFETY: the result of a copy is a number, and the library has written it.
             let result = unsafe { result.u64_ } as doca_error_t;
             // SAFETY: the task belongs to this context and has ended, and no reference to it exists.
             unsafe { (*task).status = if result == DOCA_SUCCESS { DOCA_ERROR_IO_FAILED } else { result } };
@@ -319,7 +319,7 @@ pub(super) unsafe extern "C" fn dma_create(dev: *mut doca_dev, dma: *mut *mut do
 
 pub(super) unsafe extern "C" fn dma_destroy(dma: *mut doca_dma) -> doca_error_t {
     let (common, own) = (&calls().common, &calls().dma);
-    // SAFETY: the caller passes a valid handle.
+    // SAFETY: the caller passes a handle of this module that was not destroyed.
     let context = unsafe { of::<Context>(dma) };
     if context.state.get() != DOCA_CTX_STATE_IDLE {
         return DOCA_ERROR_IN_USE;
@@ -355,7 +355,7 @@ pub(super) unsafe extern "C" fn set_conf(
     failed: doca_dma_task_memcpy_completion_cb_t,
     tasks: u32,
 ) -> doca_error_t {
-    // SAFETY: the caller passes a valid handle.
+    // SAFETY: the caller passes a handle of this module that was not destroyed.
     let context = unsafe { of::<Context>(dma) };
     context.depth.set(tasks);
     context.completed.set(completed.unwrap_or(ignore));
@@ -364,7 +364,7 @@ pub(super) unsafe extern "C" fn set_conf(
 }
 
 pub(super) unsafe extern "C" fn ctx_set_user_data(ctx: *mut doca_ctx, user_data: doca_data) -> doca_error_t {
-    // SAFETY: the caller passes a valid handle.
+    // SAFETY: the caller passes a handle of this module that was not destroyed.
     unsafe { of::<Context>(ctx) }.user_data.set(user_data);
     DOCA_SUCCESS
 }
@@ -373,7 +373,7 @@ pub(super) unsafe extern "C" fn ctx_get_state(
     ctx: *const doca_ctx,
     state: *mut doca_ctx_states,
 ) -> doca_error_t {
-    // SAFETY: the caller passes a valid handle.
+    // SAFETY: the caller passes a handle of this module that was not destroyed.
     let context = unsafe { of::<Context>(ctx) };
     // SAFETY: the caller passes a pointer that can be written.
     unsafe { state.write(context.state.get()) };
@@ -381,13 +381,13 @@ pub(super) unsafe extern "C" fn ctx_get_state(
 }
 
 pub(super) unsafe extern "C" fn ctx_start(ctx: *mut doca_ctx) -> doca_error_t {
-    // SAFETY: the caller passes a valid handle.
+    // SAFETY: the caller passes a handle of this module that was not destroyed.
     let context = unsafe { of::<Context>(ctx) };
     if context.state.get() == DOCA_CTX_STATE_IDLE { context.start() } else { DOCA_ERROR_BAD_STATE }
 }
 
 pub(super) unsafe extern "C" fn ctx_stop(ctx: *mut doca_ctx) -> doca_error_t {
-    // SAFETY: the caller passes a valid handle.
+    // SAFETY: the caller passes a handle of this module that was not destroyed.
     let context = unsafe { of::<Context>(ctx) };
     context.stop_running();
     if context.state.get() == DOCA_CTX_STATE_IDLE || context.rest() {
@@ -404,7 +404,7 @@ pub(super) unsafe extern "C" fn task_alloc_init(
     user_data: doca_data,
     task: *mut *mut doca_dma_task_memcpy,
 ) -> doca_error_t {
-    // SAFETY: the caller passes a valid handle.
+    // SAFETY: the caller passes a handle of this module that was not destroyed.
     let context = unsafe { of::<Context>(dma) };
     context.tasks.set(context.tasks.get() + 1);
     let base = doca_job {
@@ -437,7 +437,7 @@ pub(super) unsafe extern "C" fn set_dst(task: *mut doca_dma_task_memcpy, dst: *m
 }
 
 pub(super) unsafe extern "C" fn task_get_status(task: *const doca_task) -> doca_error_t {
-    // SAFETY: the caller passes a valid task.
+    // SAFETY: the caller passes a task of this module that was not freed, and nothing writes it now.
     unsafe { (*task.cast::<Task>()).status }
 }
 
@@ -445,7 +445,7 @@ pub(super) unsafe extern "C" fn task_free(task: *mut doca_task) {
     // SAFETY: `task_alloc_init` made the object. The task is not in flight, and the caller does not use the
     // handle again.
     let task = unsafe { Box::from_raw(task.cast::<Task>()) };
-    // SAFETY: a context outlives its tasks.
+    // SAFETY: a context outlives its tasks, and only shared references to it exist.
     let context = unsafe { &*task.owner };
     context.tasks.set(context.tasks.get() - 1);
 }
@@ -453,15 +453,15 @@ pub(super) unsafe extern "C" fn task_free(task: *mut doca_task) {
 /// Submits the task's job. The library reports a full work queue as `NO_MEMORY`, which becomes `AGAIN`.
 pub(super) unsafe extern "C" fn task_submit(task: *mut doca_task) -> doca_error_t {
     let task = task.cast::<Task>();
-    // SAFETY: the caller passes a valid task, which is not in flight.
+    // SAFETY: the caller passes a task of this module that was not freed and is not in flight.
     let owner = unsafe { (*task).owner };
-    // SAFETY: a context outlives its tasks.
+    // SAFETY: a context outlives its tasks, and only shared references to it exist.
     let context = unsafe { &*owner };
     if context.state.get() != DOCA_CTX_STATE_RUNNING {
         return DOCA_ERROR_BAD_STATE;
     }
-    // SAFETY: the work queue is the library's. The task begins with the job, and lives until the job has
-    // ended.
+    // SAFETY: the work queue is the library's. The task begins with the job, and neither it nor its buffers
+    // are freed before the job has ended.
     match unsafe { (context.submit)(context.workq.get(), task.cast()) } {
         DOCA_SUCCESS => {
             context.in_flight.set(context.in_flight.get() + 1);

@@ -72,7 +72,7 @@ pub(crate) fn take_all() -> io::Result<Vec<Function>> {
     // SAFETY: all zeros are a valid value of the struct.
     let opts = unsafe { opts.assume_init_mut() };
     opts.opts_size = size_of::<c::spdk_env_opts>();
-    // SAFETY: the struct has the size that `opts_size` states.
+    // SAFETY: the struct can be written, and has the size that `opts_size` states.
     unsafe { c::spdk_env_opts_init(opts) };
     // Make bus addresses the same as this program's virtual addresses.
     opts.iova_mode = c"va".as_ptr();

@@ -57,7 +57,7 @@ impl Worker {
             let mut work = waited.unwrap_or_else(PoisonError::into_inner);
             if let CoreWork::Given(Some(start), arg) = std::mem::replace(&mut *work, CoreWork::Running) {
                 drop(work);
-                // SAFETY: the program passed this function together with this argument.
+                // SAFETY: the program passed this function together with this argument, to be called once.
                 unsafe { start(arg.raw()) };
             } else {
                 drop(work);
@@ -206,7 +206,7 @@ c_calls! {
         let Some(call) = call else { return Addr::NULL };
         let before = sched_getaffinity(None).ok().filter(|_| !EVERYWHERE.get());
         unpin();
-        // SAFETY: the program passed this function together with this argument.
+        // SAFETY: the program passed this function together with this argument, to be called once.
         let result = unsafe { call(arg.raw()) };
         if let Some(before) = before {
             // If this call fails, the thread stays unpinned.

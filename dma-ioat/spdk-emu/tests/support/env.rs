@@ -19,7 +19,7 @@ pub(crate) fn set_up(config: &'static str) {
         // SAFETY: all zeros are a valid value of the struct.
         let opts = unsafe { opts.assume_init_mut() };
         opts.opts_size = size_of::<c::spdk_env_opts>();
-        // SAFETY: the struct has the size that `opts_size` states.
+        // SAFETY: the struct can be written, and has the size that `opts_size` states.
         unsafe { c::spdk_env_opts_init(opts) };
         // SAFETY: `spdk_env_opts_init` has filled the struct, whose texts are static.
         assert_eq!(unsafe { c::spdk_env_init(opts) }, 0);
@@ -75,7 +75,7 @@ pub(crate) fn bus(ptr: *const c_void) -> u64 {
 
 /// Returns the address of a device, as text.
 pub(crate) fn address(device: *mut c::spdk_pci_device) -> String {
-    // SAFETY: the library returned this device.
+    // SAFETY: the library returned this device, which is never freed.
     let addr = unsafe { c::spdk_pci_device_get_addr(device) };
     let mut text = [0; 32];
     // SAFETY: the buffer has 32 bytes, and `addr` is a local variable.
