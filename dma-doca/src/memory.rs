@@ -37,7 +37,7 @@ impl Mapping {
         }
     }
 
-    /// The first byte, aligned as requested.
+    /// Returns the address of the first byte, aligned as requested.
     pub(crate) fn base(&self) -> NonNull<u8> {
         match self {
             Self::Private(private) => private.as_ptr(),

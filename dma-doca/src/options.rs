@@ -99,7 +99,7 @@ impl DocaOptions {
         ),
     ];
 
-    /// The defaults: the first device that has DMA.
+    /// Returns the defaults, with which the first device that has DMA is opened.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -141,7 +141,7 @@ impl DocaOptions {
         Ok(options)
     }
 
-    /// The SDK's calls: the library of `with_library`, or a loaded one.
+    /// Returns the SDK's calls: those of `with_library`, or those of a library that is loaded here.
     pub(crate) fn load(&self) -> Result<Library> {
         if let Some(library) = &self.library {
             return Ok(library.clone());

@@ -169,7 +169,7 @@ fn granted(map: &Mmap, addr: u64, len: u64) -> Result<*mut u8> {
     Ok(base.with_addr(addr as usize))
 }
 
-/// The SDK's rights for local memory. Exports have separate maps.
+/// Returns the SDK's rights for a map of local memory. Exports have maps of their own.
 fn local(access: Access) -> u32 {
     permissions(access, Access::empty(), Fabric::Pci).unwrap_or(DOCA_ACCESS_FLAG_LOCAL_READ_WRITE)
 }
@@ -186,9 +186,9 @@ fn check_export(engine: &Inner, request: &MemoryRequest) -> Result<()> {
     Ok(())
 }
 
-/// The error of `doca_mmap_create_from_export`. The descriptor's checksum was correct. But libraries return
-/// the same code, INVALID_VALUE, if the export was revoked, if the descriptor is of another card, and if it
-/// is invalid.
+/// Adds the likely cause to an error of `doca_mmap_create_from_export`. The descriptor's checksum was
+/// correct. But libraries return the same code, INVALID_VALUE, if the export was revoked, if the descriptor
+/// is of another card, and if it is invalid.
 fn not_imported(e: Error) -> Error {
     if e.kind() == ErrorKind::OutOfResources {
         return e;

@@ -42,7 +42,7 @@ fn check(error: &Error, remedy: &str) {
     assert!(error.to_string().contains(remedy), "{error}");
 }
 
-/// The other test's process.
+/// Runs one case of the other test, in a process of its own.
 #[test]
 #[ignore = "a part of the other test, in a separate process"]
 fn case() {

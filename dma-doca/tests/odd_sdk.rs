@@ -286,7 +286,7 @@ fn memory_that_stays_registered_is_never_unmapped() {
     assert!(is_mapped(address), "the device may still write there");
 }
 
-/// The host's side, whose maps can fail to be destroyed.
+/// Opens the host's side of a card, with calls that can fail to destroy maps.
 fn exporter() -> DocaEngine {
     doca_emu::use_config(Some("memlock = \"100G\"\n")).unwrap();
     let library = calls::library_with(&[], |common, _| common.doca_mmap_destroy = mmap_destroy);

@@ -21,7 +21,7 @@ fn open(address: &str) -> DocaEngine {
     .unwrap()
 }
 
-/// The host's side, in a separate process: exports memory, and executes commands line by line.
+/// Runs the host's side in a separate process: exports memory, and executes commands line by line.
 #[test]
 #[ignore = "a part of the other test, in a separate process"]
 fn host() {

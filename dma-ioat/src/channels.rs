@@ -113,7 +113,8 @@ impl Channels {
         }
     }
 
-    /// Probes, and retries the functions that could not be started before.
+    /// Probes like [`probe`](Self::probe), and also tries the functions again that could not be started
+    /// before.
     pub(crate) fn probe_again(&mut self, spdk: &Library) -> Result<()> {
         let before = std::mem::take(&mut self.broken);
         let probed = self.probe(spdk);

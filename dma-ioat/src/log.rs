@@ -33,7 +33,7 @@ pub(crate) fn forward(spdk: &Library) {
     }
 }
 
-/// Called for each message, on any thread.
+/// Emits a message as an event. SPDK calls this function for each message, on any thread.
 ///
 /// # Safety
 ///

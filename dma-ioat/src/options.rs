@@ -123,7 +123,7 @@ impl IoatOptions {
     /// Default of [`mem`](Self::mem) without huge pages, in MiB.
     pub const MEM_WITHOUT_HUGE: u32 = 512;
 
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -75,7 +75,7 @@ struct HaltedRange {
 // within calls that the queue makes.
 unsafe impl Send for IoatQueue {}
 
-/// Callback of a completed descriptor.
+/// Counts a completed descriptor. SPDK calls this function once per descriptor.
 unsafe extern "C" fn done(count: *mut c_void) {
     // SAFETY: the pointer is to the queue's count, which is kept until SPDK has run or dropped every
     // callback. It is only accessed atomically.

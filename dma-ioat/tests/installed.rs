@@ -8,7 +8,7 @@ use dma_core::{DmaEngine, ErrorKind, conformance};
 use dma_ioat::{IoatEngine, IoatOptions, discover};
 use standin::on_machine;
 
-/// The directory of the stand-in's libraries.
+/// Returns the directory of the stand-in's libraries.
 fn lib_dir() -> std::path::PathBuf {
     install::spdk_emu_prefix().join("lib")
 }

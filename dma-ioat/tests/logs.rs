@@ -45,7 +45,7 @@ fn log_lines_become_events() {
     });
 }
 
-/// The test below checks the standard error of this one.
+/// Writes the lines whose output on standard error the test below checks.
 #[test]
 #[ignore = "run by logs_without_a_listener_are_printed"]
 fn print() {

@@ -199,7 +199,7 @@ fn any_memory_of_the_host_is_within_reach_until_its_map_stops() {
 
 #[test]
 fn the_end_of_the_exporter_is_an_error_of_the_importer() {
-    // Here the other process is the host. It exports memory to this process, and is killed.
+    // In this part, the other process is the host. It exports memory to this process, and is killed.
     let mut host = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "host", "--nocapture", "--test-threads=1"])
         .env(ROLE, "host")

@@ -70,7 +70,7 @@ pub(crate) mod answer {
     pub(crate) const FAILED: u8 = 2;
 }
 
-/// The content of exported memory.
+/// Returns the initial content of exported memory.
 pub(crate) fn sample(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i % 251) as u8 ^ (i >> 10) as u8).collect()
 }
@@ -168,7 +168,7 @@ fn export(engine: &DocaEngine, len: usize, rights: Access) -> Result<(Window, Ex
     Ok((window, export))
 }
 
-/// The child process: exports memory until it is killed.
+/// Runs the child process, which exports memory until it is killed.
 pub(crate) fn export_until_killed(options: &Options) -> Result<(), Error> {
     let engine = DocaEngine::open(&options.device())?;
     let (_window, export) = export(&engine, CHILD_LEN, Access::READ | Access::WRITE)?;

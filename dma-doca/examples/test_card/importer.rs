@@ -231,7 +231,7 @@ impl Importer<'_> {
         expect("writing", written.map(|e| e.kind()), ErrorKind::Revoked)
     }
 
-    /// A queue whose copies have failed must still copy local memory.
+    /// Checks that a queue whose copies have failed still copies local memory.
     fn works(&self, queue: &Queue) -> Result {
         let mut src = self.engine.allocate(1000)?;
         src.fill(0x77);

@@ -114,7 +114,7 @@ impl Server {
         Ok(Channel { endpoint: Arc::clone(&self.endpoint), peer, max: self.max })
     }
 
-    /// Maximum length of a message, in bytes.
+    /// Returns the maximum length of a message, in bytes.
     #[must_use]
     pub const fn max_message(&self) -> usize {
         self.max
@@ -172,7 +172,7 @@ impl Client {
 }
 
 impl Channel {
-    /// Maximum length of a message, in bytes.
+    /// Returns the maximum length of a message, in bytes.
     #[must_use]
     pub const fn max_message(&self) -> usize {
         self.max

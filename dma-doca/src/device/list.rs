@@ -167,7 +167,7 @@ impl Item<'_> {
         }
     }
 
-    /// The reason why the device cannot copy, according to its capabilities.
+    /// Returns the reason why the device cannot copy, according to its capabilities.
     pub(crate) fn problem(&self, capabilities: &DeviceCapabilities) -> Option<dma_core::Error> {
         if !capabilities.dma {
             let is = self.list.sdk.dma.doca_dma_cap_task_memcpy_is_supported;

@@ -36,7 +36,8 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
-    /// The engine name that opens this device: `doca:0000:03:00.0`, with `interface=` for a sub-function.
+    /// Returns the engine name that opens this device: `doca:0000:03:00.0`, with `interface=` for a
+    /// sub-function.
     #[must_use]
     pub fn engine_name(&self) -> EngineName {
         let plain = EngineName::of(&crate::BACKEND);

@@ -68,7 +68,7 @@ impl Done {
         }
     }
 
-    /// Number of free slots.
+    /// Returns the number of free slots.
     #[inline]
     pub(super) fn free(&self) -> usize {
         self.free_count.get()

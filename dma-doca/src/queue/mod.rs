@@ -105,8 +105,8 @@ impl DocaQueue {
         })
     }
 
-    /// Number of tasks that are in flight or reserved for the current batch, without the one that is held
-    /// back.
+    /// Returns the number of tasks that are in flight or reserved for the current batch, without the one that
+    /// is held back.
     fn in_flight(&self) -> usize {
         self.depth - self.context.done.free() - usize::from(!self.deferred.is_null())
     }
@@ -406,7 +406,7 @@ fn scarce(e: Error, engine: &Inner) -> Error {
     scarce
 }
 
-/// The error of a call on a queue's context.
+/// Makes the error of a call on a queue's context.
 fn call_failed(engine: &Inner, call: &'static str, code: doca_error_t) -> Error {
     failed(&engine.device.sdk, call, code)
 }

@@ -228,7 +228,7 @@ fn told() {
     std::io::stdin().read_line(&mut String::new()).unwrap();
 }
 
-/// The host: exports memory, and revokes the export when the test requests it.
+/// Runs the host: exports memory, and revokes the export when the test requests that.
 #[test]
 #[ignore = "a part of the other test, in a separate process"]
 fn host() {
@@ -247,7 +247,7 @@ fn host() {
     told();
 }
 
-/// The DPU: copies the memory until it is revoked.
+/// Runs the DPU: copies the host's memory until it is revoked.
 #[test]
 #[ignore = "a part of the other test, in a separate process"]
 fn dpu() {

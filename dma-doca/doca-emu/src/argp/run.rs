@@ -11,7 +11,7 @@ use super::{Config, DpdkArgs, Parser, Program, json, lock, with};
 use crate::c_abi::{Code, Outcome, c, require};
 
 unsafe extern "C" {
-    /// Defined in `variadic.c`.
+    /// Calls the program's logger, which takes a `va_list`. `variadic.c` defines this function.
     fn doca_emu_argp_call_logger(
         logger: c::doca_argp_logger_cb_t,
         level: u32,

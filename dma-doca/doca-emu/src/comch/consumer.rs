@@ -18,12 +18,12 @@ use crate::task::{Head, Submit, Task, Tasks};
 /// the program.
 pub(super) const POLL: Duration = Duration::from_millis(1);
 
-/// The longest list of buffers for one message.
+/// Returns the maximum number of buffers in a list for one message.
 pub(super) fn max_list_len(card: &crate::card::Card) -> u32 {
     card.limits.max_list_len.min(PIECES as u32)
 }
 
-/// The longest message in bytes.
+/// Returns the maximum length of a message, in bytes.
 pub(super) fn max_size(limits: &crate::config::ComchConfig) -> u32 {
     u32::try_from(limits.max_fast_size.0).unwrap_or(u32::MAX)
 }

@@ -183,7 +183,7 @@ c_calls! {
     /// Makes backends that write INFO and less severe messages to standard output, and WARNING and more
     /// severe messages to standard error.
     fn doca_log_backend_create_standard | doca_log_create_standard_backend() { super::add_standard() }
-    /// For `variadic.c`: checks a message before it is formatted. Sets `shown` to true if a backend shows it.
+    /// Checks a message before `variadic.c` formats it. Sets `shown` to true if a backend shows the message.
     fn doca_emu_log_check(level: u32, source: c_int, shown: Out<bool>) {
         require(
             super::is_level(level) && level != c::DOCA_LOG_LEVEL_DISABLE && super::is_source(source),
@@ -191,7 +191,7 @@ c_calls! {
         )?;
         shown.put(super::is_wanted(Audience::Application, level))
     }
-    /// For `variadic.c`: logs a formatted message.
+    /// Logs a message that `variadic.c` has formatted.
     fn doca_emu_log(
         level: u32,
         file: Text,

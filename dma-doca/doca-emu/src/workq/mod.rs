@@ -146,12 +146,12 @@ c_calls! {
             c_int::try_from(buckets.len() - 1).map_err(|_| c::DOCA_ERROR_NO_MEMORY)
         })
     }
-    /// For `variadic.c`: returns the name of a source.
+    /// Returns the name of a source to `variadic.c`.
     fn doca_emu_log_source(source: c_int) -> *const c_char {
         let log = lock();
         usize::try_from(source).ok().and_then(|place| log.names.get(place)).unwrap_or(&c"").as_ptr()
     }
-    /// For `variadic.c`: counts a message, and sets `shown` to false if the rate limit is exceeded.
+    /// Counts a message for `variadic.c`, and sets `shown` to false if the rate limit is exceeded.
     fn doca_emu_log_bucket(source: c_int, bucket: c_int, shown: Out<bool>) {
         let mut log = lock();
         let (limit, time) = (log.quantity, Duration::from_secs(log.bucket_time.into()));

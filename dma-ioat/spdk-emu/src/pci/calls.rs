@@ -19,7 +19,7 @@ pub(crate) struct PciDriver {
 
 static DRIVERS: Mutex<Vec<&'static PciDriver>> = Mutex::new(Vec::new());
 
-/// The built-in driver of I/OAT.
+/// Returns the built-in driver of I/OAT.
 fn ioat() -> &'static PciDriver {
     static IOAT: OnceLock<PciDriver> = OnceLock::new();
     IOAT.get_or_init(|| PciDriver { name: c"ioat", ids: Vec::new() })
