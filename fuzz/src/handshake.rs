@@ -25,9 +25,10 @@ static SECRET: LazyLock<Secret> = LazyLock::new(|| {
     Secret::read(file.path()).expect("a secret")
 });
 
-/// Sends the input to a listener in pieces, and to a caller in one write; each time once as it is, and once
-/// with the magic before it. Listener and caller must refuse the bytes, for the reason that follows from
-/// their length and magic.
+/// Sends the input to a listener in pieces, and to a caller in one write, both of which must refuse it.
+///
+/// The input is sent as it is, and with the magic before it. The reason of the refusal follows from the
+/// length and the magic of the bytes.
 ///
 /// # Panics
 ///

@@ -20,8 +20,10 @@ const END: End = End { number: 17, psn: 9, lid: 0, mtu: 3, reads: 16, gid: [4; 1
 const REQUESTED: Request = Request { id: SECRET.id, nonce: [5; 32], end: Some(END) };
 
 /// Decodes a message of either side and the backend's part of a descriptor, which must encode to the same
-/// bytes. Only a message made with the secret may be accepted as proven: neither the input, nor a valid
-/// message in which the bits of the input are flipped, may be accepted.
+/// bytes.
+///
+/// Only a message made with the secret may be accepted as proven: neither the input, nor a valid message in
+/// which the bits of the input are flipped, may be accepted.
 ///
 /// # Panics
 ///

@@ -87,8 +87,9 @@ impl FileQueue {
     }
 
     /// Opens a queue, and registers the current memory of these pools with io_uring (fixed buffers), so that
-    /// the kernel looks up the pages only once. Operations can also use other memory. The queue keeps the
-    /// pools alive.
+    /// the kernel looks up the pages only once.
+    ///
+    /// Operations can also use other memory. The queue keeps the pools alive.
     ///
     /// If the kernel refuses the registration, for example beyond the limit of locked memory, the queue works
     /// without it: see [`has_fixed_buffers`](Self::has_fixed_buffers).

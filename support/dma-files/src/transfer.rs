@@ -57,8 +57,9 @@ impl<T: Any + Send> FileTransfer<T> {
         self.finish(result)
     }
 
-    /// Asks the system to cancel the operation. It then ends as `Aborted`, unless it has ended before. Await
-    /// the operation, or wait for it, to get the buffer. Reads and writes of regular files cannot be
+    /// Asks the system to cancel the operation, which then ends as `Aborted`, unless it has ended before.
+    ///
+    /// Await the operation, or wait for it, to get the buffer. Reads and writes of regular files cannot be
     /// cancelled after the kernel has started them.
     pub fn cancel(&self) {
         if self.job.cancel() {

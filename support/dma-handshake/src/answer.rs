@@ -89,12 +89,13 @@ pub fn admit<S: AsFd, T, E>(
     Ok(None)
 }
 
-/// Accepts connections until a caller has authenticated, and closes all other connections. A caller whose
-/// connection is closed may connect again. Returns the connection, which is blocking, and the MACs of the
-/// messages sent and received. Calls `is_over` at least every 50 ms. Returns `None` after `is_over` has
-/// returned true. Makes `listener` non-blocking. `rejected` receives the reason why a connection was not
-/// accepted or was closed: `PermissionDenied` means a wrong secret, and `ResourceBusy` that the connection
-/// was closed for a newer one.
+/// Accepts connections until a caller has authenticated, and closes all other connections.
+///
+/// A caller whose connection is closed may connect again. Returns the connection, which is blocking, and the
+/// MACs of the messages sent and received. Calls `is_over` at least every 50 ms. Returns `None` after
+/// `is_over` has returned true. Makes `listener` non-blocking. `rejected` receives the reason why a
+/// connection was not accepted or was closed: `PermissionDenied` means a wrong secret, and `ResourceBusy`
+/// that the connection was closed for a newer one.
 ///
 /// # Errors
 ///
