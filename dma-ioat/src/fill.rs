@@ -58,8 +58,7 @@ mod tests {
 
     use super::*;
 
-    /// Executes a fill as an engine does that begins the pattern again at every address that is a multiple of
-    /// `page`.
+    /// Executes a fill like an engine that begins the pattern again at every multiple of `page`.
     fn fill_in_pieces(memory: &mut [u8], at: usize, len: usize, pattern: [u8; 8], page: usize) {
         let dst = DeviceAddr::of(NonNull::from(&mut memory[..]).cast()).offset(at);
         let fill = Fill::new(dst, len, pattern);

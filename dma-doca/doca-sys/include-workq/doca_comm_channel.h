@@ -78,7 +78,7 @@ doca_error_t doca_comm_channel_ep_set_send_queue_size(struct doca_comm_channel_e
 DOCA_EXPERIMENTAL
 doca_error_t doca_comm_channel_ep_set_recv_queue_size(struct doca_comm_channel_ep_t *ep, uint16_t recv_queue_size);
 
-/* Descriptors for room to send, and for messages. Either pointer may be NULL. */
+/* Writes the descriptors for room to send and for messages. Each of the two pointers may be NULL. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_comm_channel_ep_get_event_channel(struct doca_comm_channel_ep_t *local_ep,
 	doca_event_channel_t *send_event_channel, doca_event_channel_t *recv_event_channel);

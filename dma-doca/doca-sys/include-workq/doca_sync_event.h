@@ -57,7 +57,7 @@ struct doca_sync_event_job_update_set {
 	uint64_t value;
 };
 
-/* Writes the previous number to fetched. */
+/* Adds to the number, and writes the previous number to fetched. */
 struct doca_sync_event_job_update_add {
 	struct doca_job base;
 	uint64_t value;

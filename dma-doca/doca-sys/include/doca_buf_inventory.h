@@ -81,7 +81,7 @@ static inline doca_error_t doca_buf_inventory_buf_get_by_data(struct doca_buf_in
 	return doca_buf_inventory_buf_get_by_args(inventory, mmap, data, data_len, data, data_len, buf);
 }
 
-/* The same for an existing buffer, which gets another window of its map. Of DOCA 3.3. */
+/* Gives an existing buffer another window of its map, without data. Since DOCA 3.3. */
 DOCA_EXPERIMENTAL
 static inline doca_error_t doca_buf_inventory_buf_reuse_by_addr(struct doca_buf *buf, void *addr, size_t len)
 {

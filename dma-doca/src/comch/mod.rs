@@ -1,8 +1,8 @@
 //! The comm channel: messages between the programs of a host and its DPU.
 //!
 //! The DPU's side is a [`Server`], bound to a name and to the representor of one function of the host. The
-//! host's side is a [`Client`] with the same name on the device of that function. Both have a [`Channel`]
-//! for each connection.
+//! host's side is a [`Client`] with the same name on the device of that function. The server and the client
+//! have a [`Channel`] for each connection.
 //!
 //! Calls with a `timeout` block at most for that time. A channel may be used by several threads.
 

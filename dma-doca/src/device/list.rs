@@ -193,7 +193,8 @@ impl Item<'_> {
     }
 }
 
-/// Returns the device that `options` name, unless `problem` returns an error for it.
+/// Returns the device that `options` name. Without an address, returns the first matching device for which
+/// `problem` returns `None`. If the device has a problem, returns that error.
 pub(crate) fn pick<'a>(
     list: &'a List,
     options: &DocaOptions,

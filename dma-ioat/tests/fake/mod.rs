@@ -272,7 +272,7 @@ extern "C" fn mem_register<const N: usize>(memory: *mut c_void, len: usize) -> i
 
 extern "C" fn mem_unregister<const N: usize>(memory: *mut c_void, len: usize) -> i32 {
     let mut machine = machine::<N>();
-    // Only a whole range can be unregistered. For a range that cannot be reached, only half of it is
+    // Only a whole range can be unregistered. Of a range that cannot be reached, only the first half is
     // recorded.
     match machine.memory.get(&memory.addr()) {
         Some((known, _)) if len == *known || len == 2 * known => {}

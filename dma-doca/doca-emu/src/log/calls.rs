@@ -53,7 +53,7 @@ fn fd(fd: c_int) -> Outcome<Sink> {
 /// # Safety
 ///
 /// `start` is NULL, or the start of a buffer of `capacity` bytes that is never freed. The handler may be
-/// called with it on any thread.
+/// called with `start` on any thread.
 unsafe fn buffer(start: *mut c_char, capacity: usize, handler: c::log_flush_callback) -> Outcome<Sink> {
     require(!start.is_null() && capacity > 0, INVALID)?;
     let handler = handler.ok_or(INVALID)?;

@@ -151,7 +151,8 @@ impl Registered {
 }
 
 /// Checks that all of the memory is mapped, and writable if required, as devices do at registration.
-/// Errors: `INVALID_VALUE` if some of it is not mapped, `NOT_PERMITTED` if some of it lacks a required right.
+/// Errors: `INVALID_VALUE` if some of the memory is not mapped, `NOT_PERMITTED` if some of it lacks a
+/// required right.
 pub(super) fn check(addr: usize, len: usize, writable: bool) -> Outcome {
     match mapped(addr as u64, len as u64, writable) {
         // If the system cannot answer, trust the program.

@@ -62,8 +62,8 @@ impl Value {
             Self::Imported(_, number) | Self::User(number) => number.0,
         };
         // SAFETY: the number is mapped as long as this value; the caller of `new` promised that for a number
-        // of the program. Both sides access it only atomically. The exporter does not reuse the memory after
-        // it revoked an import.
+        // of the program. Both sides access the number only atomically. The exporter does not reuse the
+        // memory after it revoked an import.
         unsafe { AtomicU64::from_ptr(address.as_ptr()) }
     }
 

@@ -37,7 +37,7 @@ static void on_failed(struct doca_graph_instance *instance, union doca_data inst
 	failed++;
 }
 
-/* A function of the graph. When it runs, the first two copies are done, and the copy that waits for it is not. */
+/* A function of the graph. When it runs, the first two copies are done, and the copy that waits for this function is not. */
 static doca_error_t between(void *cookie)
 {
 	CHECK(cookie == memory);

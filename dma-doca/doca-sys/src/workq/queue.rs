@@ -163,7 +163,7 @@ impl Context {
         }
     }
 
-    /// Retrieves an event, or completes a stop. Returns true if it did either.
+    /// Retrieves an event, or completes a stop. Returns true if there was an event or the stop was completed.
     #[inline]
     fn progress(&self) -> bool {
         if self.in_flight.get() == 0 {
@@ -189,8 +189,8 @@ impl Context {
         true
     }
 
-    /// Handles all results except the success of a task. This is a separate function, because it needs more
-    /// registers than a success.
+    /// Handles all results except the success of a task. This is a separate function, because these results
+    /// need more CPU registers than a success.
     #[inline(never)]
     fn other_event(&self, code: doca_error_t, task: *mut Task) -> bool {
         if code == DOCA_ERROR_AGAIN {

@@ -33,7 +33,7 @@ bool spdk_cpuset_get_cpu(const struct spdk_cpuset *set, uint32_t cpu);
 void spdk_cpuset_for_each_cpu(const struct spdk_cpuset *set, void (*fn)(void *ctx, uint32_t cpu), void *ctx);
 uint32_t spdk_cpuset_count(const struct spdk_cpuset *set);
 
-/* "f0" or "0xf0", or a list like "[0,2-4]". */
+/* A set as text: a mask such as "f0" or "0xf0", or a list such as "[0,2-4]". */
 const char *spdk_cpuset_fmt(struct spdk_cpuset *set);
 int spdk_cpuset_parse(struct spdk_cpuset *set, const char *mask);
 

@@ -30,7 +30,7 @@ struct spdk_pci_addr {
 	uint8_t func;
 };
 
-/* New releases add fields at the end. The library fills and reads its own size; from 24.09 on, it uses opts_size. */
+/* New releases add fields at the end. Before 24.09, the library fills and reads the fields that it knows; from 24.09 on, the fields within opts_size. */
 struct spdk_env_opts {
 	const char *name;
 	const char *core_mask;
@@ -243,7 +243,7 @@ struct spdk_pci_device {
 	} internal;
 };
 
-/* Result 0: the caller takes the device. Positive: it does not; continue. Negative: stop. */
+/* Returns 0 to take the device, a positive number to continue without taking it, and a negative number to stop. */
 typedef int (*spdk_pci_enum_cb)(void *enum_ctx, struct spdk_pci_device *dev);
 
 #define SPDK_PCI_DRIVER_NEED_MAPPING 0x0001

@@ -30,7 +30,7 @@ extern "C" {
 #define SPDK_CEIL_DIV(x, y) (((x) + (y) - 1) / (y))
 #define SPDK_BIT(n) (UINT64_C(1) << (n))
 
-/* Round to multiples of a power of two. */
+/* Round a number to a multiple of a power of two. */
 #define SPDK_ALIGN_FLOOR(val, align) ((__typeof__(val))((val) & ~((__typeof__(val))(align) - 1)))
 #define SPDK_ALIGN_CEIL(val, align) SPDK_ALIGN_FLOOR((val) + ((__typeof__(val))(align) - 1), align)
 
