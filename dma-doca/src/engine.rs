@@ -114,8 +114,8 @@ fn numa_node(address: &str) -> Option<u32> {
     dma_vendor::host::numa_node(&Path::new(dma_vendor::host::pci::SYSFS).join(address.to_string()))
 }
 
-/// Returns the maximum number of tasks of a context. Only a context can report this number, so one is created
-/// to ask it.
+/// Returns the maximum number of tasks of a context. Only a context can report this number, so this function
+/// creates one.
 fn max_tasks(device: &Arc<Device>) -> Result<u32> {
     let dma_calls = &device.sdk.dma;
     let Some(ask) = dma_calls.doca_dma_cap_get_max_num_tasks else { return Ok(MOST) };

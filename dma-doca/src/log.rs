@@ -14,8 +14,8 @@ use crate::options::SdkLog;
 /// Forwards log lines of the SDK, of level `log` or more severe, as events of the target `doca`. Does so once
 /// per library. Does nothing without a `tracing` subscriber, or if the library lacks the needed calls.
 ///
-/// The SDK writes to a pipe, from which a thread reads. A callback could run on any thread of the SDK, while
-/// the SDK holds a lock.
+/// The SDK writes to a pipe, from which a thread reads. A callback is not used, because it could run on any
+/// thread of the SDK, while the SDK holds a lock.
 pub(crate) fn forward(sdk: &Sdk, log: SdkLog) {
     static FORWARDED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     let level = match log {

@@ -165,7 +165,7 @@ pub(crate) fn revive(environment: &Arc<Environment>, address: Option<PciAddress>
     let mut some = false;
     for (channel, left) in lost {
         // SAFETY: the channel is attached and marked as taken, and its queue was dropped, so no other code
-        // uses it. Its callbacks write to the count in `left`, which lives.
+        // uses it. Its callbacks write to the count that `left` holds.
         let runs = unsafe { ffi::process(&environment.spdk, channel.raw) };
         if runs && left.is_over() {
             tracing::warn!(address = %channel.address, "an I/OAT channel has recovered");

@@ -428,7 +428,7 @@ impl TaskBytes {
     /// Returns the bytes. Call it only before the task has ended.
     pub(crate) fn get(&self) -> Outcome<&[u8]> {
         // SAFETY: the caller of `new` has promised that these bytes do not change until the task ends, and
-        // this is called before.
+        // this function is called before that.
         unsafe { self.first.slice(self.len) }
     }
 }

@@ -19,8 +19,8 @@ pub(crate) struct DeviceSet {
 }
 
 impl DeviceSet {
-    /// Makes the devices of a configuration. /// Errors: the number of a card that cannot be made, and the
-    /// reason.
+    /// Makes the devices of a configuration.
+    /// Errors: the number of a card that cannot be made, and the reason.
     pub(crate) fn new(config: Config) -> Result<Arc<Self>, String> {
         let mut infos = Vec::new();
         for (card, number) in config.cards.into_iter().zip(1..) {
@@ -36,13 +36,14 @@ thread_local! {
     static OF_THREAD: RefCell<Option<Arc<DeviceSet>>> = const { RefCell::new(None) };
 }
 
-/// Makes this thread's calls of `doca_devinfo_create_list` list new devices of the configuration `text`,
-/// instead of the devices that the environment configures. `None` lists those again. Open devices and lists
-/// stay valid.
+/// Makes this thread's calls of `doca_devinfo_create_list` list new devices of the configuration `text`.
+///
+/// With `None`, the calls list the devices that the environment configures. Open devices and lists stay
+/// valid.
 ///
 /// # Errors
 ///
-/// The error is returned if the text is not a valid configuration, and contains the reason.
+/// Returns an error, with the reason, if the text is not a valid configuration.
 pub fn use_config(text: Option<&str>) -> Result<(), ConfigError> {
     let world = text
         .map(|text| {

@@ -32,8 +32,8 @@ pub(crate) fn copies_own_exports(engine: &DocaEngine) -> std::result::Result<(),
     copy().map_err(|e| e.to_string())
 }
 
-/// Runs every case of the suite. `own` is true if the device copies its own side's exports; otherwise the
-/// cases get a device that does not import.
+/// Runs every case of the suite. `own` is true if the device copies memory that its own side exported.
+/// Otherwise the cases get a device that does not import.
 pub(crate) fn suite(engine: &DocaEngine, own: bool, report: &mut Report) {
     let limited = WithoutImport::new(engine);
     let engine: &dyn DmaEngine = if own { engine } else { &limited };

@@ -31,7 +31,7 @@ pub(super) struct Endpoint {
     side: EndpointSide,
     max: u32,
     handle: Option<i32>,
-    /// Boxed, because callbacks use the address of these events.
+    /// State of the callbacks. Boxed, because callbacks use its address.
     events: Box<Events>,
 }
 

@@ -163,7 +163,7 @@ impl Done {
         self.lists.set(self.lists.get() + 1);
     }
 
-    /// Subtracts a task with lists that was not submitted.
+    /// Undoes the count of a task with lists that was not submitted.
     pub(super) fn remove_list(&self) {
         self.lists.set(self.lists.get().saturating_sub(1));
     }

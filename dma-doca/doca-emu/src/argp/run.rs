@@ -215,7 +215,7 @@ fn forward(first: &str, words: Vec<String>) -> Outcome {
     })?;
     let callback = callback.ok_or(c::DOCA_ERROR_BAD_STATE)?;
     // SAFETY: the program's function takes a count and an array of that number of strings, with a NULL after
-    // them. The parser owns the array until the program destroys it.
+    // them. The parser owns the array until the program destroys the parser.
     let code = unsafe { callback(count, array) };
     require(code == c::DOCA_SUCCESS, code)
 }

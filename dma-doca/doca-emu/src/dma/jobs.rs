@@ -13,8 +13,8 @@ use crate::task::{Submit, TaskCallback};
 
 impl Dma {
     /// Makes a running context for `depth` tasks on `pe`. When a task ends, `ended` is called with
-    /// `user_data` as the context's user data. Errors: `NO_MEMORY` if `depth` exceeds the card's number of
-    /// tasks.
+    /// `user_data` as the context's user data.
+    /// Errors: `NO_MEMORY` if `depth` exceeds the card's number of tasks.
     pub(crate) fn joining(
         dev: Arc<Dev>,
         pe: &Rc<Pe>,

@@ -250,7 +250,7 @@ impl Context for Dma {
     }
 }
 
-/// Adds the segments of a task that copies from or to lists of buffers to `from` and `to`.
+/// Adds the source and destination segments of a task with lists of buffers to `from` and `to`.
 fn lists(pool: &Pool<Memcpy>, dev: &Arc<Dev>, task: u32, from: &mut Vec<Segment>, to: &mut Vec<Segment>) {
     let Some(task) = pool.at(task) else { return };
     let (src, dst) = (task.body.src.get(), task.body.dst.get());

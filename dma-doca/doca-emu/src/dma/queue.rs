@@ -57,7 +57,7 @@ impl Report {
     }
 }
 
-/// Adds the segments of a task that copies from or to lists to the two vectors.
+/// Adds the source and destination segments of a task with lists to the two vectors.
 type Lists<'a> = dyn Fn(u32, &mut Vec<Segment>, &mut Vec<Segment>) + 'a;
 
 pub(super) struct Queue {

@@ -23,9 +23,9 @@ pub(crate) struct ExportedMap {
 }
 
 impl ExportedMap {
-    /// Exports the memory of a started map. /// Errors: `BAD_STATE` if the map is not started,
-    /// `NOT_SUPPORTED` if it was imported; the error of /// [`check`](super::registered::check) if its memory
-    /// is not writable.
+    /// Exports the memory of a started map.
+    /// Errors: `BAD_STATE` if the map is not started, `NOT_SUPPORTED` if it was imported; the error of
+    /// [`check`](super::registered::check) if its memory is not writable.
     pub(crate) fn new(memory: &Arc<Registered>) -> Outcome<Self> {
         require(memory.is_started(), c::DOCA_ERROR_BAD_STATE)?;
         let Place::Here(first) = memory.at else { return Err(c::DOCA_ERROR_NOT_SUPPORTED) };

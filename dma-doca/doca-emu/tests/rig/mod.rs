@@ -246,7 +246,7 @@ impl Rig {
         Self { dev, src, dst, src_map, dst_map, inventory: inventory(1024), pe, dma, ctx, seen }
     }
 
-    /// Makes a buffer in the source memory, which is full of data.
+    /// Makes a buffer in the source memory. All of the buffer's bytes are data.
     pub fn from(&self, offset: usize, len: usize) -> *mut c::doca_buf {
         let at = self.src.at(offset);
         get!(doca_buf_inventory_buf_get_by_args(self.inventory, self.src_map, at, len, at, len))

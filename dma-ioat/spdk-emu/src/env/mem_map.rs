@@ -108,8 +108,8 @@ c_calls! {
         while len < most && first != map.default {
             let next = at((vaddr + len) >> SHIFT);
             let joined = match map.ops.are_contiguous {
-                // SAFETY: the program passed this function for translations of its map, of which both
-                // arguments are.
+                // SAFETY: the program passed this function for translations of its map, and both arguments
+                // are such translations.
                 Some(joined) => unsafe { joined(last, next) != 0 },
                 None => false,
             };

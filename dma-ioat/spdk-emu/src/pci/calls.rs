@@ -167,7 +167,7 @@ c_calls! {
         let Some(function) = Function::of(device).filter(|_| !value.is_null()) else { return -1 };
         let space = lock(&function.space);
         let Some(bytes) = space.read(offset as usize, len as usize) else { return -1 };
-        // SAFETY: C promises room for `len` bytes, for which any type of one byte can be used.
+        // SAFETY: C promises room for `len` bytes, which are only written as `u8`.
         let value = unsafe { value.to::<u8>() };
         for (i, byte) in bytes.iter().enumerate() {
             // SAFETY: `i` is less than `len`, and C promises room for `len` bytes.
@@ -182,7 +182,7 @@ c_calls! {
         else {
             return -1;
         };
-        // SAFETY: C passes `len` bytes, which can be read as bytes of any type.
+        // SAFETY: C passes `len` bytes, which are only read as `u8`.
         let value = unsafe { value.to::<u8>() };
         // SAFETY: C passes `len` bytes, and does not change them during the call.
         let bytes = unsafe { value.slice(len as usize) };
