@@ -192,6 +192,7 @@ impl QueueBuffers {
         Ok(())
     }
 
+    /// Takes a slot's buffers: releases lists, and keeps other buffers for later slots. The task stays.
     pub(crate) fn unbind(&mut self, slot: usize) {
         let task = self.slots[slot].task;
         let bound = std::mem::replace(&mut self.slots[slot], Bound { task, ..UNBOUND });
@@ -208,6 +209,8 @@ impl QueueBuffers {
         self.blob(key).is_some()
     }
 
+    /// Returns the descriptor that a region was imported from. `None` if the region is not imported, or not
+    /// used by this queue.
     pub(crate) fn blob(&self, key: usize) -> Option<&Arc<[u8]>> {
         self.columns.get(key)?.as_ref()?.entry.imported.as_ref()
     }

@@ -47,6 +47,7 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
+    /// Returns true if all descriptors have ended.
     pub(crate) fn is_over(&self) -> bool {
         self.done.load(Ordering::Relaxed) == self.submitted
     }

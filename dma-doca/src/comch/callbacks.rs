@@ -55,6 +55,7 @@ impl Events {
         result
     }
 
+    /// Returns a number for a connection or a message that no other one in the process has.
     pub(super) fn number() -> u64 {
         use std::sync::atomic::{AtomicU64, Ordering};
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -68,6 +69,7 @@ impl Events {
         known.unwrap_or_else(|| self.add(raw))
     }
 
+    /// Adds an open connection that is not accepted yet, and returns its number.
     pub(super) fn add(&self, raw: *mut doca_comch_connection) -> u64 {
         let number = Self::number();
         let peer = Peer { raw, number, inbox: VecDeque::new(), open: true, accepted: false };

@@ -71,6 +71,7 @@ impl Sleep {
 }
 
 impl Endpoint {
+    /// Checks that the name of a server is not empty, and that it does not exceed the limit of the device.
     pub(super) fn check_name(device: &Device, name: &str) -> Result<()> {
         if name.is_empty() {
             return Err(
@@ -291,6 +292,8 @@ impl Endpoint {
         }
     }
 
+    /// Takes the next message of a connection. `None` if no message has arrived, `Closed` if the connection
+    /// has ended and all its messages were taken.
     pub(super) fn message(&mut self, number: u64) -> Result<Option<Vec<u8>>> {
         let mut peers = self.events.peers.borrow_mut();
         let peer = peers.iter_mut().find(|peer| peer.number == number).ok_or_else(gone)?;
@@ -365,6 +368,7 @@ impl Endpoint {
         Ok(Some(number))
     }
 
+    /// Returns the state of the send with this number. A send that has ended is then forgotten.
     pub(super) fn sent(&mut self, number: u64) -> Sent {
         let mut sends = self.events.sends.borrow_mut();
         let Some(at) = sends.iter().position(|send| send.number == number) else { return Sent::Done };
@@ -381,6 +385,7 @@ impl Endpoint {
         }
     }
 
+    /// Records that no caller waits for this send any more. Its message is freed when the send ends.
     pub(super) fn abandon(&mut self, number: u64) {
         let mut sends = self.events.sends.borrow_mut();
         if let Some(at) = sends.iter().position(|send| send.number == number) {
@@ -392,6 +397,7 @@ impl Endpoint {
         }
     }
 
+    /// Removes a connection. A server also ends it, so that the client is notified.
     pub(super) fn disconnect(&mut self, number: u64) {
         let mut peers = self.events.peers.borrow_mut();
         let Some(at) = peers.iter().position(|peer| peer.number == number) else { return };

@@ -299,6 +299,7 @@ impl Drop for OpenRepresentor {
     }
 }
 
+/// Converts a name to a C string. Returns an error if the name contains a NUL.
 pub(crate) fn c_name(name: &str) -> Result<std::ffi::CString> {
     std::ffi::CString::new(name).map_err(|_| {
         error(ErrorKind::InvalidArgument, format!("the name {name:?} has a NUL byte"))

@@ -286,11 +286,13 @@ impl DmaContext {
         (handle >= 0).then_some(handle)
     }
 
+    /// Returns the descriptor that signals completions after [`arm`](Self::arm), if the library has one.
     pub(super) fn event_fd(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: the descriptor is not -1, and is open as long as the progress engine exists.
         self.handle.map(|handle| unsafe { BorrowedFd::borrow_raw(handle) })
     }
 
+    /// Makes the next completion signal the descriptor. Returns false if there may be completions already.
     pub(super) fn arm(&self) -> Result<bool> {
         let sdk = &self.device.sdk;
         let Some(request) = sdk.common.doca_pe_request_notification else {
@@ -307,6 +309,7 @@ impl DmaContext {
         Ok(true)
     }
 
+    /// Clears the signal of the descriptor.
     pub(super) fn disarm(&self) {
         if let (Some(handle), Some(clear)) = (self.handle, self.device.sdk.common.doca_pe_clear_notification)
         {

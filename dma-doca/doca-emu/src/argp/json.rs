@@ -16,6 +16,7 @@ pub(super) struct File {
     pub(super) dpdk: Vec<String>,
 }
 
+/// Reads the flags of a JSON file.
 pub(super) fn read(path: &str, params: &[ParamSpec]) -> Result<File, Mistake> {
     let failed = |what: String| Mistake {
         code: c::DOCA_ERROR_IO_FAILED,

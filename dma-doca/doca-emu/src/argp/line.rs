@@ -33,6 +33,7 @@ pub(super) fn invalid(message: String) -> Mistake {
     Mistake { code: c::DOCA_ERROR_INVALID_VALUE, message }
 }
 
+/// Checks the value of a flag for a log level.
 pub(super) fn level(flag: &str, number: Option<i64>, shown: &str) -> Result<u32, Mistake> {
     let levels = if cfg!(workq) { "20, 30, 40, 50, 60" } else { "10, 20, 30, 40, 50, 60, 70" };
     number
@@ -71,6 +72,7 @@ impl<'a> Flag<'a> {
     }
 }
 
+/// Parses the words of a command line. Runs no callback.
 pub(super) fn parse(root: &CmdSpec, words: &[String]) -> Result<Line, Mistake> {
     let mut line = Line::default();
     // The chain of the program and the commands that were read so far.

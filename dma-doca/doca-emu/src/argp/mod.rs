@@ -154,6 +154,7 @@ pub(super) enum Value {
 }
 
 impl ParamSpec {
+    /// Returns the flag's name for messages, with its dashes.
     pub(super) fn shown(&self) -> String {
         match (&self.long, &self.short) {
             (Some(long), _) => format!("--{long}"),

@@ -41,6 +41,7 @@ pub(super) fn print_usage() {
     }
 }
 
+/// Parses the command line and runs the callbacks, for `doca_argp_start`.
 pub(super) fn start(words: &[String]) -> Outcome {
     let program = program(words.first().map(String::as_str))?;
     let (own, mut dpdk) = split(&program, words.get(1..).unwrap_or_default());

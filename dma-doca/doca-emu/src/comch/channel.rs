@@ -200,10 +200,12 @@ impl Active {
         })
     }
 
+    /// Stores a message of a connection in the receive queue.
     pub(super) fn received(&self, connection: &Rc<Connection>, message: &[u8]) {
         self.inbox.borrow_mut().push_back((self.admit(connection), message.to_vec()));
     }
 
+    /// Signals that a client has connected or disconnected.
     pub(super) fn changed(&self, connection: &Rc<Connection>) {
         self.admit(connection);
         self.changes.timer().ring(std::time::Duration::ZERO);
@@ -216,6 +218,7 @@ impl Active {
         found.cloned().ok_or(c::DOCA_ERROR_NOT_CONNECTED)
     }
 
+    /// Returns a client's peer, which is the service.
     pub(super) fn server(&self) -> Outcome<Handle<Peer>> {
         let peers = self.peers.borrow();
         peers.first().map(|peer| Handle::of(&**peer)).ok_or(c::DOCA_ERROR_UNEXPECTED)
@@ -243,6 +246,8 @@ impl Active {
         (!self.endpoint.is_server()).then(|| Handle::of(&**peer))
     }
 
+    /// Sends a message. Returns `AGAIN` if the connection is not open yet or has no room, `CONNECTION_RESET`
+    /// if it has ended.
     pub(super) fn send(&self, peer: Handle<Peer>, message: &[u8]) -> Outcome {
         let peer = self.own(peer)?;
         let connection = &peer.connection;
@@ -273,6 +278,7 @@ impl Active {
         Ok(())
     }
 
+    /// Updates the list of connections and the number of waiting ones, and clears the signal for changes.
     pub(super) fn update(&self) {
         self.progress(self.inbox_size);
         self.changes.clear();

@@ -90,6 +90,7 @@ impl Connection {
         self.send_with(parts, &mut SendAncillaryBuffer::default())
     }
 
+    /// Sends a packet together with a descriptor.
     pub(super) fn pass(&self, packet: &[u8], descriptor: BorrowedFd<'_>) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -115,6 +116,7 @@ impl Connection {
         }
     }
 
+    /// Sends a message, and counts it.
     pub(super) fn send_message(&self, message: &[u8]) -> io::Result<()> {
         self.send(&[&[wire::MESSAGE], message])?;
         self.count(0, message.len());
@@ -166,6 +168,7 @@ impl Connection {
         }
     }
 
+    /// Closes the socket and the fast path. The handle stays valid.
     pub(super) fn close(&self) {
         self.link.set(Link::Closed);
         self.fast.close();
@@ -173,6 +176,7 @@ impl Connection {
         drop(self.socket.take());
     }
 
+    /// Makes the handle invalid.
     pub(super) fn forget(&self) {
         self.mark.wipe();
     }

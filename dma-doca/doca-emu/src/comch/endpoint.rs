@@ -113,6 +113,8 @@ impl Endpoint {
         &self.dev.card().config.comch
     }
 
+    /// Returns the connection with this handle. `INVALID_VALUE` if the connection is not one of this
+    /// endpoint.
     pub(super) fn own(&self, connection: Handle<Connection>) -> Outcome<Rc<Connection>> {
         let wanted = connection.get()?;
         let connections = self.connections.borrow();

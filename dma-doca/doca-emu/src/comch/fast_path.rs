@@ -37,6 +37,7 @@ pub(super) struct WakeFlag {
 }
 
 impl WakeFlag {
+    /// Signals that there is work, and wakes the thread if it sleeps.
     pub(super) fn call(&self) {
         self.wanted.store(true, Ordering::Release);
         let sleeper = self.sleeper.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,6 +46,7 @@ impl WakeFlag {
         }
     }
 
+    /// Returns true if there was a signal since the last call.
     pub(super) fn take(&self) -> bool {
         self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::Acquire)
     }
@@ -193,6 +195,7 @@ impl FastPath {
         self.state().new_id(limit, |state| &mut state.producer_ids)
     }
 
+    /// Returns true if this end has consumers or producers.
     pub(super) fn is_used(&self) -> bool {
         let state = self.state();
         !state.consumer_ids.is_empty() || !state.producer_ids.is_empty()
@@ -217,6 +220,7 @@ impl FastPath {
         (name, inbox)
     }
 
+    /// Notifies the other end that a consumer has posted a buffer, whose memory is `room`.
     pub(super) fn post(&self, name: Name, slot: u32, room: Vec<Piece>) {
         self.state().send(&DataPacket::Posted { name, slot, room });
     }
@@ -229,6 +233,7 @@ impl FastPath {
         state.send(&DataPacket::Withdraw { name });
     }
 
+    /// Distributes the data packets that have arrived.
     pub(super) fn receive(&self) {
         let mut state = self.state();
         self.sort(&mut state);
@@ -290,6 +295,7 @@ impl FastPath {
         Ok(())
     }
 
+    /// Takes the next change of the peer's consumers.
     pub(super) fn next_event(&self) -> Option<ConsumerChange> {
         self.state().events.pop_front()
     }

@@ -27,6 +27,7 @@ const RETRY: Duration = Duration::from_millis(5);
 const REMEMBERED: usize = 256;
 
 impl Endpoint {
+    /// Returns the endpoint's epoll descriptor, which the progress engine watches. Made on first use.
     pub(super) fn epoll(&self) -> Outcome<BorrowedFd<'_>> {
         let system = |_| c::DOCA_ERROR_OPERATING_SYSTEM;
         if self.epoll.get().is_none() {
@@ -37,6 +38,7 @@ impl Endpoint {
         Ok(self.epoll.get().ok_or(c::DOCA_ERROR_UNEXPECTED)?.as_fd())
     }
 
+    /// Watches a descriptor for data. `id` identifies the descriptor in the epoll data.
     pub(super) fn watch(&self, fd: BorrowedFd<'_>, id: u64) -> Outcome {
         let added = epoll::add(self.epoll()?, fd, EventData::new_u64(id), EventFlags::IN);
         added.map_err(|_| c::DOCA_ERROR_OPERATING_SYSTEM)
@@ -64,6 +66,7 @@ impl Endpoint {
         self.connections.borrow().iter().find(|connection| connection.id == id).cloned()
     }
 
+    /// Returns the number of the next readable descriptor.
     pub(super) fn next_ready(&self) -> Option<u64> {
         if self.ready.borrow().is_empty() {
             let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 16];
@@ -247,6 +250,8 @@ impl Endpoint {
         self.retry_at.set(Some(now + RETRY));
     }
 
+    /// Closes a connection and makes its handle invalid. The connection is kept for a while, so that calls
+    /// can recognize the handle.
     pub(super) fn remove(&self, connection: &Rc<Connection>) {
         connection.close();
         connection.forget();
@@ -258,12 +263,14 @@ impl Endpoint {
         }
     }
 
+    /// Ends the tasks of all messages that wait for room, with an error.
     pub(super) fn abandon_pending(&self, connection: &Connection) {
         for (task, _) in connection.pending.take() {
             self.tasks.end(task, c::DOCA_ERROR_CONNECTION_ABORTED);
         }
     }
 
+    /// Sends messages that wait for room, until the socket is full.
     pub(super) fn send_pending(&self, connection: &Connection) {
         let mut pending = connection.pending.borrow_mut();
         if pending.is_empty() {

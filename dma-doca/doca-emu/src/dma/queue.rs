@@ -90,6 +90,7 @@ impl Queue {
         *self.order.borrow_mut() = ordered.then(VecDeque::new);
     }
 
+    /// Opens a channel of the engine, or restarts the one that the queue has.
     pub(super) fn open(&self) -> Outcome {
         let mut engine = self.dev.card().engine();
         let opened = match self.channel.get() {

@@ -71,6 +71,7 @@ impl Instance {
         require(!self.is_submitted() && self.parents.get() == 0, c::DOCA_ERROR_IN_USE)
     }
 
+    /// Releases the instances that are data of nodes, when this instance is destroyed.
     pub(super) fn clear(&self) {
         for data in self.data.take().into_iter().flatten() {
             if let Data::Instance(instance) = data {
@@ -80,6 +81,7 @@ impl Instance {
         self.graph.instances.set(self.graph.instances.get() - 1);
     }
 
+    /// Sets the data of a node.
     pub(super) fn set(&self, node: usize, data: Data) {
         if let Data::Instance(instance) = &data {
             instance.parents.set(instance.parents.get() + 1);
@@ -246,6 +248,7 @@ impl Instance {
         }
     }
 
+    /// Calls the program's callback for the end of the instance.
     pub(super) fn tell(&self, status: Code) {
         let Some(conf) = self.graph.conf.get() else { return };
         let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
