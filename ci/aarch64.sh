@@ -86,7 +86,7 @@ if [[ -n "$full" ]]; then
 else
     built -p dma-doca --lib --test comch --test conformance_injected --test faults --test two_processes
     (($(wc -l <"$tree/built") == 5)) || {
-        echo "cargo names other test programs:" >&2
+        echo "expected 5 test programs, but cargo built these:" >&2
         cat "$tree/built" >&2
         exit 1
     }

@@ -28,7 +28,8 @@ const HEADER: [&str; 9] = [
 #[derive(Debug, Serialize)]
 pub(crate) struct ReplayReport {
     recorded: ReplayRow,
-    /// CPU time of the whole recorded program in seconds, including its own work; `None` in a partial trace.
+    /// CPU time of the recorded program in seconds, for copies and for all other work. `None` in a partial
+    /// trace.
     program_cpu_seconds: Option<f64>,
     queues: usize,
     bytes: u64,

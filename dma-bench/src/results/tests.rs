@@ -137,7 +137,11 @@ fn a_limit_that_ended_it_is_named() {
     results.campaign.passes = 24;
     assert_eq!(results.limited(), None, "all passes ended");
     (results.campaign.passes, results.interrupted) = (160, true);
-    assert_eq!(results.limited(), None, "another note reports an interrupt");
+    assert_eq!(
+        results.limited(),
+        None,
+        "an interrupted run has its own note instead of the one on the time limit"
+    );
     results.interrupted = false;
     assert!(results.limited().is_some());
     results.cells.iter_mut().for_each(|m| m.passes = 1);

@@ -64,8 +64,8 @@ impl Card {
             over_limit: config.over_limit.unwrap_or(Found::Engine),
             replaces: match config.destination_data {
                 Some(data) => data == DestinationData::Replace,
-                // Programs of these generations submit a destination again without a reset, and work on
-                // real cards.
+                // Programs for 1.5 to 2.2 submit a destination again without resetting its data, and work
+                // on real cards.
                 None => cfg!(workq),
             },
             self_import: config.self_import.unwrap_or(ideal),

@@ -1,4 +1,4 @@
-/* doca_compat.h: marks on declarations.
+/* doca_compat.h: macros that mark declarations as used or experimental.
  *
  * Written for this project from the names, types and numbers of DOCA 1.5 and 2.2, as public code uses them. Declarations
  * that only one generation has are between #ifdef with its macro and #endif. An installed tree has only the declarations of

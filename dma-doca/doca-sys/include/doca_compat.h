@@ -1,4 +1,4 @@
-/* doca_compat.h: marks on declarations.
+/* doca_compat.h: macros that mark declarations as stable or experimental.
  *
  * Written for this project from the names, types and numbers of the public DOCA 3.0 reference
  * (https://docs.nvidia.com/doca/). */

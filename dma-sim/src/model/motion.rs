@@ -24,7 +24,7 @@ pub(super) struct Tearing {
     scattered: bool,
     /// Offset of the destination's first byte in its cache line.
     skew: u64,
-    /// Bytes of a grain, the unit by which the bytes of a scattered task are divided among the parts.
+    /// Size of a grain in bytes. A scattered task is divided into grains, and each grain belongs to one part.
     grain: u64,
     chance: u64,
 }

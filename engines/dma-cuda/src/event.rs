@@ -41,7 +41,8 @@ impl Signal {
             // SAFETY: the event and the stream belong to this device and exist, and `call` makes its context
             // current.
             match unsafe { (driver.cuStreamWaitEvent)(self.stream.handle, event, 0) } {
-                // SAFETY: the driver calls `write` once, with `share`, whose reference `write` takes.
+                // SAFETY: the driver calls `write` once and passes `share`. `write` takes over the reference
+                // that `share` holds.
                 0 => unsafe { launch(self.stream.handle, write, share) },
                 code => code,
             }

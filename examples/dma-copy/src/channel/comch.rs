@@ -16,7 +16,8 @@ use crate::protocol::Role;
 use crate::{Deadline, check_interrupt};
 
 /// Maximum time of one attempt to connect, between two checks for an interrupt. It is longer than other poll
-/// intervals, because each attempt is a new connection, which a slower peer could never accept in time.
+/// intervals: each attempt is a new connection, and with a shorter time, a slow peer could not accept it
+/// before the attempt ends.
 const ATTEMPT: Duration = Duration::from_millis(250);
 
 pub(super) fn open(name: &str, options: &Options, deadline: Deadline) -> Result<Channel, Failure> {

@@ -46,7 +46,7 @@ impl Ended {
     /// Checks that the process succeeded and printed a summary of one line.
     pub(crate) fn copied(&self) -> &str {
         assert!(self.status.success(), "{self:?}");
-        assert_eq!(self.err, "", "only the summary in a pipe");
+        assert_eq!(self.err, "", "without a terminal, dma-copy prints only its summary");
         assert_eq!(self.out.lines().count(), 1, "{self:?}");
         assert!(self.out.starts_with("copied "), "{self:?}");
         self.out.trim_end()

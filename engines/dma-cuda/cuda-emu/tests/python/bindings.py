@@ -22,7 +22,7 @@ def answer(function, *arguments):
 
 
 def pinned(size=SIZE):
-    """Host memory of the driver's: its address, and its bytes as an array."""
+    """Allocates pinned host memory by the driver. Returns its address, and its bytes as an array."""
     address = int(call(cuda.cuMemHostAlloc, size, 0))
     return address, numpy.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
 
