@@ -445,7 +445,7 @@ fn senseless_arguments_are_refused_at_once() {
         (&["compare", &cut, &cut, "--fail-if-slower", "-5%"], 2, "`-5%` is less than 0"),
         (&["show", "/nowhere/r.json"], 2, "/nowhere/r.json"),
         (&["doctor", "abacus"], 2, "there are: auto, cpu"),
-        (&["profiles", "bluefield9"], 2, "there are: bluefield2"),
+        (&["profiles", "bluefield9"], 2, "published figures: bluefield2"),
     ] {
         let output = bench(words);
         assert_eq!(code(&output), exit, "{words:?}: {}", err(&output));
