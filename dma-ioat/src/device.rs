@@ -154,7 +154,7 @@ pub(crate) mod tests {
         assert!(obstacles[0].to_string().contains("kernel's driver ioatdma"), "{}", obstacles[0]);
         assert!(obstacles[0].hint().contains("setup.sh") && obstacles[0].hint().contains("driver_override"));
         assert_eq!(obstacles[1].kind(), ErrorKind::NotFound);
-        assert!(obstacles[1].to_string().contains("no driver"));
+        assert!(obstacles[1].to_string().contains("not bound to a driver"));
         assert_eq!(obstacles[2].kind(), ErrorKind::PermissionDenied);
         assert!(obstacles[2].hint().contains("chown"));
 

