@@ -20,11 +20,8 @@ pub(super) fn has_slow_rep_movsb() -> bool {
 /// Returns true on CPUs with fast short `rep movsb`: CPUID leaf 7, subleaf 0, EDX bit 4 (AMD64 Architecture
 /// Programmer's Manual, volume 3, and Intel SDM, volume 2, "CPUID").
 pub(super) fn has_fast_short_rep_movsb() -> bool {
-    static FAST: OnceLock<bool> = OnceLock::new();
-    *FAST.get_or_init(|| {
-        let [last, ..] = cpuid(0);
-        last >= 7 && cpuid(7)[3] >> 4 & 1 == 1
-    })
+    let [last, ..] = cpuid(0);
+    last >= 7 && cpuid(7)[3] >> 4 & 1 == 1
 }
 
 /// Returns the size of the second level cache in bytes: CPUID leaf 8000_0006h, ECX bits 31 to 16, in KiB

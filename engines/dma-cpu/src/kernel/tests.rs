@@ -241,26 +241,18 @@ fn copies_by_vectors_match_the_oracle() {
         let Some(copy) = copy else { continue };
         for len in [2049, 2303, 2304, 2305, 4095, 4096, 4097, 16383] {
             for offset in 0..64 {
-                // The destination ends at the fence or up to 63 bytes before it. The source begins at the
-                // fence on the other side, or up to 63 bytes after it.
-                let (from, to) = (offset * 7 % 64, SIZE - len - offset);
-                dst.store(&[CANARY; SIZE]);
-                // SAFETY: the ranges lie within two mappings that do not overlap, they are longer than 320
-                // bytes, and the CPU has the instructions.
-                unsafe { copy(dst.at(to), src.at(from), len) };
-                let mut expected = vec![CANARY; SIZE];
-                expected[to..to + len].copy_from_slice(&input[from..from + len]);
-                assert!(dst.load() == expected, "vectors of {vector} bytes: {len} bytes from {from} to {to}");
-                // Now the source ends near the fence, and the destination begins near the fence on the other
-                // side.
-                let (from, to) = (SIZE - len - from, offset);
-                dst.store(&[CANARY; SIZE]);
-                // SAFETY: the ranges lie within two mappings that do not overlap, they are longer than 320
-                // bytes, and the CPU has the instructions.
-                unsafe { copy(dst.at(to), src.at(from), len) };
-                let mut expected = vec![CANARY; SIZE];
-                expected[to..to + len].copy_from_slice(&input[from..from + len]);
-                assert!(dst.load() == expected, "vectors of {vector} bytes: {len} bytes from {from} to {to}");
+                // One of the ranges ends near the fence behind its memory, and the other one begins near the
+                // fence before its memory.
+                let near = offset * 7 % 64;
+                for (from, to) in [(near, SIZE - len - offset), (SIZE - len - near, offset)] {
+                    dst.store(&[CANARY; SIZE]);
+                    // SAFETY: the ranges lie within two mappings that do not overlap, they are longer than
+                    // 320 bytes, and the CPU has the instructions.
+                    unsafe { copy(dst.at(to), src.at(from), len) };
+                    let mut expected = vec![CANARY; SIZE];
+                    expected[to..to + len].copy_from_slice(&input[from..from + len]);
+                    assert!(dst.load() == expected, "vectors of {vector} bytes: {len} from {from} to {to}");
+                }
             }
         }
     }

@@ -8,6 +8,7 @@
 use std::arch::asm;
 use std::arch::is_x86_feature_detected;
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+use std::sync::OnceLock;
 
 use dma_core::InlineCopy;
 
@@ -133,13 +134,16 @@ impl Line for Sse2 {
 /// 207). Intel CPUs write one vector in a cycle, so only vectors of 64 bytes are faster there.
 #[inline]
 pub(super) fn by_vectors() -> Option<CopyFn> {
-    if !cpuid::has_fast_short_rep_movsb() {
-        None
-    } else if cpuid::has_slow_rep_movsb() {
-        is_x86_feature_detected!("avx2").then_some(copy_by_32)
-    } else {
-        is_x86_feature_detected!("avx512f").then_some(copy_by_64)
-    }
+    static COPY: OnceLock<Option<CopyFn>> = OnceLock::new();
+    *COPY.get_or_init(|| {
+        if !cpuid::has_fast_short_rep_movsb() {
+            None
+        } else if cpuid::has_slow_rep_movsb() {
+            is_x86_feature_detected!("avx2").then_some(copy_by_32)
+        } else {
+            is_x86_feature_detected!("avx512f").then_some(copy_by_64)
+        }
+    })
 }
 
 /// Copies by vectors of 32 bytes.
