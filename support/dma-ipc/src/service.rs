@@ -586,25 +586,49 @@ mod tests {
         Import::open(export.blob()).unwrap().check().unwrap();
     }
 
-    /// A busy exporter is asked again until the time expires.
-    #[test]
-    fn a_busy_exporter_is_an_error_that_says_so() {
-        let (export, blob) = exported();
+    /// Makes a copy of `blob` whose exporter gives these answers, one to each caller, and the last one to all
+    /// later callers. The thread ends some seconds after the last caller, and returns the number of callers.
+    fn exporter_that_answers(blob: Blob, answers: Vec<Reply>) -> (Blob, std::thread::JoinHandle<usize>) {
         let socket = random().unwrap();
         let listener = listen_on(&socket).unwrap();
-        let busy = Blob { socket, ..blob };
-        let turning_away = std::thread::spawn(move || {
-            let mut turned_away = 0;
+        let thread = std::thread::spawn(move || {
+            let mut callers = 0;
             while let Ok(()) = readable(&listener) {
                 let caller = accept_with(&listener, SocketFlags::CLOEXEC).unwrap();
-                send(&caller, Reply::Busy, &[]).unwrap();
-                turned_away += 1;
+                let answer = answers[callers.min(answers.len() - 1)];
+                // A caller may have given up already.
+                let _ = send(&caller, answer, &[]);
+                callers += 1;
             }
-            turned_away
+            callers
         });
-        let error = Import::open_within(&busy.encode(), Duration::from_millis(500)).unwrap_err();
+        (Blob { socket, ..blob }, thread)
+    }
+
+    #[test]
+    fn a_busy_exporter_is_asked_again() {
+        let (export, blob) = exported();
+        let (busy, exporter) = exporter_that_answers(blob, vec![Reply::Busy, Reply::Busy, Reply::Unknown]);
+        let error = Import::open_within(&busy.encode(), Duration::from_secs(60)).unwrap_err();
+        assert!(matches!(error, RemoteError::UnknownExport { .. }), "{error}");
+        assert_eq!(exporter.join().unwrap(), 3);
+        drop(export);
+    }
+
+    #[test]
+    fn an_exporter_that_stays_busy_is_an_error_that_says_so() {
+        let (export, blob) = exported();
+        let (busy, exporter) = exporter_that_answers(blob, vec![Reply::Busy]);
+        // On a busy machine, the answer can come after the time has expired. Then the import is repeated with
+        // more time.
+        let error = (0..10)
+            .map(|doubled| {
+                Import::open_within(&busy.encode(), Duration::from_millis(100 << doubled)).unwrap_err()
+            })
+            .find(|error| !matches!(error, RemoteError::Timeout { .. }))
+            .expect("an answer within the longest time, 51 s");
         assert!(matches!(error, RemoteError::Busy { .. }), "{error}");
-        assert!(turning_away.join().unwrap() > 1, "the exporter received one request");
+        assert!(exporter.join().unwrap() > 0, "the exporter received no request");
         drop(export);
     }
 
