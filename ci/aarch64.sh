@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Everything compiles for aarch64 Linux, as on a BlueField's cores. Programs and the C library link. Tests of dma-doca on
-# the stand-in SDK run on an aarch64 kernel with pages of 16 KiB, or else of 4: its conformance suite, failures, comm channel,
-# and two processes. The machine is emulated by ci/vm, because Debian 12's user-mode qemu does not start threads. Its memory
-# order is the host's, which is strong, so that loom stays the judge of weak ones.
+# All libraries, programs and examples compile and link for aarch64 Linux, as on a BlueField's cores. Tests run on an aarch64
+# kernel with pages of 16 KiB, or else of 4: those of the contract, the CPU engine, the simulator and memory between
+# processes, those of dma-doca on the stand-in SDK of each generation, two sides of dma-copy, and the examples. The machine is
+# emulated by ci/vm, because Debian 12's user-mode qemu does not start threads. Its memory order is the host's, which is
+# strong, so that loom stays the judge of weak ones. Properties are tested with fewer cases than elsewhere.
 #
 # Uses rustup's standard library for aarch64 if it is installed (rustup target add aarch64-unknown-linux-gnu), otherwise
 # that of Debian's rustc-web (ci/install.sh). Exits with 77 ("skipped") if neither is installed.
@@ -29,6 +30,10 @@ if [[ "${1:-}" == --rustup-target ]]; then
     exit
 fi
 
+[[ "$(uname -m)" == x86_64 ]] || {
+    echo "skipped: on an aarch64 processor, the README's test command compiles and runs all tests"
+    exit 77
+}
 if has_std rustc; then
     compiler=$(command -v rustc)
 elif [[ -x /usr/bin/rustc ]] && has_std /usr/bin/rustc; then
@@ -38,19 +43,29 @@ else
     echo "skipped: no standard library for $target (rustup target add $target, or ci/install.sh as root)"
     exit 77
 fi
-if [[ "$(uname -m)" != aarch64 ]]; then
-    if ! command -v aarch64-linux-gnu-gcc >/dev/null; then
-        echo "skipped: aarch64-linux-gnu-gcc, which links the programs, is not installed (ci/install.sh as root installs it)"
+for tool in aarch64-linux-gnu-gcc aarch64-linux-gnu-strip; do
+    command -v $tool >/dev/null || {
+        echo "skipped: $tool, which links and shrinks the programs, is not installed (ci/install.sh as root installs it)"
         exit 77
-    fi
-    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
-fi
+    }
+done
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 
 full=''
 if [[ "${1:-}" == full ]]; then
     full=yes
     shift
-    (($#)) || set -- --workspace --exclude bindings --exclude dma-dsa-emu
+fi
+# The stand-in for DSA is only for x86-64.
+(($#)) || set -- --workspace --exclude bindings --exclude dma-dsa-emu
+if [[ -z "$full" ]]; then
+    set -- "$@" --lib --bins --examples
+    # The tests that run below. Packages whose tests do not run have tests of these names, too.
+    for name in allocations comch 'conformance*' copies copy_file cores dmabufs examples faults fork huge_windows in_process \
+        limits list_memory little_memory logs 'model_*' 'no_*' output_file plain_bytes process_memory queue raw_queue shared_bytes \
+        sim_allocations sim_faults sim_properties sim_two_processes threads two_processes 'work_queues_*'; do
+        set -- "$@" --test "$name"
+    done
 fi
 
 echo "compiler: $compiler, $("$compiler" --version)"
@@ -59,46 +74,38 @@ export CARGO_TARGET_DIR
 # Builds no debug information, because it is not used.
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 # The `install` scripts need the first; build scripts run again when these change.
-[[ -z "$full" ]] || export CC=aarch64-linux-gnu-gcc HOST_CC=cc
-if [[ -z "$full" ]]; then
-    cargo check --locked --workspace --all-targets --target "$target"
-    # With the profile of the tests below, which need most of the same libraries.
-    cargo build --locked --profile test -p dma-bench -p dma-copy -p dma-c --target "$target"
-fi
+export CC=aarch64-linux-gnu-gcc HOST_CC=cc
 
-# On an aarch64 processor, the step `tests` has already run all tests.
-[[ "$(uname -m)" == x86_64 ]] || exit 0
-if ! command -v aarch64-linux-gnu-strip >/dev/null; then
-    echo "skipped: the tests on an aarch64 kernel, because aarch64-linux-gnu-strip is not installed (ci/install.sh as root)"
-    exit 0
-fi
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
+# Writes a line for each program: /NAME in the folder of its package below the repository, whether it has tests, its path.
+cargo test --locked --no-run --target "$target" --message-format json-render-diagnostics "$@" </dev/null |
+    sed -nE 's,.*"manifest_path":"'"$PWD"'([^"]*)/Cargo.toml".*"name":"([^"]+)".*"test":(true|false)\}.*"executable":"([^"]+)".*,\1/\2 \3 \4,p' >"$tree/built"
+echo "$(wc -l <"$tree/built") programs compiled and linked"
 
-# Writes a line for each program that cargo builds: its package's folder, whether it has tests, its path.
-built() {
-    cargo test --locked --no-run --target "$target" --message-format json-render-diagnostics "$@" </dev/null |
-        sed -nE 's/.*"manifest_path":"([^"]*)\/Cargo.toml".*"test":(true|false)\},.*"executable":"([^"]+)".*/\1 \2 \3/p' >"$tree/built"
-}
-echo "--- tests on an aarch64 kernel"
-if [[ -n "$full" ]]; then
-    built "$@"
-else
-    built -p dma-doca --lib --test comch --test conformance_injected --test faults --test two_processes
-    (($(wc -l <"$tree/built") == 5)) || {
-        echo "expected 5 test programs, but cargo built these:" >&2
-        cat "$tree/built" >&2
-        exit 1
-    }
-fi
+# The packages and test programs that run in CI. Others call a C compiler, start other stand-ins, or take long.
+ran='/(dma-core|engines/dma-cpu|support/dma-ipc)/.*'
+ran+='|/dma-sim/(dma_sim|model_.*|shared_bytes|sim_allocations|sim_faults|sim_properties|sim_two_processes)'
+ran+='|/dma-doca/(dma_doca|allocations|comch|conformance_.*|dmabufs|faults|limits|logs|raw_queue|two_processes|work_queues_.*)'
+ran+='|/examples/dma-copy/copies|/(examples|copy_file)'
 # Programs lie at the same paths there, because tests start others by them.
 files=(-f "$tree/list:list" -f "$tree/files.tar:files.tar")
-while read -r folder tests path; do
-    [[ "$tests" == false ]] || echo "$folder $path" >>"$tree/list"
+while read -r name tests path; do
+    if [[ "$tests" == true ]]; then
+        [[ -n "$full" || "$name" =~ ^($ran)$ ]] || continue
+        echo "$PWD${name%/*} $path" >>"$tree/list"
+    elif [[ -z "$full" && ! "$name" =~ ^(/dma-core|/dma-sim|/dma-doca|/examples/dma-copy)?/[^/]*$ ]]; then
+        continue
+    fi
     mkdir -p "$tree$(dirname "$path")"
     aarch64-linux-gnu-strip -o "$tree$path" "$path"
     files+=(-f "$tree$path:$path")
 done <"$tree/built"
+[[ -n "$full" ]] || (($(wc -l <"$tree/list") >= 45)) || {
+    echo "expected at least 45 test programs, but these were built:" >&2
+    cat "$tree/list" >&2
+    exit 1
+}
 # Adds the repository's files, and the stand-ins that tests install. They are installed here; the `install` script in the machine
 # only checks that they exist.
 git ls-files -z | tar --null -T - -cf "$tree/files.tar" --transform "s,^,${PWD#/}/,"
@@ -112,24 +119,26 @@ started_by_tests() { # FOLDER OPTIONS...: as tests/stand_ins/mod.rs does
     printf '#!/bin/sh\n[ -d "$1" ]\n' >"$script"
     chmod +x "$script"
 }
-# The programs of CI's own run have theirs within.
-if [[ -n "$full" ]]; then
-    mapfile -t programs < <(cut -d ' ' -f 2 "$tree/list")
-    for folder in dma-doca/doca-emu dma-ioat/spdk-emu engines/dma-rdma/rdma-emu engines/dma-cuda/cuda-emu; do
-        ! grep -qaF "$folder" "${programs[@]}" || started_by_tests "$folder"
-    done
-    for generation in 1.5 2.2; do
-        ! grep -q "/work_queues_${generation/./_}-" "$tree/list" || started_by_tests dma-doca/doca-emu --generation "$generation"
-    done
-fi
+mapfile -t programs < <(cut -d ' ' -f 2 "$tree/list")
+for folder in dma-doca/doca-emu ${full:+dma-ioat/spdk-emu engines/dma-rdma/rdma-emu engines/dma-cuda/cuda-emu}; do
+    ! grep -qaF "$folder" "${programs[@]}" || started_by_tests "$folder"
+done
+for generation in 1.5 2.2; do
+    ! grep -q "/work_queues_${generation/./_}-" "$tree/list" || started_by_tests dma-doca/doca-emu --generation "$generation"
+done
 [[ ! -e "$tree/scripts" ]] || tar -rf "$tree/files.tar" -C "$tree/scripts" .
+# The kernel passes the variable to the first program, and so to the tests.
+if [[ -n "$full" ]]; then
+    options=(-m 4096 -w 7200)
+else
+    options=(-m 2048 -w 1800 -a PROPTEST_CASES=16)
+fi
 # The first kernel is not Debian's default, so its package may be missing.
 status=77
 for kernel in ${KERNEL:-linux-image-6.12-arm64-16k linux-image-arm64}; do
     if ((status == 77)); then
         status=0
-        ci/vm -c aarch64 -K "$kernel" -m "$([[ -n "$full" ]] && echo 4096 || echo 1024)" -w "$([[ -n "$full" ]] && echo 7200 || echo 1800)" \
-            "${files[@]}" ci/guest/aarch64.sh || status=$?
+        ci/vm -c aarch64 -K "$kernel" "${options[@]}" "${files[@]}" ci/guest/aarch64.sh || status=$?
     fi
 done
 # ci/vm has printed the reason why it skipped the tests. All other checks have passed.

@@ -5,6 +5,7 @@ export RUST_TEST_THREADS=2 RUST_BACKTRACE=1
 tar -xf /files.tar -C /
 rm /files.tar
 mount -t tmpfs tmpfs /tmp
+ln -s /proc/self/fd /dev/fd
 
 failed=
 while read -r folder program; do

@@ -243,7 +243,7 @@ impl Run {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(ProptestConfig { cases: 2 * ProptestConfig::default().cases, ..Default::default() })]
 
     #[test]
     fn the_doorbell_does_what_the_calendar_does(profile in profiles(), steps in steps()) {

@@ -532,7 +532,7 @@ fn check(profile: Profile, seed: u64, plan: &str, script: &[Op]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 600 }))]
+    #![proptest_config(ProptestConfig { cases: 2 * ProptestConfig::default().cases, ..Default::default() })]
 
     #[test]
     fn any_script_is_kept_to(

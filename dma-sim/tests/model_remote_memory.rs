@@ -133,7 +133,7 @@ fn first(places: &[(bool, u64, u64)], mut len: u64) -> Vec<(bool, u64, u64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 2, ..Default::default() })]
 
     /// Every byte arrives and no other byte changes, for local and remote memory in any
     /// combination.

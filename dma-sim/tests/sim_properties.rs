@@ -336,7 +336,7 @@ fn check(profile: &str, seed: u64, plan: &str, small: bool, script: &[Op]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 2, ..Default::default() })]
 
     #[test]
     fn any_script_is_kept_to(

@@ -354,7 +354,7 @@ fn done<T, O>(end: Result<T, OpError<O>>) -> Option<T> {
 
 proptest! {
     // Run many cases, because only a few cases find each fault.
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig { cases: 8 * ProptestConfig::default().cases, ..Default::default() })]
 
     #[test]
     fn operations_behind_a_fence_see_those_before_it(

@@ -158,7 +158,7 @@ fn options() -> impl Strategy<Value = CpuOptions> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, ..Default::default() })]
 
     /// Dependent operations wait by fences or by polling; others run in any order. All bytes equal the
     /// oracle's, and every descriptor is reported once.

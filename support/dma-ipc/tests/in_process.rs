@@ -180,7 +180,7 @@ fn threads_that_copy_while_others_revoke() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 2, ..Default::default() })]
 
     #[test]
     fn random_bytes_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..2 * BLOB_LEN)) {

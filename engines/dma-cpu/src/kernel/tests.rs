@@ -94,10 +94,15 @@ fn all() -> impl Iterator<Item = Kernel> {
     Kernel::all().iter().copied().chain([pieces])
 }
 
+/// Twice as many cases as the environment variable `PROPTEST_CASES` says, or as are usual.
+fn twice_the_cases() -> ProptestConfig {
+    ProptestConfig { cases: 2 * ProptestConfig::default().cases, ..ProptestConfig::default() }
+}
+
 #[test]
 fn copy_matches_the_oracle() {
     let (src, dst) = (Fenced::new(), Fenced::new());
-    proptest!(ProptestConfig::with_cases(512), |(to in range(), from in 0..=SIZE, aligned: bool, seed: u64)| {
+    proptest!(twice_the_cases(), |(to in range(), from in 0..=SIZE, aligned: bool, seed: u64)| {
         let len = to.len();
         let from = from.min(SIZE - len);
         let from = if aligned { from & !63 } else { from };
@@ -152,7 +157,7 @@ fn copies_of_a_batch_match_the_oracle() {
         1 => 1..=3 * PAGE,
     ];
     let copies = prop::collection::vec((len, 0..=SIZE, 0..100_usize), 1..14);
-    proptest!(ProptestConfig::with_cases(256), |(copies in copies, aligned: bool, seed: u64)| {
+    proptest!(ProptestConfig::default(), |(copies in copies, aligned: bool, seed: u64)| {
         let input = noise(seed);
         src.store(&input);
         let mut expected = vec![CANARY; SIZE];
@@ -187,7 +192,7 @@ fn copies_of_a_batch_match_the_oracle() {
 fn fill_matches_the_oracle() {
     let dst = Fenced::new();
     let pattern = prop_oneof![any::<[u8; 8]>(), any::<u8>().prop_map(|byte| [byte; 8])];
-    proptest!(ProptestConfig::with_cases(512), |(to in range(), pattern in pattern)| {
+    proptest!(twice_the_cases(), |(to in range(), pattern in pattern)| {
         for kernel in Kernel::all() {
             dst.store(&[CANARY; SIZE]);
             // SAFETY: `to` lies within the mapping.
