@@ -77,6 +77,9 @@ pub unsafe fn copy_crc32c_past_cache(crc: u32, dst: *mut u8, src: *const u8, len
 /// # Safety
 ///
 /// See [`copy_crc32c`], or [`crc32c()`] if `TO` is [`NOWHERE`].
+// If it were inlined, its buffer would be in the stack frame of every short operation, which would then
+// touch 4 KiB of stack.
+#[inline(never)]
 unsafe fn buffered<const TO: u8>(mut crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
     /// The buffer fits into the level-1 cache.
     const CHUNK: usize = 4096;
