@@ -57,16 +57,7 @@ if [[ "${1:-}" == full ]]; then
     shift
 fi
 # The stand-in for DSA is only for x86-64.
-(($#)) || set -- --workspace --exclude bindings --exclude dma-dsa-emu
-if [[ -z "$full" ]]; then
-    set -- "$@" --lib --bins --examples
-    # The tests that run below. Packages whose tests do not run have tests of these names, too.
-    for name in allocations comch 'conformance*' copies copy_file cores dmabufs examples faults fork huge_windows in_process \
-        limits list_memory little_memory logs 'model_*' 'no_*' output_file plain_bytes process_memory queue raw_queue shared_bytes \
-        sim_allocations sim_faults sim_properties sim_two_processes threads two_processes 'work_queues_*'; do
-        set -- "$@" --test "$name"
-    done
-fi
+packages=(--workspace --exclude bindings --exclude dma-dsa-emu)
 
 echo "compiler: $compiler, $("$compiler" --version)"
 CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target}")/aarch64
@@ -79,8 +70,26 @@ export CC=aarch64-linux-gnu-gcc HOST_CC=cc
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 # Writes a line for each program: /NAME in the folder of its package below the repository, whether it has tests, its path.
-cargo test --locked --no-run --target "$target" --message-format json-render-diagnostics "$@" </dev/null |
-    sed -nE 's,.*"manifest_path":"'"$PWD"'([^"]*)/Cargo.toml".*"name":"([^"]+)".*"test":(true|false)\}.*"executable":"([^"]+)".*,\1/\2 \3 \4,p' >"$tree/built"
+cargo_for_target() {
+    cargo "$@" --locked --target "$target" --message-format json-render-diagnostics </dev/null |
+        sed -nE 's,.*"manifest_path":"'"$PWD"'([^"]*)/Cargo.toml".*"name":"([^"]+)".*"test":(true|false)\}.*"executable":"([^"]+)".*,\1/\2 \3 \4,p' >>"$tree/programs"
+}
+if [[ -n "$full" ]]; then
+    (($#)) || set -- "${packages[@]}"
+    cargo_for_target test --no-run "$@"
+else
+    # The tests that run below. Packages whose tests do not run have tests of these names, too.
+    tests=()
+    for name in allocations comch 'conformance*' copies copy_file cores dmabufs examples faults fork huge_windows in_process \
+        limits list_memory little_memory logs 'model_*' 'no_*' output_file plain_bytes process_memory queue raw_queue shared_bytes \
+        sim_allocations sim_faults sim_properties sim_two_processes threads two_processes 'work_queues_*'; do
+        tests+=(--test "$name")
+    done
+    cargo_for_target test --no-run "${packages[@]}" --lib "${tests[@]}"
+    # `cargo test --examples` would build the examples' own tests instead.
+    cargo_for_target build --profile test "${packages[@]}" --lib --bins --examples
+fi
+sort -u "$tree/programs" >"$tree/built"
 echo "$(wc -l <"$tree/built") programs compiled and linked"
 
 # The packages and test programs that run in CI. Others call a C compiler, start other stand-ins, or take long.
