@@ -4,8 +4,8 @@ use std::arch::asm;
 
 use dma_core::InlineCopy;
 
-use super::Kernel;
 use super::cached::{self, LINE, pattern_line};
+use super::{Kernel, asan};
 
 pub(super) const STNP: Kernel = Kernel { name: "stnp", streaming: true, copy, copy_all, fill };
 
@@ -34,6 +34,7 @@ unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     unsafe { cached::copy(dst, src, head) };
     for at in (head..end).step_by(LINE) {
         let (dst, src) = (dst.wrapping_add(at), src.wrapping_add(at));
+        asan::check_copy(dst, src, LINE);
         // SAFETY: the line lies before `end`. The code reads its 64 bytes at `src` and writes them to `dst`.
         unsafe {
             asm!(
@@ -68,6 +69,7 @@ unsafe fn fill(dst: *mut u8, pattern: [u8; 8], len: usize) {
     let block = pattern_line(pattern, head);
     for at in (head..end).step_by(LINE) {
         let dst = dst.wrapping_add(at);
+        asan::check_copy(dst, block.as_ptr(), LINE);
         // SAFETY: the line lies before `end`. The code reads 16 bytes of `block` and writes the 64 bytes of
         // the line.
         unsafe {

@@ -43,10 +43,8 @@ pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
 /// See [`super::Kernel::copy`].
 #[inline(never)]
 unsafe fn copy_long(dst: *mut u8, src: *const u8, len: usize) {
-    // AddressSanitizer does not see what inline assembly accesses.
     #[cfg(target_arch = "x86_64")]
-    if cfg!(not(dma_address_sanitizer))
-        && len < VECTORS_BELOW
+    if len < VECTORS_BELOW
         && let Some(copy) = super::x86_64::by_vectors()
     {
         // SAFETY: the caller ensures access to both ranges, which are longer than `SHORT` and do not overlap.

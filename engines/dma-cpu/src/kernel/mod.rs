@@ -8,6 +8,8 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
+mod asan;
 mod cached;
 #[cfg(target_arch = "x86_64")]
 mod cpuid;

@@ -99,6 +99,17 @@ fn twice_the_cases() -> ProptestConfig {
     ProptestConfig { cases: 2 * ProptestConfig::default().cases, ..ProptestConfig::default() }
 }
 
+/// Returns both copies by vectors if the CPU has the instructions. Their ranges have at least 320 bytes.
+#[cfg(target_arch = "x86_64")]
+fn by_vectors() -> impl Iterator<Item = Kernel> {
+    let copies: [(_, _, super::CopyFn); 2] = [
+        ("vectors of 32 bytes", is_x86_feature_detected!("avx2"), super::x86_64::copy_by_32),
+        ("vectors of 64 bytes", is_x86_feature_detected!("avx512f"), super::x86_64::copy_by_64),
+    ];
+    let available = copies.into_iter().filter(|(_, is_available, _)| *is_available);
+    available.map(|(name, _, copy)| Kernel { name, copy, ..Kernel::memcpy() })
+}
+
 #[test]
 fn copy_matches_the_oracle() {
     let (src, dst) = (Fenced::new(), Fenced::new());
@@ -233,17 +244,14 @@ fn copy_at_every_alignment() {
     }
 }
 
-/// Tests both copies by vectors if the CPU has the instructions. [`Kernel::memcpy`] uses one of them at most.
+/// [`Kernel::memcpy`] uses at most one of the copies by vectors.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn copies_by_vectors_match_the_oracle() {
-    let by_32 = is_x86_feature_detected!("avx2").then_some(super::x86_64::copy_by_32 as super::CopyFn);
-    let by_64 = is_x86_feature_detected!("avx512f").then_some(super::x86_64::copy_by_64 as super::CopyFn);
     let (src, dst) = (Fenced::new(), Fenced::new());
     let input = noise(9);
     src.store(&input);
-    for (vector, copy) in [(32, by_32), (64, by_64)] {
-        let Some(copy) = copy else { continue };
+    for kernel in by_vectors() {
         for len in [2049, 2303, 2304, 2305, 4095, 4096, 4097, 16383] {
             for offset in 0..64 {
                 // One of the ranges ends near the fence behind its memory, and the other one begins near the
@@ -253,13 +261,70 @@ fn copies_by_vectors_match_the_oracle() {
                     dst.store(&[CANARY; SIZE]);
                     // SAFETY: the ranges lie within two mappings that do not overlap, they are longer than
                     // 320 bytes, and the CPU has the instructions.
-                    unsafe { copy(dst.at(to), src.at(from), len) };
+                    unsafe { (kernel.copy)(dst.at(to), src.at(from), len) };
                     let mut expected = vec![CANARY; SIZE];
                     expected[to..to + len].copy_from_slice(&input[from..from + len]);
-                    assert!(dst.load() == expected, "vectors of {vector} bytes: {len} from {from} to {to}");
+                    assert!(dst.load() == expected, "{}: {len} from {from} to {to}", kernel.name);
                 }
             }
         }
+    }
+}
+
+/// AddressSanitizer reports an access one byte too far, even if a kernel makes it in an `asm!` block. The
+/// report ends the process, so a child process makes each access.
+#[cfg(all(dma_address_sanitizer, target_arch = "x86_64"))]
+#[test]
+fn address_sanitizer_checks_every_kernel() {
+    use std::alloc::{Layout, alloc_zeroed};
+    use std::env;
+    use std::process::Command;
+
+    const CASE: &str = "DMA_CPU_ASAN_CASE";
+    /// Whole lines, so that every byte of an aligned range can be streamed.
+    const LEN: usize = PAGE;
+    let memory = |len| {
+        // SAFETY: the length is not zero.
+        unsafe { alloc_zeroed(Layout::from_size_align(len, 64).expect("a valid layout")) }
+    };
+
+    let mut cases: Vec<(&str, &str, Box<dyn Fn()>)> = Vec::new();
+    for (name, copy) in all().chain(by_vectors()).map(|kernel| (kernel.name, kernel.copy)) {
+        // SAFETY: AddressSanitizer ends the process before the access to a byte too far.
+        cases.push((name, "WRITE", Box::new(move || unsafe { copy(memory(LEN - 1), memory(LEN), LEN) })));
+        // SAFETY: AddressSanitizer ends the process before the access to a byte too far.
+        cases.push((name, "READ", Box::new(move || unsafe { copy(memory(LEN), memory(LEN - 1), LEN) })));
+    }
+    for kernel in Kernel::all() {
+        let overrun = move || {
+            let addr = |len| DeviceAddr(memory(len).expose_provenance() as u64);
+            let copies =
+                [LEN, LEN, LEN - 1, LEN].map(|dst| InlineCopy { src: addr(LEN), dst: addr(dst), len: LEN });
+            // SAFETY: AddressSanitizer ends the process before the access to a byte too far.
+            unsafe { kernel.copy_all(&copies) };
+        };
+        cases.push((kernel.name, "WRITE", Box::new(overrun)));
+        // SAFETY: AddressSanitizer ends the process before the access to a byte too far.
+        let overrun = move || unsafe { kernel.fill(memory(LEN - 1), [1, 2, 3, 4, 5, 6, 7, 8], LEN) };
+        cases.push((kernel.name, "WRITE", Box::new(overrun)));
+    }
+
+    if let Ok(case) = env::var(CASE) {
+        return cases[case.parse::<usize>().expect("a number")].2();
+    }
+    for (case, (kernel, access, _)) in cases.iter().enumerate() {
+        let child = Command::new(env::current_exe().expect("the path of the tests"))
+            .args(["--exact", "kernel::tests::address_sanitizer_checks_every_kernel"])
+            .env(CASE, case.to_string())
+            // Without the names of functions, a report takes much less time.
+            .env("ASAN_OPTIONS", "symbolize=0")
+            .output()
+            .expect("the tests start");
+        let report = String::from_utf8_lossy(&child.stderr);
+        let is_seen = !child.status.success()
+            && report.contains("heap-buffer-overflow")
+            && report.contains(&format!("{access} of size"));
+        assert!(is_seen, "{kernel}, case {case}, {access}: {report}");
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use dma_core::InlineCopy;
 
 use super::cached::{self, LINE, pattern_line};
-use super::{CopyFn, Kernel, cpuid};
+use super::{CopyFn, Kernel, asan, cpuid};
 
 /// Distance between streams in bytes: the range that one hardware prefetch stream covers.
 const PAGE: usize = 4096;
@@ -79,6 +79,7 @@ impl Line for Avx2 {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn stream(dst: *mut u8, src: *const u8) {
+        asan::check_copy(dst, src, LINE);
         // SAFETY: the code reads 64 bytes at `src` and writes them to the aligned 64 bytes at `dst`. It uses
         // neither flags nor the stack.
         unsafe {
@@ -102,6 +103,7 @@ struct Sse2;
 impl Line for Sse2 {
     #[inline(always)]
     unsafe fn stream(dst: *mut u8, src: *const u8) {
+        asan::check_copy(dst, src, LINE);
         // SAFETY: the code reads 64 bytes at `src` and writes them to the aligned 64 bytes at `dst`. It uses
         // neither flags nor the stack.
         unsafe {
@@ -152,6 +154,7 @@ pub(super) fn by_vectors() -> Option<CopyFn> {
 ///
 /// See [`Kernel::copy`]. The ranges have at least 160 bytes, and the CPU has AVX2.
 pub(super) unsafe fn copy_by_32(dst: *mut u8, src: *const u8, len: usize) {
+    asan::check_copy(dst, src, len);
     // SAFETY: the code reads the `len` bytes at `src` and writes them to `dst`: the first 32, the last 128,
     // and from the first aligned vector of the destination on, in steps of 128. The last step begins before
     // the last 128 bytes, so it ends inside both ranges. `clobber_abi` declares all parts of registers that
@@ -206,6 +209,7 @@ pub(super) unsafe fn copy_by_32(dst: *mut u8, src: *const u8, len: usize) {
 ///
 /// See [`Kernel::copy`]. The ranges have at least 320 bytes, and the CPU has AVX-512F.
 pub(super) unsafe fn copy_by_64(dst: *mut u8, src: *const u8, len: usize) {
+    asan::check_copy(dst, src, len);
     // SAFETY: the code reads the `len` bytes at `src` and writes them to `dst`: the first 64, the last 256,
     // and from the first aligned vector of the destination on, in steps of 256. The last step begins before
     // the last 256 bytes, so it ends inside both ranges. A prefetch cannot fault.
