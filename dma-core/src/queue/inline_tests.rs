@@ -452,17 +452,19 @@ fn a_batch_is_executed_as_a_whole_or_not_at_all() {
         "a batch of one byte more than 32 times the limit is not executed inline"
     );
     let pieces = |n: usize| (0..n).map(|_| engine.allocate(LIMIT).expect("memory")).collect::<Vec<_>>();
-    for (n, executed) in [(32, 33), (33, 33)] {
-        let dst = engine.allocate(n * LIMIT).expect("memory");
-        queue.copy(pieces(n), dst).expect("valid").wait().expect("done");
-        assert_eq!(engine.script.executed(), executed, "a list of {n} times the limit");
+    for (n, executed) in [(32, [33, 34]), (33, [34, 34])] {
+        let long = engine.allocate(n * LIMIT).expect("memory");
+        let (_, long) = queue.copy(pieces(n), long).expect("valid").wait().expect("done");
+        assert_eq!(engine.script.executed(), executed[0], "a list of {n} times the limit");
+        queue.copy(long, pieces(n)).expect("valid").wait().expect("done");
+        assert_eq!(engine.script.executed(), executed[1], "a copy to a list of {n} times the limit");
     }
     batch.drain().for_each(drop);
     batch.push(engine.allocate(8).expect("memory"), engine.allocate(8).expect("memory"));
     batch.push(engine.allocate(8).expect("memory"), engine.allocate(9).expect("memory"));
     let refused = queue.submit(batch).expect_err("the second copy is invalid");
     assert!(refused.to_string().contains("copy 1"), "{refused}");
-    assert_eq!(engine.script.executed(), 33, "the first copy is not executed either");
+    assert_eq!(engine.script.executed(), 34, "the first copy is not executed either");
 }
 
 #[test]
@@ -507,6 +509,7 @@ fn pieces_of_windows_are_copied_at_once_or_not_at_all() {
     ] {
         assert!(!queue.copy_at_once((src, from), (dst, to), len), "{src:?} {from}, {dst:?} {to}, {len}");
     }
+    assert!(!queue.submit_at_once(&mut Batch::<Window, Window>::new()), "an empty batch has nothing to copy");
     let mut batch: Batch<_, _> = [(a.slice(..9), b.slice(..9))].into_iter().collect();
     assert!(queue.submit_at_once(&mut batch));
     expected[..9].copy_from_slice(&bytes(&a)[..9]);
@@ -564,6 +567,8 @@ fn rows_are_executed_if_each_and_all_are_short_and_the_lengths_agree() {
         (full(32), 32 * LIMIT, Ok(32)),
         (full(33), 33 * LIMIT, Ok(0)),
         (vec![(3, LIMIT + 1)], LIMIT + 1, Ok(0)),
+        // The executor copies no row of zero bytes.
+        (vec![(3, 9), (20, 0), (50, 9), (0, 0)], 18, Ok(2)),
         (vec![(3, 9), (50, 9)], 17, Err(ErrorKind::LengthMismatch)),
         (vec![(3, 9), (50, 9)], 19, Err(ErrorKind::LengthMismatch)),
     ] {
@@ -632,6 +637,83 @@ fn invalid_rows_reach_no_executor() {
             assert_eq!(engine.script.executed(), 0, "{gathers} {is_shared} {rows:?} of {table:?}, {flat:?}");
         }
     }
+}
+
+/// The rows' view and the range on the other side are parts of one window. If they overlap, each row is
+/// checked, and valid rows are executed as a list, by one call.
+#[test]
+fn rows_are_executed_if_their_view_is_apart_from_the_other_side() {
+    let engine = spy();
+    let (queue, shared) = (engine.queue(), engine.shared());
+    let table = engine.window(LIMIT);
+    let overlap = Err(ErrorKind::Overlap);
+    for (gathers, view, rows, flat, expected) in [
+        (true, 0..50, [(3, 9), (41, 9)], 50..68, Ok(2)),
+        (true, 0..50, [(3, 9), (41, 9)], 49..67, overlap),
+        (true, 0..50, [(3, 9), (40, 9)], 49..67, Ok(1)),
+        (true, 18..68, [(0, 9), (41, 9)], 0..18, Ok(2)),
+        (true, 17..67, [(0, 9), (41, 9)], 0..18, overlap),
+        (true, 17..67, [(1, 9), (41, 9)], 0..18, Ok(1)),
+        // Rows that are read may overlap, so the view can be shorter than the other side.
+        (true, 18..30, [(0, 9), (3, 9)], 0..18, Ok(2)),
+        (true, 15..27, [(0, 9), (3, 9)], 0..18, overlap),
+        (false, 0..50, [(3, 9), (41, 9)], 50..68, Ok(2)),
+        (false, 0..50, [(3, 9), (41, 9)], 49..67, overlap),
+        (false, 18..68, [(0, 9), (41, 9)], 0..18, Ok(2)),
+        (false, 17..67, [(0, 9), (41, 9)], 0..18, overlap),
+    ] {
+        for is_shared in [false, true] {
+            let executed = engine.script.executed();
+            let list = Rows::new(table.slice(view.clone()), rows.to_vec()).expect("within the view");
+            let other = table.slice(flat.clone());
+            macro_rules! end {
+                ($submitted:expr) => {
+                    $submitted.map_err(|e| e.kind()).map(|transfer| drop(transfer.wait().expect("done")))
+                };
+            }
+            let result = match (gathers, is_shared) {
+                (true, false) => end!(queue.copy(list, other)),
+                (true, true) => end!(shared.copy(list, other)),
+                (false, false) => end!(queue.copy(other, list)),
+                (false, true) => end!(shared.copy(other, list)),
+            };
+            let executed = engine.script.executed() - executed;
+            let case = format!("{gathers} {is_shared} {rows:?} of {view:?}, {flat:?}");
+            assert_eq!(result.map(|()| executed), expected, "{case}");
+            assert_eq!(executed, expected.unwrap_or(0), "{case}");
+        }
+    }
+}
+
+#[test]
+fn operations_of_lists_other_than_copies_and_fills_go_to_the_queue() {
+    let engine = spy();
+    let (queue, shared) = (engine.queue(), engine.shared());
+    let [a, b, c] = [(); 3].map(|()| engine.window(LIMIT));
+    let halves = |of: &Window| [of.slice(..LIMIT / 2), of.slice(LIMIT / 2..)];
+    macro_rules! run {
+        ($queue:expr) => {
+            write(&a, 1);
+            let crc = crc32c::crc32c_append(5, &bytes(&a));
+            let batch = [(halves(&a), halves(&b))].into_iter().collect::<Batch<_, _>>();
+            $queue.submit(batch).expect("valid").wait().expect("done");
+            assert_eq!(bytes(&b), bytes(&a));
+            write(&b, 2);
+            let copy = $queue.copy_to_both(halves(&a), halves(&b), halves(&c));
+            copy.expect("valid").wait().expect("done");
+            assert_eq!([bytes(&b), bytes(&c)], [bytes(&a), bytes(&a)]);
+            let compared = $queue.compare(halves(&a), halves(&b)).expect("valid").wait().expect("done");
+            assert_eq!(compared.1, None);
+            let summed = $queue.crc32c(halves(&a), 5).expect("valid").wait().expect("done");
+            assert_eq!(summed.1, crc);
+            write(&b, 2);
+            let copied = $queue.copy_crc32c(halves(&a), halves(&b), 5).expect("valid").wait().expect("done");
+            assert_eq!((copied.1, bytes(&b)), (crc, bytes(&a)));
+        };
+    }
+    run!(queue);
+    run!(shared);
+    assert_eq!(engine.script.executed(), 0);
 }
 
 #[test]
