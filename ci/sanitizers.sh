@@ -2,6 +2,9 @@
 # In the tests of the crates that copy memory, no invalid access and no leak occurs (AddressSanitizer; undefined
 # behaviour of C code traps), and threads do not race (ThreadSanitizer):
 #   ci/sanitizers.sh [address|thread] [PACKAGE...]
+# Without PACKAGE, all crates run, except those without unsafe code (dma, dma-handshake, dma-standin), those whose unsafe
+# code only loads libraries or declares their functions (dma-vendor, dma-verbs-sys, ci/bindings), and dma-bench, whose
+# engines and queues the other crates test.
 # Needs a nightly compiler. ThreadSanitizer also needs the source of the standard library, to instrument it: otherwise
 # it would report accesses under the library's locks as races. Exits with 77 ("skipped") if no requested sanitizer could
 # run.
@@ -18,7 +21,7 @@ if [[ "${1:-}" =~ ^(address|thread)$ ]]; then
     shift
 fi
 packages=("$@")
-((${#packages[@]})) || packages=(dma-core dma-ipc dma-cpu dma-sim dma-doca-sys dma-doca-emu dma-doca dma-spdk-sys dma-spdk-emu dma-ioat dma-dsa-emu dma-dsa dma-rdma-emu dma-rdma dma-cuda-emu dma-cuda dma-layers dma-c dma-copy)
+((${#packages[@]})) || packages=(dma-core dma-ipc dma-files dma-cpu dma-sim dma-doca-sys dma-doca-emu dma-doca dma-spdk-sys dma-spdk-emu dma-ioat dma-dsa-emu dma-dsa dma-rdma-emu dma-rdma dma-cuda-emu dma-cuda dma-layers dma-c dma-copy)
 nightly=$(rustc +nightly --print sysroot 2>/dev/null) || {
     echo "skipped: no nightly compiler (rustup toolchain install nightly)"
     exit 77
@@ -132,6 +135,9 @@ if [[ "$which" != address ]]; then
     if [[ -d "$source/library" ]]; then
         ran=1
         for package in "${packages[@]}"; do
+            # io_uring orders the thread that submits a request before the thread that reaps its completion.
+            # ThreadSanitizer does not see this, and would report races.
+            [[ "$package" != dma-files ]] || continue
             echo "--- thread: $package"
             mapfile -t chosen < <(targets_of "$package" thread)
             cargo +nightly test --no-fail-fast --locked -Zbuild-std \
