@@ -61,17 +61,32 @@ fn bind() {
     let standard = PathBuf::from("/opt/mellanox/doca/include");
     let asked = named.is_some();
     let searched = named.into_iter().chain(packaged).chain([standard]);
-    let include = match first_with("doca_dma.h", searched) {
-        Some(include) => include,
+    // DOCA 1.5 to 2.2 have no progress engine.
+    let (dma, engine) = ("doca_dma.h", "doca_pe.h");
+    let own = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/include"));
+    let include = match first_with(dma, searched) {
+        Some(include) if include.join(engine).exists() => include,
+        Some(include) if asked => panic!(
+            "the headers in {} have no {engine}, so they are older than DOCA 2.5: set DOCA_INCLUDE_DIR to newer headers, or build without the \
+             feature `bindgen`; dma-doca also loads the libraries of DOCA 1.5 and 2.2",
+            include.display()
+        ),
         None if asked => {
-            panic!("DOCA_INCLUDE_DIR has no doca_dma.h: set it to the directory of the DOCA SDK's headers")
+            panic!("DOCA_INCLUDE_DIR has no {dma}: set it to the directory of the DOCA SDK's headers")
+        }
+        Some(include) => {
+            println!(
+                "cargo::warning=feature `bindgen`: the headers in {} have no {engine}, so they are older than DOCA 2.5, and this crate's own are bound",
+                include.display()
+            );
+            own()
         }
         None => {
             println!(
-                "cargo::warning=feature `bindgen`: the headers of the DOCA SDK (doca_dma.h) were not found, so this crate's own are bound; install \
-                 the SDK, or set DOCA_INCLUDE_DIR to the directory that has doca_dma.h"
+                "cargo::warning=feature `bindgen`: the headers of the DOCA SDK ({dma}) were not found, so this crate's own are bound; install \
+                 the SDK, or set DOCA_INCLUDE_DIR to the directory that has {dma}"
             );
-            PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/include"))
+            own()
         }
     };
     let headers = [
