@@ -140,7 +140,7 @@ done
 if [[ -n "$full" ]]; then
     options=(-m 4096 -w 7200)
 else
-    options=(-m 2048 -w 1800 -a PROPTEST_CASES=16)
+    options=(-m 2048 -w 900 -a PROPTEST_CASES=16)
 fi
 # The first kernel is not Debian's default, so its package may be missing.
 status=77
