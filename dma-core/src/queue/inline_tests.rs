@@ -556,6 +556,28 @@ fn long_copies_of_a_batch_are_executed_by_few_calls() {
     }
 }
 
+/// Copies rows to the other side if `gathers`, else the other side to rows, on the shared queue if
+/// `is_shared`.
+fn copy_rows(
+    (queue, shared): (&Queue, &SharedQueue),
+    gathers: bool,
+    is_shared: bool,
+    rows: Rows<Window>,
+    flat: Window,
+) -> Result<(), ErrorKind> {
+    macro_rules! end {
+        ($submitted:expr) => {
+            $submitted.map_err(|e| e.kind()).map(|transfer| drop(transfer.wait().expect("done")))
+        };
+    }
+    match (gathers, is_shared) {
+        (true, false) => end!(queue.copy(rows, flat)),
+        (true, true) => end!(shared.copy(rows, flat)),
+        (false, false) => end!(queue.copy(flat, rows)),
+        (false, true) => end!(shared.copy(flat, rows)),
+    }
+}
+
 #[test]
 fn rows_are_executed_if_each_and_all_are_short_and_the_lengths_agree() {
     let engine = spy();
@@ -575,17 +597,7 @@ fn rows_are_executed_if_each_and_all_are_short_and_the_lengths_agree() {
         for (gathers, is_shared) in [(true, false), (true, true), (false, false), (false, true)] {
             let (flat, before) = (engine.window(flat), engine.script.executed());
             let rows = Rows::new(table.clone(), list.clone()).expect("within the table");
-            macro_rules! end {
-                ($submitted:expr) => {
-                    $submitted.map_err(|e| e.kind()).map(|transfer| drop(transfer.wait().expect("done")))
-                };
-            }
-            let result = match (gathers, is_shared) {
-                (true, false) => end!(queue.copy(rows, flat)),
-                (true, true) => end!(shared.copy(rows, flat)),
-                (false, false) => end!(queue.copy(flat, rows)),
-                (false, true) => end!(shared.copy(flat, rows)),
-            };
+            let result = copy_rows((&queue, &shared), gathers, is_shared, rows, flat);
             let executed = engine.script.executed() - before;
             assert_eq!(result.map(|()| executed), expected, "{list:?} {gathers} {is_shared}");
             assert_eq!(executed, expected.unwrap_or(0), "{list:?}");
@@ -622,17 +634,7 @@ fn invalid_rows_reach_no_executor() {
     ] {
         for is_shared in [false, true] {
             let list = Rows::new(table.clone(), rows.to_vec()).expect("within the table");
-            macro_rules! end {
-                ($submitted:expr) => {
-                    $submitted.map_err(|e| e.kind()).map(|transfer| drop(transfer.wait().expect("done")))
-                };
-            }
-            let result = match (gathers, is_shared) {
-                (true, false) => end!(queue.copy(list, flat.clone())),
-                (true, true) => end!(shared.copy(list, flat.clone())),
-                (false, false) => end!(queue.copy(flat.clone(), list)),
-                (false, true) => end!(shared.copy(flat.clone(), list)),
-            };
+            let result = copy_rows((&queue, &shared), gathers, is_shared, list, flat.clone());
             assert_eq!(result, expected, "{gathers} {is_shared} {rows:?} of {table:?}, {flat:?}");
             assert_eq!(engine.script.executed(), 0, "{gathers} {is_shared} {rows:?} of {table:?}, {flat:?}");
         }
@@ -666,17 +668,7 @@ fn rows_are_executed_if_their_view_is_apart_from_the_other_side() {
             let executed = engine.script.executed();
             let list = Rows::new(table.slice(view.clone()), rows.to_vec()).expect("within the view");
             let other = table.slice(flat.clone());
-            macro_rules! end {
-                ($submitted:expr) => {
-                    $submitted.map_err(|e| e.kind()).map(|transfer| drop(transfer.wait().expect("done")))
-                };
-            }
-            let result = match (gathers, is_shared) {
-                (true, false) => end!(queue.copy(list, other)),
-                (true, true) => end!(shared.copy(list, other)),
-                (false, false) => end!(queue.copy(other, list)),
-                (false, true) => end!(shared.copy(other, list)),
-            };
+            let result = copy_rows((&queue, &shared), gathers, is_shared, list, other);
             let executed = engine.script.executed() - executed;
             let case = format!("{gathers} {is_shared} {rows:?} of {view:?}, {flat:?}");
             assert_eq!(result.map(|()| executed), expected, "{case}");
