@@ -80,7 +80,7 @@ if [[ -n "$full" ]]; then
 else
     # The tests that run below. Packages whose tests do not run have tests of these names, too.
     tests=()
-    for name in allocations comch 'conformance*' copies copy_file cores dmabufs examples faults fork huge_windows in_process \
+    for name in allocations comch 'conformance*' copies cores dmabufs examples faults fork huge_windows in_process \
         limits list_memory logs 'model_*' output_file plain_bytes process_memory queue raw_queue sim_faults sim_properties \
         sim_two_processes threads two_processes 'work_queues_*'; do
         tests+=(--test "$name")
@@ -96,14 +96,14 @@ echo "$(wc -l <"$tree/built") programs compiled and linked"
 ran='/(dma-core|engines/dma-cpu|support/dma-ipc)/.*'
 ran+='|/dma-sim/(dma_sim|model_.*|sim_faults|sim_properties|sim_two_processes)'
 ran+='|/dma-doca/(dma_doca|allocations|comch|conformance_.*|dmabufs|faults|limits|logs|raw_queue|two_processes|work_queues_.*)'
-ran+='|/examples/dma-copy/copies|/(examples|copy_file)'
+ran+='|/apps/(copy-file|dma-copy)/copies|/examples'
 # Programs lie at the same paths there, because tests start others by them.
 files=(-f "$tree/list:list" -f "$tree/files.tar:files.tar")
 while read -r name tests path; do
     if [[ "$tests" == true ]]; then
         [[ -n "$full" || "$name" =~ ^($ran)$ ]] || continue
         echo "$PWD${name%/*} $path" >>"$tree/list"
-    elif [[ -z "$full" && ! "$name" =~ ^(/dma-core|/dma-sim|/dma-doca|/examples/dma-copy)?/[^/]*$ ]]; then
+    elif [[ -z "$full" && ! "$name" =~ ^(/dma-core|/dma-sim|/dma-doca|/apps/copy-file|/apps/dma-copy)?/[^/]*$ ]]; then
         continue
     fi
     mkdir -p "$tree$(dirname "$path")"

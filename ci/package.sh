@@ -11,14 +11,15 @@ fail() {
     exit 1
 }
 
-# `bindings` is not published, because it only generates sources of this repository.
-cargo package --locked --workspace --exclude bindings --no-verify --allow-dirty
+# `bindings` only generates sources of this repository, and the programs of apps/ are installed from it.
+unpublished=(bindings apps-shared copy-file dma-copy)
+cargo package --locked --workspace "${unpublished[@]/#/--exclude=}" --no-verify --allow-dirty
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 packages=()
 while IFS=$'\t' read -r package _; do
-    [[ "$package" != bindings ]] || continue
+    [[ " ${unpublished[*]} " != *" $package "* ]] || continue
     packages+=("$package")
     crate=$target/package/$package-$version.crate
     [[ -e "$crate" ]] || fail "cargo package wrote no $crate"

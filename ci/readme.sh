@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The two commands in README.md work. Each command is one line of a fenced block:
 #   ci/readme.sh test   runs the command that begins with `cargo test`
-#   ci/readme.sh main   runs the command that begins with `cargo run --release --example copy_file`. Its last two words,
+#   ci/readme.sh main   runs the command that begins with `cargo run --release -p copy-file`. Its last two words,
 #                       the source and the destination, are replaced by a file of random bytes and a new file, which are
 #                       compared
 set -euo pipefail
@@ -37,7 +37,7 @@ test)
     }
     ;;
 main)
-    command=$(command_from_readme "cargo run --release --example copy_file")
+    command=$(command_from_readme "cargo run --release -p copy-file")
     [[ "$command" =~ ^(.*\ --(\ .*)?)\ [^\ ]+\ [^\ ]+$ ]] || {
         echo "README.md's command does not end with a source and a destination: $command" >&2
         exit 1

@@ -31,7 +31,7 @@ use dma::sim::model::{FaultPlan, Time};
 use dma::{EngineName, ErrorKind, ExportDescriptor};
 
 #[expect(dead_code, reason = "the fuzzer uses only a part of this file of dma-copy")]
-#[path = "../../examples/dma-copy/src/protocol/mod.rs"]
+#[path = "../../apps/dma-copy/src/protocol/mod.rs"]
 mod dma_copy_protocol;
 
 pub use bench::dma_bench_requests;

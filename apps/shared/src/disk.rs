@@ -1,4 +1,4 @@
-//! The file that is copied, and the directory of the copy. `examples/copy_file` also uses this module.
+//! The file that is copied, and the directory of the copy.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -9,18 +9,23 @@ use rustix::fs::{Advice, OFlags};
 
 /// The file that is copied, opened for reading.
 #[derive(Debug)]
-pub(crate) struct Source {
-    pub(crate) file: File,
+pub struct Source {
+    /// The open file.
+    pub file: File,
     /// The name in messages: the argument's label, if it has one, and the path.
     name: String,
     /// The metadata when it was opened.
-    pub(crate) before: Metadata,
+    pub before: Metadata,
 }
 
 impl Source {
     /// Opens the regular file `path`. Returns `None` if no such file exists. `label` precedes the path in
     /// messages.
-    pub(crate) fn open(path: &Path, label: &str) -> Result<Option<Self>, String> {
+    ///
+    /// # Errors
+    ///
+    /// The message for the user, if the file cannot be read or is not a regular file.
+    pub fn open(path: &Path, label: &str) -> Result<Option<Self>, String> {
         let name = format!("{label}{}", path.display());
         let explain = |e: io::Error| match e.kind() {
             io::ErrorKind::NotADirectory => {
@@ -56,17 +61,18 @@ impl Source {
     }
 
     /// Length in bytes when the file was opened.
-    pub(crate) fn len(&self) -> u64 {
+    #[expect(clippy::len_without_is_empty, reason = "an empty file needs no special case")]
+    pub fn len(&self) -> u64 {
         self.before.len()
     }
 
     /// True if the file occupies less disk space than its length, so that it may have holes.
-    pub(crate) fn is_sparse(&self) -> bool {
+    pub fn is_sparse(&self) -> bool {
         self.before.blocks().saturating_mul(512) < self.len()
     }
 
     /// Describes a failure to read at `offset`.
-    pub(crate) fn explain(&self, offset: u64, e: &io::Error) -> String {
+    pub fn explain(&self, offset: u64, e: &io::Error) -> String {
         match e.kind() {
             io::ErrorKind::UnexpectedEof => {
                 self.changed(&format!("became shorter than its {} bytes", self.len()))
@@ -77,7 +83,11 @@ impl Source {
 
     /// Fails if the file has changed since it was opened, because the copy would then mix old and new
     /// content.
-    pub(crate) fn check_unchanged(&self) -> Result<(), String> {
+    ///
+    /// # Errors
+    ///
+    /// The message for the user.
+    pub fn check_unchanged(&self) -> Result<(), String> {
         let now = self.file.metadata().map_err(|e| format!("cannot stat {}: {e}", self.name))?;
         let (before, after) = (self.len(), now.len());
         if before != after {
@@ -105,8 +115,9 @@ impl Source {
 
 /// The directory that the copy is written to.
 #[derive(Debug)]
-pub(crate) struct Directory {
-    pub(crate) path: PathBuf,
+pub struct Directory {
+    /// The path of the directory.
+    pub path: PathBuf,
     /// Length of the copy in bytes.
     needed: u64,
     /// Free bytes before the copy began.
@@ -118,7 +129,11 @@ pub(crate) struct Directory {
 impl Directory {
     /// Returns the directory of `copy`, a file of `needed` bytes. Fails if the directory does not exist,
     /// or if `needed` exceeds the limit on file sizes (RLIMIT_FSIZE).
-    pub(crate) fn of(copy: &Path, needed: u64, argument: &'static str) -> Result<Self, String> {
+    ///
+    /// # Errors
+    ///
+    /// The message for the user.
+    pub fn of(copy: &Path, needed: u64, argument: &'static str) -> Result<Self, String> {
         let path = match copy.parent() {
             Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
             _ => PathBuf::from("."),
@@ -139,7 +154,7 @@ impl Directory {
     }
 
     /// Describes a failure to `act` in this directory.
-    pub(crate) fn explain(&self, act: &str, e: &io::Error) -> String {
+    pub fn explain(&self, act: &str, e: &io::Error) -> String {
         let Self { path, needed, free, argument } = self;
         let dir = path.display();
         match e.kind() {
@@ -167,7 +182,7 @@ impl Directory {
 }
 
 /// Returns the kind of the entry that `metadata` describes, or `None` for a regular file.
-pub(crate) fn not_a_file(metadata: &Metadata) -> Option<&'static str> {
+pub fn not_a_file(metadata: &Metadata) -> Option<&'static str> {
     let kind = metadata.file_type();
     match () {
         () if kind.is_file() => None,

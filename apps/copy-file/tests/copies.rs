@@ -1,4 +1,4 @@
-//! Tests of the command line of `examples/copy_file`: copies and error messages.
+//! Tests of the command line of `copy-file`: copies and error messages.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
@@ -10,8 +10,6 @@ use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use tempfile::TempDir;
-
-mod built;
 
 const CHUNK: usize = 4096;
 
@@ -50,7 +48,7 @@ impl Place {
     }
 
     fn command(&self, args: &str) -> Command {
-        let mut command = Command::new(built::example("copy_file"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_copy-file"));
         command.args(args.split_whitespace()).current_dir(self.dir.path()).stdin(Stdio::null());
         command
     }
@@ -241,7 +239,7 @@ fn permission_bits_are_those_of_cp() {
     let copied = |umask: u32| {
         let status = Command::new("sh")
             .args(["-c", &format!("umask {umask:03o}; \"$0\" src dst")])
-            .arg(built::example("copy_file"))
+            .arg(env!("CARGO_BIN_EXE_copy-file"))
             .current_dir(place.dir.path())
             .stdout(Stdio::null())
             .status()
@@ -333,8 +331,8 @@ fn source_and_destination_must_differ() {
 fn bad_arguments_are_named() {
     let place = Place::new();
     place.file("src", 10);
-    place.refuses("", &["<SRC> <DST>"]);
-    place.refuses("src", &["<DST>"]);
+    place.refuses("", &["SRC and DST are missing", "--help"]);
+    place.refuses("src", &["DST is missing", "the copy of src"]);
     place.refuses("src dst more", &["more"]);
     for (size, words) in [
         ("abc", "is not a valid size"),
@@ -370,7 +368,7 @@ fn missing_permissions_are_named() {
     fs::write(locked.join("old"), "old").expect("a file");
     fs::set_permissions(locked.join("old"), Permissions::from_mode(0o444)).expect("permissions");
     fs::set_permissions(&locked, Permissions::from_mode(0o555)).expect("permissions");
-    fs::copy(built::example("copy_file"), place.path("program")).expect("copied");
+    fs::copy(env!("CARGO_BIN_EXE_copy-file"), place.path("program")).expect("copied");
     let run = |src: &str, dst: &str| {
         let mut command = Command::new(place.path("program"));
         command.args([src, dst]).current_dir(place.dir.path()).stdin(Stdio::null());
@@ -397,7 +395,7 @@ fn a_limit_on_file_sizes_is_named() {
     let before = place.names();
     let output = Command::new("sh")
         .args(["-c", "ulimit -f 8; exec \"$0\" src dst"])
-        .arg(built::example("copy_file"))
+        .arg(env!("CARGO_BIN_EXE_copy-file"))
         .current_dir(place.dir.path())
         .output()
         .expect("a shell");
@@ -419,11 +417,11 @@ fn a_full_disk_is_named() {
         exit $code";
     let output = Command::new("unshare")
         .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
-        .arg(built::example("copy_file"))
+        .arg(env!("CARGO_BIN_EXE_copy-file"))
         .current_dir(place.dir.path())
         .output();
     let output = match output {
-        Ok(output) if stderr(&output).contains("copy_file:") => output,
+        Ok(output) if stderr(&output).contains("copy-file:") => output,
         other => {
             println!("skipped: no small file system can be mounted here: {other:?}");
             return;
@@ -497,7 +495,7 @@ fn a_complete_copy_leaves_no_partial_file_where_these_have_names() {
     for _ in 0..2 {
         let output = Command::new("unshare")
             .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
-            .arg(built::example("copy_file"))
+            .arg(env!("CARGO_BIN_EXE_copy-file"))
             .args(["src", "dst"])
             .current_dir(place.dir.path())
             .stdin(Stdio::null())

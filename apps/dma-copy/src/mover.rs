@@ -10,11 +10,11 @@ use dma::prelude::*;
 use dma::{OpError, Queue, Retry, Transfer};
 
 use crate::block::Block;
-use crate::command::tries_after;
 use crate::failure::{Failure, failure};
 use crate::probe;
 use crate::session::made_progress;
 use crate::{check_interrupt, seconds};
+use apps_shared::command::tries_after;
 
 /// Maximum time to wait for the device before other events are handled.
 const MAX_WAIT: Duration = Duration::from_micros(500);

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::Deref;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -11,16 +12,33 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom};
 use rustix::io::Errno;
 
-use crate::disk::{Directory, Source, not_a_file};
 use crate::failure::{Failure, failure};
 use crate::options::Options;
 use crate::protocol::{MAX_MODE, Step};
 use crate::session::made_progress;
+use apps_shared::disk::{self, Directory, not_a_file};
 
 /// With `--sync`, the number of bytes between two syncs, so that no sync takes long.
 const SYNC_EVERY: u64 = 64 << 20;
 
+/// The file that is sent.
+#[derive(Debug)]
+pub(crate) struct Source(disk::Source);
+
+impl Deref for Source {
+    type Target = disk::Source;
+
+    fn deref(&self) -> &disk::Source {
+        &self.0
+    }
+}
+
 impl Source {
+    /// Opens the regular file `path`. Returns `None` if no such file exists.
+    pub(crate) fn open(path: &Path, label: &str) -> Result<Option<Self>, String> {
+        Ok(disk::Source::open(path, label)?.map(Self))
+    }
+
     /// The file's permission bits, without set-user-id, set-group-id and sticky.
     pub(crate) fn mode(&self) -> u16 {
         self.before.mode() as u16 & MAX_MODE

@@ -1,6 +1,6 @@
 //! A file that has no name until it is complete, so that the kernel removes it if the program is killed.
 //!
-//! On file systems without `O_TMPFILE`, the file is named `.DST.copy_file-*.partial`, and a killed
+//! On file systems without `O_TMPFILE`, the file is named `.DST.copy-file-*.partial`, and a killed
 //! program leaves it behind.
 
 use std::ffi::OsString;
@@ -33,7 +33,7 @@ impl Partial {
     /// Creates a file in `dir` with the permissions `mode` minus the umask.
     pub(crate) fn create(dst: &Path, dir: &Path, mode: u32) -> io::Result<Self> {
         let name = dst.file_name().unwrap_or_default().as_bytes();
-        let prefix = [b".", &name[..name.len().min(NAME_MAX)], b".copy_file-"].concat();
+        let prefix = [b".", &name[..name.len().min(NAME_MAX)], b".copy-file-"].concat();
         let prefix = OsString::from_vec(prefix);
         match unnamed(dir, mode) {
             Ok(file) => Ok(Self::Unnamed(file, prefix)),

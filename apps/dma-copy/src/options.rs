@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
 
-use crate::command::parse_size;
 use crate::protocol::{Checksum, Role};
+use apps_shared::command::parse_size;
 
 /// The carrier of messages, as `--channel` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::os::unix::fs::FileExt;
 use blake3::{Hash, Hasher};
 use indicatif::ProgressBar;
 
-use crate::disk::Source;
 use crate::files::Target;
 use crate::{Failure, check_interrupt, failure};
+use apps_shared::disk::Source;
 
 /// Adds `len` zeros, the content of a hole.
 pub(crate) fn add_zeros(hasher: &mut Hasher, mut len: u64) -> Result<(), Failure> {

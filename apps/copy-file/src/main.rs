@@ -1,4 +1,4 @@
-//! Copies a file by DMA: `cargo run --release --example copy_file -- SRC DST`.
+//! Copies a file by DMA: `cargo run --release -p copy-file -- SRC DST`.
 //!
 //! | file | contents |
 //! |---|---|
@@ -11,12 +11,9 @@
 //! | `share.rs` | `--share`: a copy by the file system, without an engine |
 //! | `digest.rs` | `--verify` |
 //!
-//! `command.rs` and `disk.rs` are links to files of `dma-copy`.
 
-mod command;
 mod digest;
 mod direct;
-mod disk;
 mod files;
 mod options;
 mod partial;
@@ -24,16 +21,16 @@ mod pieces;
 mod pipeline;
 mod share;
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::Parser;
 use indicatif::ProgressBar;
 
-use crate::command::progress_bar;
-use crate::disk::Source;
 use crate::files::Target;
-use crate::options::Options;
+use crate::options::{CommandLine, Options};
+use apps_shared::command::{self, progress_bar};
+use apps_shared::disk::Source;
 
 /// The reason why a copy failed, in one line that names the input and the remedy. A failed copy
 /// leaves no file behind, and an existing DST unchanged.
@@ -63,8 +60,19 @@ pub(crate) fn check_interrupt() -> Result<(), Failure> {
 }
 
 fn main() -> ExitCode {
-    let options = Options::parse();
-    command::exit("copy_file", options.quiet, run(&options).map_err(|Failure(message)| message))
+    let options = match options::parse(std::env::args_os().skip(1)) {
+        Ok(CommandLine::Copy(options)) => options,
+        Ok(CommandLine::Print(text)) => {
+            // The reader may have closed the pipe.
+            let _ = writeln!(std::io::stdout(), "{text}");
+            return ExitCode::SUCCESS;
+        }
+        Err(message) => {
+            eprintln!("copy-file: {message}");
+            return ExitCode::from(2);
+        }
+    };
+    command::exit("copy-file", options.quiet, run(&options).map_err(|Failure(message)| message))
 }
 
 fn run(options: &Options) -> Result<String, Failure> {

@@ -4,9 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::digest::Running;
-use crate::disk::Source;
 use crate::failure::{Failure, failure};
-use crate::files::Target;
+use crate::files::{Source, Target};
 use crate::options::Options;
 use crate::protocol::{Checksum, Digest, Hello, Message, Role};
 use crate::session::{Session, made_progress};
@@ -140,7 +139,7 @@ pub(crate) fn negotiate(
 ) -> Result<(Plan, LocalFile), Failure> {
     let mine = Hello {
         role: options.role(),
-        file: source.as_ref().map(Source::len),
+        file: source.as_ref().map(|source| source.len()),
         checksum: options.checksum,
         resume: options.resume,
         stream: options.is_stream(),

@@ -19,12 +19,12 @@ use blake3::{Hash, Hasher};
 use dma::{BufferMut, CacheHint, DmaEngine, DmaEngineExt, Queue, QueueOptions, Retry, Transfer};
 use indicatif::ProgressBar;
 
-use crate::command::tries_after;
-use crate::disk::Source;
 use crate::files::Target;
 use crate::options::Options;
 use crate::pieces::{Piece, Pieces};
 use crate::{Failure, check_interrupt, digest, failure};
+use apps_shared::command::tries_after;
+use apps_shared::disk::Source;
 
 /// Number of workers. One worker reads while the other worker writes. More workers would not help, because
 /// the kernel serializes writes to one file.

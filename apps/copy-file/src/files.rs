@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 
-use crate::disk::{Directory, Source, not_a_file};
 use crate::partial::Partial;
 use crate::{Failure, failure};
+use apps_shared::disk::{Directory, Source, not_a_file};
 
 /// The partial copy: a file in DST's directory that gets the name DST when it is complete.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::command;
 use crate::failure::Failure;
+use apps_shared::command;
 
 /// Maximum time between two checks for an interrupt.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -1,5 +1,4 @@
-//! Code shared by the commands `dma-copy` and `examples/copy_file`: signals, exit status, sizes, the
-//! progress bar, retries.
+//! Signals, exit status, sizes, the progress bar, retries.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -8,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dma::Retry;
+use dma_core::Retry;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Maximum resubmissions of one copy if its error says that a retry can help, such as after a device reset.
@@ -21,18 +20,22 @@ const FAULTS: u32 = 3;
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Installs handlers that record signals for [`interrupted`].
-pub(crate) fn handle_signals() -> Result<(), String> {
+///
+/// # Errors
+///
+/// The message for the user, if the system refuses a handler.
+pub fn handle_signals() -> Result<(), String> {
     ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed))
         .map_err(|e| format!("cannot handle signals: {e}"))
 }
 
 /// Returns whether a signal has arrived.
-pub(crate) fn interrupted() -> bool {
+pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
 /// Prints the summary (unless `quiet` is 2 or more), or `name` and the failure. Returns the exit status.
-pub(crate) fn exit(name: &str, quiet: u8, copied: Result<String, impl Display>) -> ExitCode {
+pub fn exit(name: &str, quiet: u8, copied: Result<String, impl Display>) -> ExitCode {
     match copied {
         Ok(summary) => {
             if quiet < 2 {
@@ -51,7 +54,7 @@ pub(crate) fn exit(name: &str, quiet: u8, copied: Result<String, impl Display>) 
 
 /// Maximum number of resubmissions of a copy that failed with `error`. A resubmission is harmless, because it
 /// copies the same bytes to the same destination.
-pub(crate) fn tries_after(error: &dma::Error) -> u32 {
+pub fn tries_after(error: &dma_core::Error) -> u32 {
     match error.retry() {
         Retry::Never => 0,
         Retry::FewTimes => FAULTS,
@@ -59,16 +62,20 @@ pub(crate) fn tries_after(error: &dma::Error) -> u32 {
     }
 }
 
-/// Parses a size as [`dma::parse_size`] does, and checks that it is in `range`. Error messages show the
+/// Parses a size as [`dma_core::parse_size`] does, and checks that it is in `range`. Error messages show the
 /// range as `allowed`.
-pub(crate) fn parse_size(text: &str, range: RangeInclusive<u64>, allowed: &str) -> Result<u64, String> {
-    dma::parse_size(text).filter(|bytes| range.contains(bytes)).ok_or_else(|| {
+///
+/// # Errors
+///
+/// The message for the user.
+pub fn parse_size(text: &str, range: RangeInclusive<u64>, allowed: &str) -> Result<u64, String> {
+    dma_core::parse_size(text).filter(|bytes| range.contains(bytes)).ok_or_else(|| {
         format!("`{text}` is not a valid size; give {allowed}, in bytes or as a number with K, M or G, such as 256K")
     })
 }
 
 /// A progress bar on the terminal for `len` bytes; hidden without a terminal, or if `quiet`.
-pub(crate) fn progress_bar(len: u64, message: &'static str, quiet: bool) -> ProgressBar {
+pub fn progress_bar(len: u64, message: &'static str, quiet: bool) -> ProgressBar {
     if quiet {
         return ProgressBar::hidden();
     }

@@ -21,10 +21,8 @@
 mod block;
 mod channel;
 mod checks;
-mod command;
 mod deadline;
 mod digest;
-mod disk;
 mod dpu;
 mod exported;
 mod failure;
@@ -44,14 +42,14 @@ use std::time::{Duration, Instant};
 
 use tracing_subscriber::EnvFilter;
 
-use crate::command::progress_bar;
-pub(crate) use crate::deadline::{Deadline, POLL_INTERVAL, check_interrupt, seconds};
-use crate::disk::Source;
+use crate::deadline::{Deadline, POLL_INTERVAL, check_interrupt, seconds};
 use crate::failure::{Failure, failure};
+pub(crate) use crate::files::Source;
 use crate::negotiate::Plan;
 use crate::options::Options;
 use crate::protocol::Role;
 use crate::session::Session;
+use apps_shared::command::{self, progress_bar};
 
 fn main() -> ExitCode {
     let options = Options::from_command_line();

@@ -16,13 +16,13 @@ use indicatif::ProgressBar;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use crate::command::tries_after;
-use crate::disk::Source;
 use crate::files::Target;
 use crate::options::Options;
 use crate::pieces::{Piece, Pieces};
 use crate::pipeline::{Copied, POLL_INTERVAL, STALL, at, check_memory};
 use crate::{Failure, check_interrupt, digest, failure};
+use apps_shared::command::tries_after;
+use apps_shared::disk::Source;
 
 /// Maximum time to wait for the oldest read or write. It is short, because another operation may end earlier.
 const MAX_WAIT: Duration = Duration::from_micros(100);

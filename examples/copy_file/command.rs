@@ -1,1 +1,0 @@
-../dma-copy/src/command.rs

@@ -1,1 +1,0 @@
-../dma-copy/src/disk.rs
