@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# All libraries, programs and examples compile and link for aarch64 Linux, as on a BlueField's cores. Tests run on an aarch64
-# kernel with pages of 16 KiB, or else of 4: those of the contract, the CPU engine, the simulator and memory between
-# processes, those of dma-doca on the stand-in SDK of each generation, two sides of dma-copy, and the examples. The machine is
-# emulated by ci/vm, because Debian 12's user-mode qemu does not start threads. Its memory order is the host's, which is
-# strong, so that loom stays the judge of weak ones. Properties are tested with fewer cases than elsewhere.
+# All libraries, programs and examples compile for aarch64 Linux, as on a BlueField's cores. With `run`, they also link, and
+# tests run on an aarch64 kernel with pages of 16 KiB, or else of 4: those of the contract, the CPU engine, the simulator and
+# memory between processes, those of dma-doca on the stand-in SDK of each generation, two sides of dma-copy, and the examples.
+# The machine is emulated by ci/vm, because Debian 12's user-mode qemu does not start threads. Its memory order is the host's,
+# which is strong, so that loom stays the judge of weak ones. Properties are tested with fewer cases than elsewhere.
 #
 # Uses rustup's standard library for aarch64 if it is installed (rustup target add aarch64-unknown-linux-gnu), otherwise
 # that of Debian's rustc-web (ci/install.sh). Exits with 77 ("skipped") if neither is installed.
 #
 #   --rustup-target      only checks for rustup's, and reports it by the exit status
+#   run                  also runs tests, as above
 #   full [ARGUMENT...]   by hand, because it takes long: runs the tests of all packages there instead, or those that these
 #                        arguments of `cargo test` choose, with the programs, examples and stand-ins that they start.
 #                        There is no compiler and no cargo, so that tests which call one fail. The variable KERNEL names
@@ -51,9 +52,12 @@ for tool in aarch64-linux-gnu-gcc aarch64-linux-gnu-strip; do
 done
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 
-full=''
+full='' run=''
 if [[ "${1:-}" == full ]]; then
-    full=yes
+    full=yes run=yes
+    shift
+elif [[ "${1:-}" == run ]]; then
+    run=yes
     shift
 fi
 # The stand-in for DSA is only for x86-64.
@@ -67,6 +71,10 @@ export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 # The `install` scripts need the first; build scripts run again when these change.
 export CC=aarch64-linux-gnu-gcc HOST_CC=cc
 
+if [[ -z "$run" ]]; then
+    cargo check --locked "${packages[@]}" --target "$target" --lib --bins --examples
+    exit
+fi
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 # Writes a line for each program: /NAME in the folder of its package below the repository, whether it has tests, its path.

@@ -40,7 +40,7 @@ core_known=(
     tracing tracing-core once_cell pin-project-lite
     tracing-attributes proc-macro2 quote syn unicode-ident # run by the compiler alone
 )
-# Features that implement the traits of another crate, such as arrow, are not checked here.
+# Features that implement the traits of another crate, such as compio, are not checked here.
 core=$(dependencies dma-core --edges normal,build --features conformance,serde,schemars)
 new=$(comm -13 <(printf '%s\n' "${core_known[@]}" | sort) <(echo "$core"))
 [[ -z "$new" ]] || fail "dma-core has dependencies that ci/check-deps.sh does not list:" "$new"

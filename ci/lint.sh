@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # sdk.sh checks features that need an installed SDK.
-cargo clippy --locked --workspace --all-targets --features dma/conformance,dma/schemars,dma/files,dma/metrics,dma/arrow,dma/compio,dma/tokio-uring,dma/vm-memory,bindings/generate -- -D warnings
+cargo clippy --locked --workspace --all-targets --features dma/conformance,dma/schemars,dma/files,dma/metrics,dma/compio,dma/tokio-uring,dma/vm-memory,bindings/generate -- -D warnings
 
 # The stand-in for DOCA 1.5 to 2.2 is a different library.
 for generation in 1-5 2-2; do

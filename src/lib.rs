@@ -47,7 +47,6 @@
 //! | `files` | no | `dma::files`: reads files into registered memory and writes them from it, by io_uring |
 //! | `serde` | no | serde reads and writes options and engine names, and writes descriptions and counters |
 //! | `schemars` | no | JSON schemas of options and engine names, for configuration files |
-//! | `arrow` | no | conversion of [`Buffer`] to `arrow_buffer::Buffer`, without a copy |
 //! | `compio`, `tokio-uring` | no | I/O of these runtimes with [`Buffer`] and [`BufferMut`] |
 //! | `vm-memory` | no | `HostMemory::from_guest_region`: registers memory of a virtual machine |
 //! | `conformance` | no | `dma::conformance` and `dma::conformance_tests!`: tests for your own backend |
@@ -94,8 +93,8 @@ struct Guide;
 /// The traits and types that most programs need.
 pub mod prelude {
     pub use dma_core::{
-        Access, Batch, Buffer, BufferMut, BufferPool, CacheHint, DmaEngine, DmaEngineExt, ErrorKind,
-        ExportDescriptor, HostMemory, MemoryRequest, PoolOptions, QueueOptions, Rows, SharedQueue,
-        SharedQueueOptions, Window, WindowPool,
+        Access, Batch, Buffer, BufferMut, BufferPool, CacheHint, DmaEngine, DmaEngineExt, Error, ErrorKind,
+        ExportDescriptor, HostMemory, MemoryRequest, PoolOptions, Queue, QueueOptions, Result, Rows,
+        SharedQueue, SharedQueueOptions, Transfer, Window, WindowPool,
     };
 }

@@ -153,55 +153,6 @@ mod tokio_uring {
     }
 }
 
-#[cfg(feature = "arrow")]
-mod arrow {
-    use std::panic::AssertUnwindSafe;
-    use std::ptr::NonNull;
-    use std::sync::Arc;
-
-    use crate::Buffer;
-
-    impl From<Buffer> for arrow_buffer::Buffer {
-        /// Makes an Arrow buffer of the same memory, without a copy. The Arrow buffer keeps the memory
-        /// registered. Memory from engines and pools is aligned for all Arrow types.
-        fn from(buffer: Buffer) -> Self {
-            let (begin, len) = (NonNull::from(&buffer[..]).cast(), buffer.len());
-            // The bytes never change, so a panic cannot leave them in an inconsistent state.
-            let owner = Arc::new(AssertUnwindSafe(buffer));
-            // SAFETY: the owner keeps the bytes alive. The bytes are initialized, and never written while the
-            // owner lives.
-            unsafe { Self::from_custom_allocation(begin, len, owner) }
-        }
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use crate::conformance::doc_engine;
-        use crate::{BufferPool, PoolOptions};
-
-        #[test]
-        fn an_arrow_buffer_keeps_the_memory_and_returns_it_to_the_pool() {
-            let pool = BufferPool::new(&doc_engine(), &PoolOptions::new().with_class(64, 1)).expect("a pool");
-            let in_use = || pool.classes().map(|class| class.in_use).sum::<usize>();
-            let mut buffer = pool.try_get(24).expect("free");
-            for (i, number) in buffer.chunks_exact_mut(8).enumerate() {
-                number.copy_from_slice(&(i as i64 - 1).to_ne_bytes());
-            }
-            let begin = buffer.as_ptr();
-            let arrow = arrow_buffer::Buffer::from(buffer.freeze());
-            assert_eq!(arrow.as_ptr(), begin);
-            let numbers = arrow_buffer::ScalarBuffer::<i64>::new(arrow.clone(), 1, 2);
-            assert_eq!(numbers[..], [0, 1]);
-            drop(arrow);
-            assert_eq!(in_use(), 1);
-            std::thread::spawn(move || drop(numbers)).join().expect("no panic");
-            assert_eq!(in_use(), 0);
-            let empty = arrow_buffer::Buffer::from(pool.try_get(0).expect("no bytes").freeze());
-            assert!(empty.is_empty());
-        }
-    }
-}
-
 #[cfg(feature = "vm-memory")]
 mod guest_memory {
     use std::ptr::NonNull;

@@ -38,7 +38,7 @@ pub mod configuration;
 #[cfg(any(feature = "conformance", test))]
 pub mod conformance;
 mod contract;
-#[cfg(any(feature = "arrow", feature = "compio", feature = "tokio-uring", feature = "vm-memory"))]
+#[cfg(any(feature = "compio", feature = "tokio-uring", feature = "vm-memory"))]
 mod ecosystem;
 mod ext;
 mod memory;

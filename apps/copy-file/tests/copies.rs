@@ -312,7 +312,7 @@ fn bad_destinations_are_named() {
     let long = "x".repeat(300);
     place.refuses(&format!("src {long}"), &[&long]);
     let output = place.command("src").arg("").output().expect("it runs");
-    assert_refused(&output, "an empty name", &["<DST>"]);
+    assert_refused(&output, "an empty name", &["DST", "names no file"]);
 }
 
 #[test]

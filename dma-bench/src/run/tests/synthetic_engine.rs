@@ -169,30 +169,43 @@ fn run(fast: &[u64]) -> Verdict {
     verdicts(&campaign, &cells, false).pop().expect("one curve")
 }
 
-/// Runs each curve `times` times. Returns the number of runs, and the number of runs that left a size
-/// undecided. Panics at a wrong verdict.
-fn known_curves(times: u32) -> (u32, u32) {
-    let (mut runs, mut open) = (0, 0);
+/// The outcome of runs over known curves.
+#[derive(Debug, Default)]
+struct Outcome {
+    runs: u32,
+    /// Runs that left a size undecided.
+    open: u32,
+    /// Descriptions of wrong verdicts.
+    wrong: Vec<String>,
+}
+
+/// Runs each curve `times` times.
+fn known_curves(times: u32) -> Outcome {
+    let mut outcome = Outcome::default();
     let all = SIZES.to_vec();
     for fast in [vec![], all.clone(), vec![SIZES[2]], [&all[..2], &all[3..]].concat(), all[3..].to_vec()] {
         for _ in 0..times {
             let verdict = run(&fast);
-            assert_eq!(verdict.points.len(), SIZES.len(), "{verdict:?}");
+            let sizes: Vec<_> = verdict.points.iter().map(|p| p.size).collect();
+            assert_eq!(sizes, SIZES, "{verdict:?}");
             for p in &verdict.points {
                 let right = if fast.contains(&p.size) { Class::Faster } else { Class::Slower };
-                assert!([right, Class::NotDecided].contains(&p.class), "{fast:?}: {p:?}: {}", verdict.text);
+                if ![right, Class::NotDecided].contains(&p.class) {
+                    outcome.wrong.push(format!("{fast:?}: {p:?}: {}", verdict.text));
+                }
             }
-            runs += 1;
-            open += u32::from(verdict.points.iter().any(|p| p.class == Class::NotDecided));
+            outcome.runs += 1;
+            outcome.open += u32::from(verdict.points.iter().any(|p| p.class == Class::NotDecided));
         }
     }
-    (runs, open)
+    outcome
 }
 
+/// Each size gets a verdict. Whether the verdict is right depends on the noise of the machine, so the next test
+/// checks that. `crate::verdict` has tests of verdicts on given samples.
 #[test]
-fn no_run_over_a_known_curve_is_wrong() {
-    let (runs, open) = known_curves(1);
-    println!("{open} of {runs} runs left something open");
+fn a_run_over_a_known_curve_judges_each_size() {
+    println!("{:?}", known_curves(1));
 }
 
 /// No run may be wrong, and at most 5 of 100 runs may leave a size undecided. This needs a machine that is
@@ -200,7 +213,8 @@ fn no_run_over_a_known_curve_is_wrong() {
 #[test]
 #[ignore = "takes minutes, and needs an idle machine"]
 fn hundreds_of_runs_over_known_curves() {
-    let (runs, open) = known_curves(60);
+    let Outcome { runs, open, wrong } = known_curves(60);
     println!("{open} of {runs} runs left something open");
+    assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(100 * open <= 5 * runs, "{open} of {runs}");
 }
