@@ -15,6 +15,6 @@ done < <(ci/members.sh)
     exit 1
 }
 # Uses the profile of the tests, to reuse their builds. '*' selects only benchmarks: without it, cargo would also run
-# the unit tests. Without the feature, cargo would skip dma-core's benchmarks.
-cargo test --locked --workspace --features dma-core/conformance --bench '*' -- --test </dev/null
+# the unit tests.
+cargo test --locked --workspace --bench '*' -- --test </dev/null
 echo "$ran benchmarks ran"

@@ -30,7 +30,6 @@ cargo metadata --locked --format-version 1 >/dev/null || fail "Cargo.lock is sta
 # Before adding a crate, check its purpose and its maintenance.
 core_known=(
     bitflags bytes cfg-if crc32fast crossbeam-utils
-    crc32c rustc_version semver # The conformance suite's CRC-32C, which is not ours; the latter two at build time.
     rustix linux-raw-sys
     libc                                    # Declarations of pread and pwrite: rustix takes slices, and a window has none.
     strsim                                  # The closest name, in errors.
@@ -41,7 +40,7 @@ core_known=(
     tracing-attributes proc-macro2 quote syn unicode-ident # run by the compiler alone
 )
 # Features that implement the traits of another crate, such as compio, are not checked here.
-core=$(dependencies dma-core --edges normal,build --features conformance,serde,schemars)
+core=$(dependencies dma-core --edges normal,build --features serde,schemars)
 new=$(comm -13 <(printf '%s\n' "${core_known[@]}" | sort) <(echo "$core"))
 [[ -z "$new" ]] || fail "dma-core has dependencies that ci/check-deps.sh does not list:" "$new"
 

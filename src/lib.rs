@@ -64,6 +64,10 @@ mod doctor;
 mod registry;
 mod wrappers;
 
+#[cfg(feature = "conformance")]
+pub use dma_conformance as conformance;
+#[cfg(feature = "conformance")]
+pub use dma_conformance::conformance_tests;
 #[doc(inline)]
 pub use dma_core::*;
 pub use dma_cpu as cpu;

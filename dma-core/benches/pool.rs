@@ -1,7 +1,7 @@
 //! Measures the time to get and drop a buffer of a `BufferPool`, on one thread and on two threads at once.
 //! Also counts allocations; the expected number is 0.
 //!
-//! Run with `cargo bench -p dma-core --features conformance --bench pool`; with `-- --test`, the rounds are
+//! Run with `cargo bench -p dma-core --bench pool`; with `-- --test`, the rounds are
 //! few and short.
 
 #[path = "../../tests/counting/mod.rs"]
@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use dma_core::conformance::{ReferenceEngine, ReferenceOptions};
+use dma_conformance::{ReferenceEngine, ReferenceOptions};
 use dma_core::{BufferPool, PoolOptions};
 
 fn main() {

@@ -48,7 +48,7 @@ mod compio {
 
         use super::*;
         use crate::DmaEngineExt;
-        use crate::conformance::doc_engine;
+        use crate::reference::doc_engine;
 
         #[test]
         fn a_buffer_is_one_of_compio() {
@@ -124,7 +124,7 @@ mod tokio_uring {
         use tokio_uring::buf::BoundedBuf;
 
         use crate::DmaEngineExt;
-        use crate::conformance::doc_engine;
+        use crate::reference::doc_engine;
 
         #[test]
         fn files_of_tokio_uring_are_written_from_buffers_and_read_into_them() {
@@ -197,7 +197,7 @@ mod guest_memory {
         use vm_memory::{Bytes, GuestAddress, MmapRegion};
 
         use super::*;
-        use crate::conformance::doc_engine;
+        use crate::reference::doc_engine;
         use crate::{DmaEngineExt, MemoryRequest, QueueOptions};
 
         #[test]

@@ -140,8 +140,7 @@ pub trait DmaEngineExt: DmaEngine {
     /// let owner: bytes::Bytes = source.into_owner().expect("the last view");
     /// assert_eq!(owner.as_ptr(), message.as_ptr());
     /// # Ok(()) }
-    /// # #[cfg(feature = "conformance")]
-    /// # demo(&dma_core::conformance::doc_engine()).unwrap();
+    /// # demo(&dma_conformance::doc_engine()).unwrap();
     /// ```
     ///
     /// # Errors

@@ -16,7 +16,7 @@ fn engine() -> DocaEngine {
         .unwrap()
 }
 
-dma_core::conformance_tests!(loaded, engine());
+dma_conformance::conformance_tests!(loaded, engine());
 
 #[test]
 fn an_installations_prefix_will_do() {

@@ -467,7 +467,7 @@ fn a_library_without_optional_calls_still_copies() {
     assert!(!info.capabilities.intersects(Capabilities::EXPORT | Capabilities::IMPORT));
     assert!(engine.open_queue_raw(&QueueOptions::new()).unwrap().events().is_none());
     assert_eq!(info.limits.max_segments, 1);
-    dma_core::conformance::run_all(&engine);
+    dma_conformance::run_all(&engine);
     // Copies run one at a time, so that the absent call affects only one copy.
     for name in absent {
         let options = DocaOptions::new().with_library(calls::library_without(&[name]));

@@ -116,7 +116,7 @@ fn a_host_passes_alone() {
     let output = command("host", BLUEFIELD, &["--tests", "alone"]).output().unwrap();
     assert!(output.status.success(), "{}", text(&output));
     let lines: Vec<String> = text(&output).lines().map(str::to_owned).collect();
-    assert_eq!(passed(&lines, "host"), dma_core::conformance::CASES.len(), "{lines:#?}");
+    assert_eq!(passed(&lines, "host"), dma_conformance::CASES.len(), "{lines:#?}");
 }
 
 #[test]

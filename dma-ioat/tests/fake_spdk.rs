@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use dma_core::{
     Batch, DmaEngine, DmaEngineExt, EngineName, ErrorKind, HostMemory, MemoryRequest, QueueOptions, Retry,
-    conformance,
 };
 use dma_ioat::{EnvSetup, HugePages, IoatEngine, IoatOptions, PciAddress, discover};
 use fake::{library, machine};
@@ -24,13 +23,13 @@ fn options<const N: usize>(functions: u8) -> IoatOptions {
 
 #[test]
 fn conforms() {
-    conformance::run_all(&open::<0>(8));
+    dma_conformance::run_all(&open::<0>(8));
 }
 
 #[test]
 fn conforms_without_fill() {
     machine::<1>().no_fill = true;
-    conformance::run_all(&open::<1>(8));
+    dma_conformance::run_all(&open::<1>(8));
 }
 
 /// Makes one copy, waits for it, and returns its outcome.

@@ -2,7 +2,7 @@
 
 mod script;
 
-use dma_core::{DmaEngine, conformance};
+use dma_core::DmaEngine;
 use dma_ioat::{IoatEngine, IoatOptions};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -19,7 +19,7 @@ fn conforms_on_the_hardware() {
         engine.info().limits.max_queues >= Some(2),
         "the suite opens two queues at once: it needs two channels"
     );
-    conformance::run_all(&engine);
+    dma_conformance::run_all(&engine);
     let config = ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() };
     TestRunner::new(config)
         .run(&(script::programs(false), 1..40_usize), |(program, depth)| {

@@ -4,7 +4,7 @@
 mod install;
 mod standin;
 
-use dma_core::{DmaEngine, ErrorKind, conformance};
+use dma_core::{DmaEngine, ErrorKind};
 use dma_ioat::{IoatEngine, IoatOptions, discover};
 use standin::on_machine;
 
@@ -22,7 +22,7 @@ fn conforms_when_it_is_loaded() {
         assert_eq!((info.backend, info.limits.max_queues), ("ioat", Some(8)));
         assert!(info.version.starts_with("SPDK 2"), "{info:?}");
         assert!(info.device.contains("0000:00:04.0 to 0000:00:04.7"), "{info:?}");
-        conformance::run_all(&engine);
+        dma_conformance::run_all(&engine);
 
         // The prefix can be given instead of the directory. A second SPDK is refused in this
         // process.

@@ -5,7 +5,7 @@ mod standin;
 
 use std::time::Duration;
 
-use dma_core::{Batch, DmaEngine, DmaEngineExt, ErrorKind, QueueOptions, conformance};
+use dma_core::{Batch, DmaEngine, DmaEngineExt, ErrorKind, QueueOptions};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use standin::{on_machine, open, options};
@@ -20,7 +20,7 @@ fn conforms() {
         "ring = 64",
         "profile = 'ioat'\nclock = 'virtual'",
     ] {
-        on_machine("conforms", machine, || conformance::run_all(&open()));
+        on_machine("conforms", machine, || dma_conformance::run_all(&open()));
     }
 }
 

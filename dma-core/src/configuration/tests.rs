@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::*;
-use crate::{EngineName, conformance::doc_engine};
+use crate::{EngineName, reference::doc_engine};
 
 /// Checks that reading `text` fails with an error that contains `expected`.
 fn refused<T: DeserializeOwned + Debug>(text: &str, expected: &str) {

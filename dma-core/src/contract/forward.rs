@@ -32,9 +32,9 @@ pub unsafe trait ForwardEngine {
 ///
 /// ```compile_fail
 /// #![forbid(unsafe_code)]
-/// struct Mine(dma_core::conformance::ReferenceEngine);
+/// struct Mine(dma_conformance::ReferenceEngine);
 /// unsafe impl dma_core::ForwardEngine for Mine {
-///     type Inner = dma_core::conformance::ReferenceEngine;
+///     type Inner = dma_conformance::ReferenceEngine;
 ///     fn forward_to(&self) -> &Self::Inner {
 ///         &self.0
 ///     }

@@ -97,7 +97,7 @@ impl fmt::Debug for BufferWriter {
 mod tests {
     use super::*;
     use crate::DmaEngineExt;
-    use crate::conformance::{ReferenceEngine, ReferenceOptions};
+    use crate::reference::{ReferenceEngine, ReferenceOptions};
 
     #[test]
     fn written_bytes_come_first_and_the_rest_is_left() {

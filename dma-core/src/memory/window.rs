@@ -344,7 +344,7 @@ impl fmt::Debug for Export {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::doc_engine;
+    use crate::reference::doc_engine;
     use crate::{DmaEngineExt, MemoryRequest};
 
     fn window(len: usize) -> Window {

@@ -154,7 +154,7 @@ mod tests {
     use proptest::sample::Index;
 
     use super::*;
-    use crate::conformance::{ReferenceEngine, ReferenceOptions};
+    use crate::reference::{ReferenceEngine, ReferenceOptions};
     use crate::{DmaEngineExt, QueueOptions, SharedQueueOptions};
 
     /// Length of a table, in bytes. Both operands are parts of one table, or of one table each.

@@ -4,9 +4,9 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::conformance::{ReferenceEngine, ReferenceOptions};
 use crate::memory::operand::sealed::Operand;
 use crate::memory::region::Range;
+use crate::reference::{ReferenceEngine, ReferenceOptions};
 use crate::{
     Batch, Destination, DmaEngineExt, MemoryRequest, Queue, QueueOptions, SharedQueue, SharedQueueOptions,
     Source, Window,

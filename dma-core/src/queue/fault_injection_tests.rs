@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use crate::conformance::{ReferenceEngine, ReferenceOptions};
+use crate::reference::{ReferenceEngine, ReferenceOptions};
 use crate::{
     Access, Batch, BufferMut, Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind,
     ExportDescriptor, HostMemory, MemoryRequest, NativeError, Outcome, Queue, QueueEvents, QueueOptions,

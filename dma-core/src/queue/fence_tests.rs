@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::inline_tests::{LIMIT, Spy};
-use crate::conformance::{ReferenceEngine, ReferenceOptions};
+use crate::reference::{ReferenceEngine, ReferenceOptions};
 use crate::{
     Batch, BufferMut, Capabilities, Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, Error,
     ErrorKind, InlineExecutor, NativeError, OpError, Queue, QueueEvents, QueueOptions, QueueStats, RawQueue,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use crate::conformance::{ReferenceEngine, ReferenceOptions};
+use crate::reference::{ReferenceEngine, ReferenceOptions};
 use crate::{
     Access, Batch, BufferMut, Completion, Descriptor, DeviceAddr, DmaEngine, DmaEngineExt, EngineId,
     EngineInfo, ErrorKind, ExportDescriptor, HostMemory, InlineCopy, InlineExecutor, MemoryRequest,

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dma_core::{
     Access, Capabilities, DeviceMemory, DmaEngine, DmaEngineExt, EngineId, EngineInfo, Error, ErrorKind,
-    ExportDescriptor, HostMemory, MemoryRequest, QueueOptions, RawQueue, RawRegion, Result, conformance,
+    ExportDescriptor, HostMemory, MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
 };
 use dma_doca::DocaEngine;
 
@@ -37,7 +37,7 @@ pub(crate) fn copies_own_exports(engine: &DocaEngine) -> std::result::Result<(),
 pub(crate) fn suite(engine: &DocaEngine, own: bool, report: &mut Report) {
     let limited = WithoutImport::new(engine);
     let engine: &dyn DmaEngine = if own { engine } else { &limited };
-    for (name, case) in conformance::CASES {
+    for (name, case) in dma_conformance::CASES {
         report.test(&format!("conformance: {name}"), || {
             catch_unwind(AssertUnwindSafe(|| case(engine))).map_err(|why| {
                 let text = why.downcast_ref::<String>().map(String::as_str);

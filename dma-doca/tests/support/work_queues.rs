@@ -31,7 +31,7 @@ fn engine() -> DocaEngine {
     open("03:00.0", &DIR)
 }
 
-dma_core::conformance_tests!(conformance, engine());
+dma_conformance::conformance_tests!(conformance, engine());
 
 #[test]
 fn the_engine_says_what_it_runs_on() {

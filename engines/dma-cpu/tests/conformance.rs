@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use dma_core::{CacheHint, conformance, conformance_tests};
+use dma_conformance::conformance_tests;
+use dma_core::CacheHint;
 use dma_cpu::{CpuEngine, CpuOptions};
 
 fn open(options: CpuOptions) -> CpuEngine {
@@ -20,6 +21,6 @@ conformance_tests!(
 
 #[test]
 fn through_pointers() {
-    conformance::run_all(&Box::new(open(CpuOptions::new())));
-    conformance::run_all(&Arc::new(open(CpuOptions::new())));
+    dma_conformance::run_all(&Box::new(open(CpuOptions::new())));
+    dma_conformance::run_all(&Arc::new(open(CpuOptions::new())));
 }

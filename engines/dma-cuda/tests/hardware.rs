@@ -7,9 +7,7 @@ mod script;
 
 use std::time::{Duration, Instant};
 
-use dma_core::{
-    DmaEngine, DmaEngineExt, HostMemory, MemoryRequest, Place, Queue, QueueOptions, Window, conformance,
-};
+use dma_core::{DmaEngine, DmaEngineExt, HostMemory, MemoryRequest, Place, Queue, QueueOptions, Window};
 use dma_cuda::{CUmemcpyAttributes, CudaEngine, CudaOptions};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -28,7 +26,7 @@ fn conforms_on_the_hardware() {
     let engine = open();
     println!("{:#?}", engine.info());
     let mut failed = Vec::new();
-    for (name, case) in conformance::CASES {
+    for (name, case) in dma_conformance::CASES {
         let began = Instant::now();
         let run = std::panic::AssertUnwindSafe(|| case(&engine));
         let outcome = std::panic::catch_unwind(run);

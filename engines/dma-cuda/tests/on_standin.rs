@@ -11,16 +11,16 @@ fn older(lacks: &[&str]) -> CudaEngine {
     CudaEngine::open_with(&driver_without(HEALTHY, lacks), &options(0)).expect("it opens")
 }
 
-dma_core::conformance_tests!(timeless, open(HEALTHY, 0));
-dma_core::conformance_tests!(delayed, open(HEALTHY, 2));
-dma_core::conformance_tests!(published_times, open(HEALTHY, 3));
-dma_core::conformance_tests!(cuda_12_8, older(&["cuMemcpyBatchAsync_v2"]));
-dma_core::conformance_tests!(
+dma_conformance::conformance_tests!(timeless, open(HEALTHY, 0));
+dma_conformance::conformance_tests!(delayed, open(HEALTHY, 2));
+dma_conformance::conformance_tests!(published_times, open(HEALTHY, 3));
+dma_conformance::conformance_tests!(cuda_12_8, older(&["cuMemcpyBatchAsync_v2"]));
+dma_conformance::conformance_tests!(
     cuda_11_4,
     older(&["cuMemcpyBatchAsync_v2", "cuMemcpyBatchAsync", "cuMemGetHandleForAddressRange"])
 );
-dma_core::conformance_tests!(without_host_functions, older(&["cuLaunchHostFunc"]));
-dma_core::conformance_tests!(shallow, {
+dma_conformance::conformance_tests!(without_host_functions, older(&["cuLaunchHostFunc"]));
+dma_conformance::conformance_tests!(shallow, {
     let options = options(0).with_depth(2);
     CudaEngine::open_with(&support::driver(HEALTHY), &options).expect("it opens")
 });

@@ -3,7 +3,7 @@
 #[path = "../../../dma-ioat/tests/script/mod.rs"]
 mod script;
 
-use dma_core::{DmaEngine, conformance};
+use dma_core::DmaEngine;
 use dma_dsa::{DsaEngine, DsaOptions};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -16,7 +16,7 @@ fn conforms_on_the_hardware() {
         Err(error) => panic!("no DSA to test: {error}"),
     };
     println!("{:?}", engine.info());
-    conformance::run_all(&engine);
+    dma_conformance::run_all(&engine);
     let most = engine.info().limits.max_queue_depth;
     let config = ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() };
     TestRunner::new(config)

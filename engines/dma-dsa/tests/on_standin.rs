@@ -8,9 +8,7 @@ mod script;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use dma_core::{
-    Batch, DmaEngine, DmaEngineExt, Error, ErrorKind, Queue, QueueOptions, SharedQueueOptions, conformance,
-};
+use dma_core::{Batch, DmaEngine, DmaEngineExt, Error, ErrorKind, Queue, QueueOptions, SharedQueueOptions};
 use dma_dsa::{DsaEngine, DsaOptions};
 use dsa_emu::Emu;
 use proptest::prelude::*;
@@ -25,7 +23,7 @@ fn open(config: &str) -> (Emu, DsaEngine) {
 
 fn conforms(config: &str) {
     let (emu, engine) = open(config);
-    conformance::run_all(&engine);
+    dma_conformance::run_all(&engine);
     assert!(emu.submissions("wq0.0") > 100, "the descriptors did not go to the stand-in");
 }
 

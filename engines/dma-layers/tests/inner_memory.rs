@@ -5,8 +5,8 @@ mod engines;
 
 use std::sync::Arc;
 
+use dma_conformance::inner_memory_is_rejected;
 use dma_core::DmaEngine;
-use dma_core::conformance::inner_memory_is_rejected;
 use dma_layers::auto::{AutoEngine, AutoOptions, Prefer};
 use engines::{cpu, meter, record, sim, verify};
 

@@ -4,7 +4,7 @@
 #[path = "../../../dma-ioat/tests/script/mod.rs"]
 mod script;
 
-use dma_core::{DmaEngine, conformance};
+use dma_core::DmaEngine;
 use dma_rdma::{RdmaEngine, RdmaOptions};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -17,7 +17,7 @@ fn conforms_on_the_hardware() {
         Err(error) => panic!("no RDMA device to test: {error}"),
     };
     println!("{:?}", engine.info());
-    conformance::run_all(&engine);
+    dma_conformance::run_all(&engine);
     let most = engine.info().limits.max_queue_depth;
     let config = ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() };
     TestRunner::new(config)

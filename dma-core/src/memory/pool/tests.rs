@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::*;
-use crate::conformance::doc_engine;
+use crate::reference::doc_engine;
 use crate::{QueueOptions, Retry};
 
 fn pool(len: usize, count: usize) -> BufferPool {

@@ -79,8 +79,7 @@ pub struct RegistrationCacheCounters {
 /// }
 /// assert_eq!((cache.counters().misses, cache.counters().hits), (1, 9));
 /// # Ok(()) }
-/// # #[cfg(feature = "conformance")]
-/// # demo(Arc::new(dma_core::conformance::doc_engine())).unwrap();
+/// # demo(Arc::new(dma_conformance::doc_engine())).unwrap();
 /// ```
 pub struct RegistrationCache<E> {
     engine: E,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use proptest::prelude::*;
 
 use super::*;
-use crate::conformance::{ReferenceEngine, doc_engine};
+use crate::reference::{ReferenceEngine, doc_engine};
 use crate::{
     DmaEngineExt, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor, MemoryRequest, PageMemory,
     QueueOptions, RawQueue, RawRegion,

@@ -16,8 +16,8 @@ use std::thread::ThreadId;
 use super::lane::{Caller, nap_for};
 use super::slot::{Request, Seen};
 use super::*;
-use crate::conformance::{ReferenceEngine, ReferenceOptions};
 use crate::queue::fault_injection_tests::with_log;
+use crate::reference::{ReferenceEngine, ReferenceOptions};
 use crate::{
     Completion, Descriptor, DmaEngine, DmaEngineExt, HostMemory, NativeError, Outcome, QueueEvents,
     QueueStats,

@@ -1,9 +1,7 @@
 //! Tests of the engine on the fake device.
 
-use dma_core::{
-    Batch, Completion, Descriptor, DmaEngine, DmaEngineExt, ErrorKind, QueueOptions, conformance,
-    conformance_tests,
-};
+use dma_conformance::conformance_tests;
+use dma_core::{Batch, Completion, Descriptor, DmaEngine, DmaEngineExt, ErrorKind, QueueOptions};
 use proptest::prelude::*;
 use rustix::io::Errno;
 
@@ -42,7 +40,7 @@ conformance_tests!(enqueued, shared().open().engine);
 
 #[test]
 fn conforms_with_two_descriptors_at_a_time() {
-    conformance::run_all(&tight().open().engine);
+    dma_conformance::run_all(&tight().open().engine);
 }
 
 proptest! {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use dma_core::{DmaEngine, DmaEngineExt, ErrorKind, QueueOptions, conformance};
+use dma_core::{DmaEngine, DmaEngineExt, ErrorKind, QueueOptions};
 use dsa_emu::Emu;
 use proptest::prelude::*;
 use rustix::io::Errno;
@@ -53,7 +53,7 @@ fn open(config: &str) -> (Arc<Emu>, DsaEngine) {
 fn conforms_by_write() {
     for config in ["page_faults = 0.2", "mode = 'shared'\nsize = 3\nfaults = 'refuse:p=0.3'"] {
         let (emu, engine) = open(config);
-        conformance::run_all(&engine);
+        dma_conformance::run_all(&engine);
         assert!(emu.submissions("wq0.0") > 100, "the descriptors did not go to the stand-in");
     }
 }

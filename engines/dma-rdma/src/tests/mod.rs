@@ -1,9 +1,9 @@
 //! Tests of the engine on the stand-in's device.
 
+use dma_conformance::conformance_tests;
 use dma_core::{
     Access, Batch, BufferMut, Capabilities, Completion, Descriptor, DmaEngine, DmaEngineExt, Error,
-    ErrorKind, HostMemory, MemoryRequest, Outcome, Queue, QueueOptions, RawQueue, RegionInfo, conformance,
-    conformance_tests,
+    ErrorKind, HostMemory, MemoryRequest, Outcome, Queue, QueueOptions, RawQueue, RegionInfo,
 };
 use proptest::prelude::*;
 
@@ -38,7 +38,7 @@ conformance_tests!(listening, {
 #[test]
 fn conforms_with_short_descriptors_and_three_in_flight() {
     let listen = RdmaOptions::new().with_listen("127.0.0.1:0".parse().unwrap());
-    conformance::run_all(&tight().open_with(&listen).unwrap());
+    dma_conformance::run_all(&tight().open_with(&listen).unwrap());
 }
 
 proptest! {

@@ -1,7 +1,7 @@
 //! Cases: memory of pools, and plain bytes that are copied through pool buffers.
 
 use super::{ACCEPTS, COMPLETES, SOON, expect_arrived, expect_kind, queue, queue_options, sample};
-use crate::{
+use dma_core::{
     Access, BufferPool, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, NumaNodes,
     PoolOptions, SharedQueueOptions, WindowPool,
 };

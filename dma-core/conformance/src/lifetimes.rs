@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{
     ACCEPTS, COMPLETES, SOON, allocate, expect_all_completed, expect_arrived, expect_kind, queue, sample,
 };
-use crate::{Access, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, HostMemory, MemoryRequest};
+use dma_core::{Access, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, HostMemory, MemoryRequest};
 
 /// The operation of a dropped transfer continues. When it has ended, its slot and its memory become free.
 pub fn dropped_transfers_finish(engine: &dyn DmaEngine) {
@@ -289,7 +289,7 @@ pub fn read_only_memory_is_read_in_place(engine: &dyn DmaEngine) {
 }
 
 /// Uses `src` as the source of every type of operation. `others` is another reference to the same bytes.
-fn read_in_place(engine: &dyn DmaEngine, src: crate::Buffer, others: &[u8]) {
+fn read_in_place(engine: &dyn DmaEngine, src: dma_core::Buffer, others: &[u8]) {
     assert_eq!(src.as_ptr(), others.as_ptr(), "read-only memory is registered in place");
     let (q, len, sum) = (queue(engine), src.len(), crc32c::crc32c(others));
     let copy = q.copy(src.clone(), allocate(engine, len)).expect(ACCEPTS);

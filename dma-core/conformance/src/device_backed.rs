@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use crate::{
+use dma_core::{
     Access, Capabilities, Completion, Descriptor, DmaEngine, EngineId, EngineInfo, Error, ErrorKind,
     ExportDescriptor, HostMemory, MemoryRequest, NativeError, Operation, Outcome, Place, QueueEvents,
     QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, RegionKey, Result, Segment,
@@ -279,6 +279,7 @@ impl BackedQueue {
             Operation::Compare { a, b } => (vec![a, b], Vec::new()),
             Operation::Crc32c { src, .. } => (vec![src], Vec::new()),
             Operation::CopyToBoth { src, dst } => (vec![src], dst.to_vec()),
+            _ => return Err(Error::bare(ErrorKind::Unsupported)),
         };
         for segment in sources {
             // SAFETY: the caller ensures that the operation may read the segment.
@@ -300,6 +301,7 @@ impl BackedQueue {
                 both = [dst[0], dst[1]];
                 Descriptor::copy_to_both(token, src[0], &both)
             }
+            _ => return Err(Error::bare(ErrorKind::Unsupported)),
         };
         // SAFETY: the caller ensures that no operation in flight conflicts with this one on the host bytes.
         // Each shadow belongs to one host range, so no operation conflicts on the shadows either.

@@ -1,8 +1,14 @@
+//! Tests of `copy_bytes`: plain slices, copied through the buffers of a pool.
+
+#[path = "../conformance/tests/broken/mod.rs"]
+#[expect(dead_code, reason = "these tests need two of the faults")]
+mod broken;
+
 use std::time::Duration;
 
-use crate::conformance::broken_engine_tests::{Broken, Fault};
-use crate::conformance::{ReferenceEngine, ReferenceOptions, doc_engine};
-use crate::{
+use broken::{Broken, Fault};
+use dma_conformance::{ReferenceEngine, ReferenceOptions, doc_engine};
+use dma_core::{
     BufferPool, DmaEngine, DmaEngineExt, ErrorKind, PoolOptions, QueueOptions, Result, SharedQueueOptions,
 };
 
@@ -29,7 +35,9 @@ fn on_both(
 
 #[test]
 fn bytes_arrive_in_pieces_of_the_pools_buffers() {
-    let engine = ReferenceEngine::new(ReferenceOptions { depth: 3, ..Default::default() });
+    let mut options = ReferenceOptions::default();
+    options.depth = 3;
+    let engine = ReferenceEngine::new(options);
     let classes = PoolOptions::new().with_class(100, 2).with_class(1000, 5);
     let pools =
         [pool(&engine, 2, 1), pool(&engine, 65, 30), BufferPool::new(&engine, &classes).expect("a pool")];

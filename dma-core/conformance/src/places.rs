@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{ACCEPTS, COMPLETES, allocate, expect_arrived, expect_kind, queue, sample};
-use crate::{
+use dma_core::{
     Access, BufferMut, Capabilities, DeviceAddr, DeviceMemory, DmaEngine, DmaEngineExt, ErrorKind,
     MemoryRequest, Place, Queue, Window,
 };
@@ -21,12 +21,10 @@ fn on_device(engine: &dyn DmaEngine, len: usize) -> Window {
 fn window_of(engine: &dyn DmaEngine, q: &Queue, place: Place, bytes: &[u8]) -> Window {
     let mut staging = allocate(engine, bytes.len());
     staging.copy_from_slice(bytes);
-    match place {
-        Place::Host => staging.share(),
-        Place::Device => {
-            q.copy(staging, on_device(engine, bytes.len())).expect(ACCEPTS).wait().expect(COMPLETES).1
-        }
+    if place == Place::Host {
+        return staging.share();
     }
+    q.copy(staging, on_device(engine, bytes.len())).expect(ACCEPTS).wait().expect(COMPLETES).1
 }
 
 /// Reads a window by a copy to host memory.

@@ -2,7 +2,7 @@
 
 use super::expect::{ACCEPTS, COMPLETES};
 use super::{allocate, queue, queued_len, sample};
-use crate::{
+use dma_core::{
     Access, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, OpError, SharedQueueOptions,
 };
 
@@ -37,7 +37,7 @@ pub fn copies_go_to_both_destinations(engine: &dyn DmaEngine) {
         let mut src = allocate(engine, len + 3);
         src.copy_from_slice(&sample(len as u64, len + 3));
         let (src, [dst, also]) = (src.freeze(), [allocate(engine, len + 2), allocate(engine, len + 2)]);
-        let part = |mut buffer: crate::BufferMut| {
+        let part = |mut buffer: dma_core::BufferMut| {
             let head = buffer.split_to(1);
             let tail = buffer.split_off(len);
             (head, buffer, tail)

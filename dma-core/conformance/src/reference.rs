@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::{
+use dma_core::{
     Access, Capabilities, Completion, Descriptor, DeviceAddr, DmaEngine, EngineId, EngineInfo, Error,
     ErrorKind, ExportDescriptor, HostMemory, InlineExecutor, Limits, MemoryRequest, NativeError, Operation,
     Outcome, QueueEvents, QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, RegionKey,
@@ -129,6 +129,13 @@ unsafe impl DmaEngine for ReferenceEngine {
     }
 }
 
+/// Returns an engine for the documentation's examples.
+#[doc(hidden)]
+#[must_use]
+pub fn doc_engine() -> ReferenceEngine {
+    ReferenceEngine::new(ReferenceOptions::default())
+}
+
 #[derive(Debug)]
 struct ReferenceRegion {
     info: RegionInfo,
@@ -217,8 +224,13 @@ impl Work {
                 answer = Some(Some(seed));
                 (vec![src], vec![dst])
             }
-            // Read the source twice, once for each destination, as a device may do.
-            Operation::CopyToBoth { src, dst } => (vec![src; 2], dst.to_vec()),
+            _ => {
+                let Operation::CopyToBoth { src, dst } = *operation else {
+                    panic!("the engine does not declare {operation:?}")
+                };
+                // Read the source twice, once for each destination, as a device may do.
+                (vec![src; 2], dst.to_vec())
+            }
         };
         Self { pattern, src, dst, answer }
     }
@@ -364,58 +376,4 @@ impl ReferenceQueue {
     fn reported_before(&self) -> u64 {
         self.accepted.front().map_or(self.submitted, |(first, _)| first.number)
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn engine(change: impl FnOnce(&mut ReferenceOptions)) -> ReferenceEngine {
-        let mut options = ReferenceOptions::default();
-        change(&mut options);
-        ReferenceEngine::new(options)
-    }
-
-    crate::conformance_tests!(usual, engine(|_| ()));
-    crate::conformance_tests!(native, engine(|o| o.native = true));
-    crate::conformance_tests!(
-        tight_native,
-        engine(|o| {
-            o.native = true;
-            o.max_transfer = 100;
-            o.max_segments = 1;
-            o.depth = 2;
-            o.per_poll = 1;
-        })
-    );
-    crate::conformance_tests!(
-        tight,
-        engine(|o| {
-            o.max_transfer = 100;
-            o.max_segments = 1;
-            o.depth = 2;
-            o.per_poll = 1;
-        })
-    );
-    crate::conformance_tests!(
-        deep,
-        engine(|o| {
-            o.depth = 5000;
-            o.per_poll = 1000;
-            o.max_segments = 100;
-        })
-    );
-    crate::conformance_tests!(inline, engine(|o| o.inline_limit = 3000));
-    crate::conformance_tests!(
-        tight_inline,
-        engine(|o| {
-            o.max_transfer = 100;
-            o.max_segments = 1;
-            o.depth = 2;
-            o.per_poll = 1;
-            o.inline_limit = 90;
-        })
-    );
-    crate::conformance_tests!(boxed, Box::new(engine(|_| ())) as Box<dyn DmaEngine>);
-    crate::conformance_tests!(shared, std::sync::Arc::new(engine(|_| ())) as std::sync::Arc<dyn DmaEngine>);
 }

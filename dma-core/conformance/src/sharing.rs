@@ -6,7 +6,7 @@ use super::{
     ACCEPTS, COMPLETES, SOON, allocate, expect_all_completed, expect_arrived, expect_kind, queue,
     queue_options, sample,
 };
-use crate::{
+use dma_core::{
     Access, Batch, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, ExportDescriptor, MemoryRequest,
     SharedQueue, SharedQueueOptions,
 };

@@ -142,6 +142,3 @@ fn wait_for_others<Q: Copier>(queue: &Q, e: &Error, until: Instant, backoff: &mu
     }
     !backoff.idle(reported.unwrap_or(0), || until)
 }
-
-#[cfg(all(test, not(loom)))]
-mod tests;

@@ -9,7 +9,7 @@ use super::{
     ACCEPTS, COMPLETES, SOON, allocate, expect_all_completed, expect_arrived, expect_kind, inline_limit,
     queue, queue_of, queued_len, sample,
 };
-use crate::{
+use dma_core::{
     Access, Batch, Buffer, BufferPool, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, ExportDescriptor,
     HostMemory, MemoryRequest, PoolOptions, QueueOptions, Rows,
 };
@@ -281,8 +281,11 @@ pub fn empty_operations_complete(engine: &dyn DmaEngine) {
     let empty = || allocate(engine, 1).split_to(0);
     q.copy(empty(), empty()).expect(ACCEPTS).wait().expect(COMPLETES);
     q.fill(empty(), [1; 8]).expect(ACCEPTS).wait().expect(COMPLETES);
-    q.copy(Vec::<crate::BufferMut>::new(), empty()).expect(ACCEPTS).wait().expect(COMPLETES);
-    q.submit(Batch::<crate::BufferMut, crate::BufferMut>::new()).expect(ACCEPTS).wait().expect(COMPLETES);
+    q.copy(Vec::<dma_core::BufferMut>::new(), empty()).expect(ACCEPTS).wait().expect(COMPLETES);
+    q.submit(Batch::<dma_core::BufferMut, dma_core::BufferMut>::new())
+        .expect(ACCEPTS)
+        .wait()
+        .expect(COMPLETES);
     let counters = q.counters();
     expect_all_completed(counters, 3, "after three operations of zero bytes and an empty batch");
     assert_eq!(counters.bytes, 0, "operations of zero bytes do not count as moved bytes");
@@ -403,8 +406,8 @@ pub fn full_queues_hand_back(engine: &dyn DmaEngine) {
     expect_arrived(&vec![9; len], &dst, "a copy that was refused at first");
 }
 
-/// Operations that are short enough for the [inline executor](crate::InlineExecutor) are done when they have
-/// been submitted. Such operations are counted, take no place in the queue, and obey fences. Longer
+/// Operations that are short enough for the [inline executor](dma_core::InlineExecutor) are done when they
+/// have been submitted. Such operations are counted, take no place in the queue, and obey fences. Longer
 /// operations are in flight. The case is skipped on an engine without an executor.
 pub fn short_operations_take_no_place(engine: &dyn DmaEngine) {
     let limit = inline_limit(engine);

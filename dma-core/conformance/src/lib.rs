@@ -1,19 +1,18 @@
 //! The conformance suite: the tests that every engine must pass, as plain functions that any backend can
 //! call.
 //!
-//! On an engine with [device memory](crate::Place::Device), every case runs three times: on host memory, on
-//! device memory, and with operands in both. [`DeviceBacked`] copies the bytes between the cases' buffers and
-//! device memory.
+//! On an engine with [device memory](dma_core::Place::Device), every case runs three times: on host memory,
+//! on device memory, and with operands in both. [`DeviceBacked`] copies the bytes between the cases' buffers
+//! and device memory.
 //!
 //! Each case takes an engine and panics with an explanation if it breaks the contract. Cases depend on the
-//! engine's [`Capabilities`](crate::Capabilities) and [`Limits`](crate::Limits), never on its name. If a
-//! capability is missing, its case checks that the engine fails with `Unsupported`. Any release may add
+//! engine's [`Capabilities`](dma_core::Capabilities) and [`Limits`](dma_core::Limits), never on its name. If
+//! a capability is missing, its case checks that the engine fails with `Unsupported`. Any release may add
 //! cases.
 //!
 //! ```
-//! # use dma_core::conformance;
-//! # fn my_engine() -> impl dma_core::DmaEngine { dma_core::conformance::doc_engine() }
-//! conformance::run_all(&my_engine());
+//! # fn my_engine() -> impl dma_core::DmaEngine { dma_conformance::doc_engine() }
+//! dma_conformance::run_all(&my_engine());
 //! ```
 //!
 //! [`conformance_tests!`](crate::conformance_tests) makes one test of each case.
@@ -22,8 +21,6 @@
 
 mod answers;
 mod basics;
-#[cfg(all(test, not(loom)))]
-pub(crate) mod broken_engine_tests;
 mod device_backed;
 mod expect;
 mod lifetimes;
@@ -45,11 +42,14 @@ pub use places::*;
 pub use pools::*;
 pub use programs::*;
 pub use raw::*;
-pub use reference::{ReferenceEngine, ReferenceOptions};
+pub use reference::{ReferenceEngine, ReferenceOptions, doc_engine};
 pub use rejects::*;
 pub use sharing::*;
 
-use crate::{BufferMut, DmaEngine, DmaEngineExt, Queue, QueueOptions};
+/// The trait that the tests of [`conformance_tests!`] name.
+#[doc(hidden)]
+pub use dma_core::DmaEngine;
+use dma_core::{BufferMut, DmaEngineExt, Queue, QueueOptions};
 use expect::{ACCEPTS, COMPLETES, expect_all_completed, expect_arrived, expect_kind};
 
 /// A case: its name and its function.
@@ -62,8 +62,8 @@ pub const CASES: &[Case] = crate::conformance_tests!(@every @table);
 /// expression opens. Without a name, the module is called `conformance`.
 ///
 /// ```
-/// dma_core::conformance_tests!(my_engine, dma_core::conformance::doc_engine());
-/// dma_core::conformance_tests!(dma_core::conformance::doc_engine());
+/// dma_conformance::conformance_tests!(my_engine, dma_conformance::doc_engine());
+/// dma_conformance::conformance_tests!(dma_conformance::doc_engine());
 /// ```
 #[macro_export]
 macro_rules! conformance_tests {
@@ -71,7 +71,10 @@ macro_rules! conformance_tests {
         mod $name {
             #![allow(unused_imports, reason = "not every expression needs the imports")]
             use super::*;
-            $crate::conformance_tests!(@every @tests $engine);
+            fn run(case: fn(&dyn $crate::DmaEngine)) {
+                $crate::in_every_place(&$engine, case);
+            }
+            $crate::conformance_tests!(@every @tests);
         }
     };
     (@every $($then:tt)+) => {
@@ -139,10 +142,10 @@ macro_rules! conformance_tests {
     (@table; $($case:ident)+) => {
         &[$((stringify!($case), $case)),+]
     };
-    (@tests $engine:expr; $($case:ident)+) => {$(
+    (@tests; $($case:ident)+) => {$(
         #[test]
         fn $case() {
-            $crate::conformance::in_every_place(&$engine, $crate::conformance::$case);
+            run($crate::$case);
         }
     )+};
     ($engine:expr) => {
@@ -185,13 +188,6 @@ pub fn run_all(engine: &dyn DmaEngine) {
     }
 }
 
-/// Returns an engine for the documentation's examples.
-#[doc(hidden)]
-#[must_use]
-pub fn doc_engine() -> ReferenceEngine {
-    ReferenceEngine::new(ReferenceOptions::default())
-}
-
 /// Time limit for a completion in a case, and stall timeout of its queues.
 const SOON: Duration = Duration::from_secs(10);
 
@@ -212,7 +208,7 @@ fn allocate(engine: &dyn DmaEngine, len: usize) -> BufferMut {
     engine.allocate(len).expect("an engine allocates memory")
 }
 
-/// Returns the length of the longest operation that the engine's [inline executor](crate::InlineExecutor)
+/// Returns the length of the longest operation that the engine's [inline executor](dma_core::InlineExecutor)
 /// executes; 0 without an executor.
 fn inline_limit(engine: &dyn DmaEngine) -> usize {
     let raw = engine.open_queue_raw(&queue_options(0)).expect("an engine opens a queue");

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{COMPLETES, SOON, expect_all_completed, expect_arrived, expect_kind, queue_of, sample};
-use crate::{
+use dma_core::{
     Buffer, BufferMut, BufferPool, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, HostMemory,
     MemoryRequest, PageMemory, PoolOptions, Queue, RegistrationCache, RegistrationCacheOptions, Transfer,
 };

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::{Counters, Error, ErrorKind};
+use dma_core::{Counters, Error, ErrorKind};
 
 /// The requirement on an operation that is submitted to a queue with room.
 pub(super) const ACCEPTS: &str = "a queue with room accepts a valid operation";
@@ -38,7 +38,7 @@ pub(super) fn expect_all_completed(counters: Counters, operations: u64, when: im
     );
 }
 
-/// Panics unless `error`, an [`Error`] or [`OpError`](crate::OpError), is of `kind`.
+/// Panics unless `error`, an [`Error`] or [`OpError`](dma_core::OpError), is of `kind`.
 #[track_caller]
 pub(super) fn expect_kind(error: &(dyn std::error::Error + 'static), kind: ErrorKind, why: &str) {
     let found = std::iter::successors(Some(error), |e| e.source()).find_map(|e| e.downcast_ref::<Error>());

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use super::SOON;
-use crate::{
+use dma_core::{
     Access, Capabilities, Completion, Descriptor, DmaEngine, ErrorKind, HostMemory, MemoryRequest, Outcome,
     QueueOptions, RawQueue, RawRegion,
 };

@@ -2,7 +2,7 @@
 //! operands.
 
 use super::{COMPLETES, ReferenceEngine, ReferenceOptions, allocate, expect_kind, queue};
-use crate::{
+use dma_core::{
     Access, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, HostMemory, MemoryRequest, QueueOptions,
 };
 

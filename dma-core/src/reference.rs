@@ -1,0 +1,1 @@
+../conformance/src/reference.rs
