@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Comments and docs are at most as wide as the code. Less than 1 % of the sentences in comments, docs, READMEs and
 # program texts are fragments, or use an idiom that has a plainer word. No function's name begins with a noun clause
-# (`what_`). Each SAFETY comment contains its own reason. The maps in ARCHITECTURE.md name every file at the top of
+# (`what_`). Each SAFETY comment contains its own reason. Libraries start threads with the signals blocked. The maps in ARCHITECTURE.md name every file at the top of
 # each crate, in the entry of that crate, and only existing files.
 #   ci/words.sh [list]     with `list`, prints every such sentence
 set -euo pipefail
@@ -21,6 +21,19 @@ fi
 references=$(grep -nE 'SAFETY: ([Aa]s (above|before)|[Tt]he same[.]|[Ss]ee above)' "${sources[@]}" || true)
 if [[ -n "$references" ]]; then
     printf 'SAFETY comments that name another place for the reason:\n%s\n' "$references" >&2
+    failed=1
+fi
+
+# Tests, examples and programs start their threads as they like.
+threads=$(awk '
+    FNR == 1 { tests = 0; blocked = -9 }
+    /mod ([a-z_]*_)?tests \{/ { tests = 1 }
+    /with_signals_blocked/ { blocked = FNR }
+    !tests && /[.:]spawn(_scoped)?\([^)]/ && FNR - blocked > 3 { print FILENAME ":" FNR ":" $0 }
+' $(printf '%s\n' "${sources[@]}" | grep -vE '(^|/)(tests?|examples|benches|fuzz|apps|ci|dma-bench|conformance)/|tests\.rs$'))
+threads+=$'\n'$(git ls-files -- 'dma-c/nixl/*pp' | grep -v threads.hpp | xargs grep -nE 'std::(thread|async)\(|pthread_create|thread_\(\[' || true)
+if [[ "$threads" != $'\n' ]]; then
+    printf 'threads that may take signals of the program; use `spawn_thread`, `with_signals_blocked` or `start_thread`:\n%s\n' "$threads" >&2
     failed=1
 fi
 

@@ -2,6 +2,7 @@
 
 #include "remote_notifier.hpp"
 #include "peer.hpp"
+#include "threads.hpp"
 #include <dma.h>
 
 #include <algorithm>
@@ -183,7 +184,7 @@ public:
   explicit Backend(const InitParameters &init) : Engine(init) {
     failed = !open(*init.options);
     if (!failed)
-      thread_ = std::thread([this] { run(); });
+      thread_ = start_thread([this] { run(); });
   }
 
   ~Backend() override {

@@ -1,5 +1,7 @@
 #include "remote_notifier.hpp"
 
+#include "threads.hpp"
+
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -224,7 +226,7 @@ Outcome NotificationServer::open(const std::string &listen_at, Deliver deliver) 
   address_.port = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6 &>(bound).sin6_port
                                                     : reinterpret_cast<const sockaddr_in &>(bound).sin_port);
   deliver_ = std::move(deliver);
-  thread_ = std::thread([this] { accept_all(); });
+  thread_ = start_thread([this] { accept_all(); });
   return {};
 }
 
@@ -256,7 +258,7 @@ void NotificationServer::accept_all() {
     }
     Connection &connection = connections_.emplace_back(fd);
     try {
-      connection.thread = std::thread([this, &connection] {
+      connection.thread = start_thread([this, &connection] {
         serve(connection);
         // This tells the peer that the connection has ended.
         shutdown(connection.socket.get(), SHUT_RDWR);
@@ -300,7 +302,7 @@ void NotificationServer::serve(Connection &connection) const {
   }
 }
 
-RemoteNotifier::RemoteNotifier(NotificationAddress address) : address_(std::move(address)), thread_([this] { run(); }) {}
+RemoteNotifier::RemoteNotifier(NotificationAddress address) : address_(std::move(address)), thread_(start_thread([this] { run(); })) {}
 
 RemoteNotifier::~RemoteNotifier() {
   {

@@ -54,10 +54,10 @@ pub mod reference;
 pub use contract::*;
 pub use ext::DmaEngineExt;
 pub use memory::{
-    Buffer, BufferMut, BufferPool, BufferWriter, Destination, Export, NumaNodes, PageMemory, PoolClass,
-    PoolGet, PoolOptions, PoolReport, Region, RegistrationCache, RegistrationCacheCounters,
+    Buffer, BufferMut, BufferPool, BufferWriter, Destination, Export, ForkMark, NumaNodes, PageMemory,
+    PoolClass, PoolGet, PoolOptions, PoolReport, Region, RegistrationCache, RegistrationCacheCounters,
     RegistrationCacheOptions, Source, Window, WindowPool, check_headroom, parse_cores, pools, racy_copy,
-    spawn_thread,
+    spawn_thread, with_signals_blocked,
 };
 pub use names::{
     Backend, Discovered, EngineName, Finding, OptionInfo, OptionValue, PciAddress, StaticBackend, Verdict,

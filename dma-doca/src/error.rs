@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char};
 
-use dma_core::{Error, ErrorKind, NativeError, Result};
+use dma_core::{Error, ErrorKind, NativeError, Result, with_signals_blocked};
 use doca_sys::bindings::*;
 use doca_sys::{Library, LoadError};
 use rustix::event::{EventfdFlags, eventfd};
@@ -132,7 +132,7 @@ fn lacking() -> Option<(&'static str, &'static str)> {
             Err(_) => return None,
         }
     }
-    match std::thread::Builder::new().spawn(|| ()) {
+    match with_signals_blocked(|| std::thread::Builder::new().spawn(|| ())) {
         Ok(thread) => {
             let _ = thread.join();
             None

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::os::fd::IntoRawFd;
 use std::sync::Mutex;
 
+use dma_core::with_signals_blocked;
 use doca_sys::bindings::*;
 use tracing::level_filters::LevelFilter;
 
@@ -44,12 +45,14 @@ pub(crate) fn forward(sdk: &Sdk, log: SdkLog) {
             return;
         }
     };
-    let thread = std::thread::Builder::new().name("doca-log".into()).spawn(move || {
+    let forward = move || {
         for line in BufReader::new(reader).lines() {
             let Ok(line) = line else { break };
             event(&line);
         }
-    });
+    };
+    let thread = std::thread::Builder::new().name("doca-log".into());
+    let thread = with_signals_blocked(|| thread.spawn(forward));
     if let Err(e) = thread {
         tracing::warn!(target: "doca", "the SDK's messages are not forwarded: no thread for them: {e}");
         return;

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use dma_core::Result;
+use dma_core::{Result, with_signals_blocked};
 
 use crate::channels::{Channel, InFlight};
 use crate::env::{Environment, lock};
@@ -63,7 +63,8 @@ impl Recovery {
         // SAFETY: the caller of `start` passes an attached channel that halted or hangs, and that is not used
         // any more. This closure makes the only call of `run`, unless the thread does not start.
         let work = move || unsafe { there.run() };
-        if let Err(why) = std::thread::Builder::new().name("dma-ioat recovery".to_owned()).spawn(work) {
+        let thread = std::thread::Builder::new().name("dma-ioat recovery".to_owned());
+        if let Err(why) = with_signals_blocked(|| thread.spawn(work)) {
             tracing::warn!(%why, "no thread for the recovery of a channel");
             // SAFETY: the thread did not start, so this is the only call of `run`. The caller of `start`
             // passes an attached channel that halted or hangs, and that is not used any more.

@@ -7,8 +7,6 @@ use crate::{Error, ErrorKind, Result};
 
 /// Additional headroom in bytes, for smaller allocations and for the start of a thread.
 const SMALL: usize = 1 << 20;
-/// Stack size, in bytes, of a thread that the standard library starts.
-const STACK: usize = 2 << 20;
 
 /// Checks that the system can provide `bytes` plus 1 MiB of memory. An engine calls this before it opens a
 /// queue, because Rust's collections end the process when an allocation fails.
@@ -31,21 +29,4 @@ pub fn check_headroom(bytes: usize) -> Result<()> {
     let probe = unsafe { mmap_anonymous(std::ptr::null_mut(), len, access, flags) }.map_err(out_of_memory)?;
     // SAFETY: this function has just made the mapping, and no pointer to it exists elsewhere.
     unsafe { munmap(probe, len) }.map_err(out_of_memory)
-}
-
-/// Starts a thread. Returns an error if the system lacks the resources.
-///
-/// # Errors
-///
-/// `OutOfMemory`; `OutOfResources` if the system cannot start another thread.
-pub fn spawn_thread(
-    name: String,
-    body: impl FnOnce() + Send + 'static,
-) -> Result<std::thread::JoinHandle<()>> {
-    // The process aborts if a starting thread cannot allocate memory, so check this first.
-    check_headroom(STACK)?;
-    std::thread::Builder::new().name(name).spawn(body).map_err(|e| {
-        Error::new(ErrorKind::OutOfResources, format!("the system cannot start another thread: {e}"))
-            .with_hint("raise the limits on threads and on address space")
-    })
 }

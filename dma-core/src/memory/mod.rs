@@ -3,6 +3,7 @@
 mod buffer;
 mod buffer_writer;
 mod empty_region;
+mod fork;
 mod headroom;
 mod location;
 pub(crate) mod numa;
@@ -14,11 +15,13 @@ pub(crate) mod region;
 mod registration;
 mod registration_cache;
 pub(crate) mod sync;
+mod thread;
 mod window;
 
 pub use buffer::{Buffer, BufferMut};
 pub use buffer_writer::BufferWriter;
-pub use headroom::{check_headroom, spawn_thread};
+pub use fork::ForkMark;
+pub use headroom::check_headroom;
 pub use numa::{NumaNodes, parse_cores};
 pub use operand::{Destination, Source};
 pub use page_memory::PageMemory;
@@ -30,4 +33,5 @@ pub(crate) use registration::{
     allocate, import_no_bytes, register_buffer, register_device, register_read_only, register_window,
 };
 pub use registration_cache::{RegistrationCache, RegistrationCacheCounters, RegistrationCacheOptions};
+pub use thread::{spawn_thread, with_signals_blocked};
 pub use window::{Export, Window};

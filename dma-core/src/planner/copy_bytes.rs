@@ -4,9 +4,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::planner::check;
 use crate::planner::plan::QueueCaps;
 use crate::planner::wait::{Backoff, deadline};
-use crate::planner::{check, error};
 use crate::{BufferMut, BufferPool, Capabilities, Error, ErrorKind, OpError, Result};
 
 /// Maximum number of chunks in flight.
@@ -19,9 +19,9 @@ pub(crate) type Pair = (BufferMut, BufferMut);
 pub(crate) trait Copier {
     type Transfer;
 
-    /// Returns the queue's capabilities, the backend's name and the stall timeout; `None` if the queue is
-    /// closed.
-    fn facts(&self) -> Option<(QueueCaps, &'static str, Duration)>;
+    /// Returns the queue's capabilities, the backend's name and the stall timeout, or the error of a queue
+    /// that accepts no operations.
+    fn facts(&self) -> Result<(QueueCaps, &'static str, Duration)>;
 
     fn submit_piece(&self, pair: Pair) -> Result<Self::Transfer, OpError<Pair>>;
 
@@ -34,9 +34,7 @@ pub(crate) trait Copier {
 
 /// Copies `src` to `dst`, by the CPU or through buffers of `pool`.
 pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], dst: &mut [u8]) -> Result<()> {
-    let Some((caps, backend, stall_timeout)) = queue.facts() else {
-        return Err(error::closed().with_operation("copy bytes"));
-    };
+    let (caps, backend, stall_timeout) = queue.facts().map_err(|e| e.with_operation("copy bytes"))?;
     let fail = |e: Error| e.with_operation("copy bytes").with_backend(backend);
     if src.len() != dst.len() {
         return Err(fail(check::lengths_differ(src.len() as u128, dst.len() as u128)));

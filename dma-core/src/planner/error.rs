@@ -60,6 +60,13 @@ pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the queue accepts no more operations").with_hint(REOPEN)
 }
 
+/// Makes the error for a submission in a forked process, to a queue of its parent.
+#[cold]
+pub(crate) fn forked() -> Error {
+    Error::new(ErrorKind::Unsupported, "the queue belongs to the parent of this forked process")
+        .with_hint("open the engine and the queue in the forked process")
+}
+
 /// Makes the error for an operation that was submitted after the lane had stopped.
 #[cold]
 pub(crate) fn never_reached() -> Error {
@@ -84,13 +91,17 @@ pub(crate) fn wait_timed_out<T>(operation: Operation, backend: &'static str, sta
     OpError::new(error.with_operation(operation.name()).with_backend(backend).with_hint(hint), None)
 }
 
-/// Makes the error for an operation that the device never reported. The caller leaks the operands.
+/// Makes the error for an operation that the device never reported, or that a forked process cannot wait for.
+/// The caller leaks the operands.
 #[cold]
-pub(crate) fn never_answered<T>(operation: Operation, backend: &'static str) -> OpError<T> {
-    let error =
-        Error::new(ErrorKind::DeviceLost, "the queue was closed before the device completed the operation");
-    let hint = "the operands' memory is leaked, because the device may still write to it";
-    OpError::new(error.with_operation(operation.name()).with_backend(backend).with_hint(hint), None)
+pub(crate) fn never_answered<T>(operation: Operation, backend: &'static str, is_parents: bool) -> OpError<T> {
+    let error = if is_parents {
+        forked()
+    } else {
+        Error::new(ErrorKind::DeviceLost, "the queue was closed before the device completed the operation")
+            .with_hint("the operands' memory is leaked, because the device may still write to it")
+    };
+    OpError::new(error.with_operation(operation.name()).with_backend(backend), None)
 }
 
 /// Makes the error for an operation that neither the device nor the CPU can execute.

@@ -33,8 +33,8 @@ use std::time::{Duration, Instant};
 use crate::memory::operand::sealed::Operand;
 use crate::memory::region::Range;
 use crate::{
-    BufferMut, Capabilities, Completion, Counters, Descriptor, EngineId, EngineInfo, Error, NativeError,
-    Outcome, QueueEvents, QueueOptions, RawQueue, Segment,
+    BufferMut, Capabilities, Completion, Counters, Descriptor, EngineId, EngineInfo, Error, ForkMark,
+    NativeError, Outcome, QueueEvents, QueueOptions, RawQueue, Segment,
 };
 pub use answer::Answer;
 pub use batch::Batch;
@@ -119,6 +119,8 @@ pub(crate) enum LogEvent {
     Abandoned { descriptors: usize },
     /// The engine panicked.
     Panicked,
+    /// The queue belongs to the parent of this forked process.
+    Forked,
 }
 
 impl LogEvent {
@@ -134,6 +136,10 @@ impl LogEvent {
                 "the device did not respond; its queue and the memory that it may write are leaked"
             ),
             Self::Panicked => tracing::error!(backend, "an engine panicked; its queue is abandoned"),
+            Self::Forked => tracing::warn!(
+                backend,
+                "the queue belongs to the parent of this forked process; the copies in flight end here"
+            ),
         }
     }
 }
@@ -188,6 +194,8 @@ enum ScratchUse {
 pub(crate) struct Planner {
     /// The raw queue; `None` after the close.
     raw: Option<Box<dyn RawQueue>>,
+    /// The process that opened the queue.
+    process: ForkMark,
     pub(crate) engine: EngineId,
     pub(crate) backend: &'static str,
     /// Executes short operations. Inline execution is allowed only while no operation is open.
@@ -259,6 +267,7 @@ impl Planner {
             engine: raw.engine_id(),
             inline: Inline::new(&*raw),
             raw: Some(raw),
+            process: ForkMark::new(),
             backend: info.backend,
             capabilities: info.capabilities,
             max_transfer: usize::try_from(info.limits.max_transfer).unwrap_or(usize::MAX),
@@ -323,6 +332,17 @@ impl Planner {
         self.raw.is_none()
     }
 
+    /// Returns whether the queue belongs to the parent of this forked process.
+    #[inline]
+    pub(crate) fn is_parents(&self) -> bool {
+        self.process.is_child()
+    }
+
+    /// Returns the error for a submission, if the queue is closed or belongs to the parent of this process.
+    pub(crate) fn refusal(&self) -> Option<Error> {
+        if self.is_parents() { Some(error::forked()) } else { self.is_closed().then(error::closed) }
+    }
+
     /// Returns whether operations are open, and all of them are submitted to the device.
     pub(crate) fn is_at_device(&self) -> bool {
         let flushed = self.push || (self.submitted == self.pending.len() && self.deferred.is_empty());
@@ -353,7 +373,7 @@ impl Planner {
         &mut self,
         run: impl FnOnce(&Inline, &Lists) -> Option<Executed>,
     ) -> Option<u64> {
-        if !self.inline.is_allowed() || self.in_engine_call {
+        if !self.inline.is_allowed() || self.is_poisoned() {
             return None;
         }
         self.in_engine_call = true;
@@ -406,6 +426,7 @@ impl Planner {
             && !self.fence
             && self.deferred.is_empty()
             && !self.has_full_batch()
+            && !self.is_parents()
     }
 
     /// Returns whether a copy of `len` bytes that has passed all checks can become a pending descriptor now.
@@ -478,7 +499,7 @@ impl Planner {
 
     /// Submits pending descriptors while the device has room.
     pub(crate) fn submit_pending(&mut self, ended: &mut Vec<u32>) {
-        if self.in_engine_call {
+        if self.is_poisoned() {
             return self.report_poisoned();
         }
         while self.submitted < self.pending.len() {
@@ -741,7 +762,7 @@ impl Planner {
     /// later polls submit the rest.
     #[inline]
     pub(crate) fn flush(&mut self, ended: &mut Vec<u32>) {
-        if self.in_engine_call {
+        if self.is_poisoned() {
             return self.report_poisoned();
         }
         self.delayed_since = None;
@@ -787,7 +808,7 @@ impl Planner {
     /// Polls the device. Returns the number of reported descriptors and of chunks that the CPU executed.
     /// Appends the slots that have ended and have a waiter to `ended`.
     pub(crate) fn poll(&mut self, ended: &mut Vec<u32>) -> usize {
-        if self.in_engine_call {
+        if self.is_poisoned() {
             self.report_poisoned();
             return 0;
         }
@@ -822,7 +843,7 @@ impl Planner {
     /// [`poll`](Self::poll), which are called only if operations are deferred.
     pub(crate) fn drive(&mut self, slot: u32, polls: u32, ended: &mut Vec<u32>) {
         let is_plain = self.deferred.is_empty() && self.queries.is_empty() && !self.push;
-        if !(is_plain && !self.in_engine_call && self.submit_at_once(ended)) {
+        if !(is_plain && !self.is_poisoned() && self.submit_at_once(ended)) {
             self.flush(ended);
             for _ in 0..polls {
                 if self.ops[slot as usize].has_ended() {
@@ -1040,7 +1061,7 @@ impl Planner {
 
     /// Stops the device. Pending and deferred operations are aborted.
     pub(crate) fn stop(&mut self, ended: &mut Vec<u32>) {
-        if self.in_engine_call {
+        if self.is_poisoned() {
             return self.report_poisoned();
         }
         let Some(raw) = &mut self.raw else { return };
@@ -1062,16 +1083,21 @@ impl Planner {
         }
     }
 
-    /// Returns whether the engine has panicked. If it has, the layer above must [`abandon`](Self::abandon)
-    /// the engine.
+    /// Returns whether the engine has panicked, or belongs to the parent of this process. If so, the layer
+    /// above must [`abandon`](Self::abandon) the engine.
+    #[inline]
     pub(crate) fn is_poisoned(&self) -> bool {
-        self.in_engine_call
+        self.in_engine_call || self.is_parents()
     }
 
-    /// Adds a log event for the panic, once. The layer above logs it.
+    /// Adds a log event for the panic or the fork, once. The layer above logs it.
     #[cold]
     fn report_poisoned(&mut self) {
-        if !self.log_events.iter().any(|event| matches!(event, LogEvent::Panicked)) {
+        if self.is_parents() {
+            if !self.is_closed() {
+                self.log_events.push(LogEvent::Forked);
+            }
+        } else if !self.log_events.iter().any(|event| matches!(event, LogEvent::Panicked)) {
             self.log_events.push(LogEvent::Panicked);
         }
     }
@@ -1096,6 +1122,11 @@ impl Planner {
         let Some(raw) = self.raw.take() else { return };
         // If the engine panics below, the raw queue must not be dropped.
         let raw = ManuallyDrop::new(raw);
+        if self.is_parents() {
+            // The device and its memory are the parent's.
+            std::mem::forget(self.bounce.take());
+            return;
+        }
         let idle = self.in_flight == 0 && !std::mem::take(&mut self.in_engine_call);
         if !idle {
             std::mem::forget(self.bounce.take());
@@ -1111,6 +1142,10 @@ impl Planner {
 
     /// Returns the queue's events, if the engine has events and the queue is open.
     pub(crate) fn events(&mut self) -> Option<&mut dyn QueueEvents> {
+        // A forked child shares the event with its parent, which it must not disarm.
+        if self.is_parents() {
+            return None;
+        }
         self.raw.as_mut()?.events()
     }
 }

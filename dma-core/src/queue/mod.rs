@@ -73,6 +73,8 @@ pub type SubmitResult<T, R = ()> = Result<Transfer<T, R>, OpError<T>>;
 /// - A queue belongs to the thread that opened it. For several threads, and for futures that move between
 ///   threads, use a [`SharedQueue`](crate::SharedQueue).
 /// - Dropping the queue closes it, like [`close`](Self::close) with [`QueueOptions::drop_timeout`].
+/// - In a forked child, operations fail with `Unsupported`, and waits for earlier transfers also do, because
+///   the device works for the parent. Dropping the queue there does not affect the parent.
 pub struct Queue {
     shared: Rc<RefCell<QueueState>>,
     drop_timeout: Duration,
@@ -235,6 +237,11 @@ impl QueueState {
         callbacks
     }
 
+    /// Returns the next free slot, unless the queue is closed or belongs to the parent of this process.
+    fn free_slot(&self) -> Option<u32> {
+        self.free.last().copied().filter(|_| self.planner.refusal().is_none())
+    }
+
     fn flush(&mut self) -> Option<DeferredCallbacks> {
         self.planner.flush(&mut self.ended);
         self.drain()
@@ -342,7 +349,8 @@ impl Queue {
     /// All errors are detected before the copy reaches the device, and return the operands: `QueueFull`;
     /// `TimedOut` if the queue is full and the device has completed nothing in
     /// [`QueueOptions::stall_timeout`] of polling; `LengthMismatch`; `Overlap`; `AccessDenied` if a region
-    /// lacks the right; `WrongEngine` for memory of another engine; `Closed`.
+    /// lacks the right; `WrongEngine` for memory of another engine; `Closed`; `Unsupported` in a forked
+    /// child.
     // Always inline, because a call takes about the same time as the copy of a short range. The compiler
     // would not inline this function in a program that calls it in several places.
     #[inline(always)]
@@ -491,7 +499,7 @@ impl Queue {
             plan.discard(|list| state.planner.lists.keep(list));
             return Ok(Transfer::new(Ticket::done(result, operation), operands));
         }
-        let Some(&slot) = state.free.last() else {
+        let Some(slot) = state.free_slot() else {
             return Err(Self::full(state, operation, plan, operands));
         };
         let mut admission = state.planner.admit(slot, 1, plan.len() as u64, false);
@@ -524,7 +532,7 @@ impl Queue {
         let mut admitted = None;
         if S::SINGLE
             && D::SINGLE
-            && let Some(&slot) = state.free.last()
+            && let Some(slot) = state.free_slot()
         {
             let mut admission = state.planner.admit(slot, operations, 0, false);
             if admission.push_all_flat(&batch.pairs) {
@@ -540,7 +548,7 @@ impl Queue {
                     Ok(bytes) => bytes,
                     Err(e) => return Err(Self::refuse(state, Operation::Batch, e, batch)),
                 };
-                let Some(&slot) = state.free.last() else {
+                let Some(slot) = state.free_slot() else {
                     return Err(Self::full(state, Operation::Batch, Plan::Empty, batch));
                 };
                 let mut admission = state.planner.admit(slot, operations, bytes, false);
@@ -581,8 +589,8 @@ impl Queue {
     #[cold]
     fn full<T>(state: &mut QueueState, operation: Operation, plan: Plan, operands: T) -> OpError<T> {
         plan.discard(|list| state.planner.lists.keep(list));
-        if state.planner.is_closed() {
-            return Self::refuse(state, operation, error::closed(), operands);
+        if let Some(refusal) = state.planner.refusal() {
+            return Self::refuse(state, operation, refusal, operands);
         }
         state.planner.count_full();
         match state.stalled() {
@@ -774,10 +782,10 @@ impl Queue {
 impl Copier for Queue {
     type Transfer = Transfer<Pair>;
 
-    fn facts(&self) -> Option<(QueueCaps, &'static str, Duration)> {
+    fn facts(&self) -> Result<(QueueCaps, &'static str, Duration)> {
         let state = self.shared.borrow();
         let planner = &state.planner;
-        (!planner.is_closed()).then(|| (planner.caps(), planner.backend, state.stall_timeout))
+        planner.refusal().map_or_else(|| Ok((planner.caps(), planner.backend, state.stall_timeout)), Err)
     }
 
     fn submit_piece(&self, (src, dst): Pair) -> Result<Self::Transfer, OpError<Pair>> {

@@ -120,7 +120,12 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         if !op.has_ended() {
             // Leak the operands, because the device may still write to them.
             std::mem::forget(operands);
-            return Err(error::never_answered(self.ticket.flags().operation(), state.planner.backend));
+            let planner = &state.planner;
+            return Err(error::never_answered(
+                self.ticket.flags().operation(),
+                planner.backend,
+                planner.is_parents(),
+            ));
         }
         if op.outcome == Outcome::Done {
             state.release(slot);

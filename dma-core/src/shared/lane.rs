@@ -19,8 +19,8 @@ use crate::planner::check::Lists;
 use crate::planner::inline::{Executed, Inline};
 use crate::planner::plan::QueueCaps;
 use crate::planner::stall_detector::StallDetector;
-use crate::planner::{LogEvent, Planner};
-use crate::{Counters, EngineId, Outcome, QueueOptions, Segment};
+use crate::planner::{LogEvent, Planner, error};
+use crate::{Counters, EngineId, Error, ForkMark, Outcome, QueueOptions, Segment};
 
 /// The lane's thread runs and checks the inboxes.
 const AWAKE: u8 = 0;
@@ -77,6 +77,8 @@ pub(super) struct Lane {
     /// The deadline for draining; `None` until the lane is closed.
     closing: Mutex<Option<Instant>>,
     refuses: AtomicBool,
+    /// The process that opened the queue.
+    process: ForkMark,
 }
 
 struct Core {
@@ -169,13 +171,27 @@ impl Lane {
             presence: AtomicU8::new(AWAKE),
             closing: Mutex::new(None),
             refuses: AtomicBool::new(false),
+            process: ForkMark::new(),
         }
     }
 
-    /// Returns whether the lane refuses new operations, because it is closed or its engine has panicked.
+    /// Returns whether the lane refuses new operations, because it is closed, its engine has panicked, or it
+    /// is the parent's.
     #[inline]
     pub(super) fn refuses(&self) -> bool {
-        self.refuses.load(Ordering::Relaxed)
+        self.refuses.load(Ordering::Relaxed) || self.is_parents()
+    }
+
+    /// Returns whether the lane belongs to the parent of this forked process. If so, a thread that does not
+    /// exist in this process may hold the lane's locks.
+    #[inline]
+    pub(super) fn is_parents(&self) -> bool {
+        self.process.is_child()
+    }
+
+    /// Returns the error for a submission if the lane refuses it.
+    pub(super) fn refusal(&self) -> Option<Error> {
+        self.refuses().then(|| if self.is_parents() { error::forked() } else { error::closed() })
     }
 
     /// Executes an operation in this call, if the lane allows this and `run` finds the operation valid and
@@ -266,7 +282,9 @@ impl Lane {
     #[inline]
     pub(super) fn release(&self, slot: u32) {
         self.free.give(slot);
-        if let Some(waker) = self.wait_queue.next() {
+        if !self.is_parents()
+            && let Some(waker) = self.wait_queue.next()
+        {
             DeferredCallback::Wake(waker).run();
         }
     }
@@ -509,6 +527,9 @@ impl Lane {
 
     /// If the lane's thread has detected a stall, returns the time without a completion.
     pub(super) fn stalled(&self) -> Option<Duration> {
+        if self.is_parents() {
+            return None;
+        }
         let (reports, since) = (*self.stalled_at())?;
         (reports == self.reports()).then(|| since.elapsed())
     }
@@ -779,7 +800,9 @@ pub(super) fn nap_for(naps: u32) -> u32 {
 impl Drop for Lane {
     /// If the lane was not drained, abandons the device, so that memory that the device may use is not freed.
     fn drop(&mut self) {
-        self.end();
+        if !self.is_parents() {
+            self.end();
+        }
     }
 }
 

@@ -36,8 +36,8 @@ use crate::planner::slow_path::slow_path;
 use crate::planner::wait::deadline;
 use crate::planner::{Answer, Planner};
 use crate::{
-    Batch, BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, OpError, QueueOptions, RawQueue,
-    Result, Source,
+    Batch, BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, ForkMark, OpError, QueueOptions,
+    RawQueue, Result, Source,
 };
 
 /// Memory that a lane allocates for each slot, in bytes.
@@ -125,8 +125,8 @@ impl SharedQueueOptions {
 ///   lane is locked. A subscriber that uses the queue during an engine's log event may deadlock.
 /// - Dropping the last clone closes the queue, like [`close`](Self::close) with
 ///   [`QueueOptions::drop_timeout`]. A transfer in flight keeps the queue open, as a clone does.
-/// - `fork` is not supported. A forked child has the handles, but not the threads, so its tasks are never
-///   woken.
+/// - In a forked child, operations fail with `Unsupported`, as those of a [`Queue`](crate::Queue) do. The
+///   counters are 0 there.
 ///
 /// # Stalled devices
 ///
@@ -178,7 +178,7 @@ struct Hub {
     /// threads never do.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// The process that started the threads. The threads do not exist in a forked child.
-    process: u32,
+    process: ForkMark,
     drop_timeout: Duration,
 }
 
@@ -212,7 +212,7 @@ impl SharedQueue {
             clones: AtomicUsize::new(0),
             inline: Default::default(),
             threads: Mutex::default(),
-            process: std::process::id(),
+            process: ForkMark::new(),
             drop_timeout: options.queue.drop_timeout,
         };
         // If a thread cannot be started, dropping the hub stops the threads that were started.
@@ -322,6 +322,9 @@ impl SharedQueue {
         if let Some(executed) = lane.execute_inline(|inline| inline.copy_all(&batch.pairs)) {
             return Ok(self.done(executed, Operation::Batch, batch));
         }
+        if let Some(refusal) = lane.refusal() {
+            return Err(refuse(lane, Operation::Batch, refusal, batch));
+        }
         let checked = check::batch_len(batch.len()).and_then(|operations| {
             let check = |lists: &mut Lists| check::batch(lane.engine, &batch.pairs, lists);
             Ok((operations, with_lists(lane, S::SINGLE && D::SINGLE, check)?))
@@ -373,6 +376,9 @@ impl SharedQueue {
         check: impl FnOnce(QueueCaps, &T, &mut Lists) -> Result<Plan>,
     ) -> SharedResult<T, R> {
         let lane = self.first_lane();
+        if let Some(refusal) = lane.refusal() {
+            return Err(refuse(lane, operation, refusal, operands));
+        }
         let (checked, is_cpu_visible) = {
             let mut lists = lane.lists();
             let checked = check(lane.caps, &operands, &mut lists);
@@ -464,8 +470,8 @@ impl SharedQueue {
         fill: impl Fn(&Lane, &T, &mut slot::Request),
     ) -> SharedResult<T, R> {
         let (first_lane, first) = (usize::from(self.handle.first_lane), self.first_lane());
-        if first.refuses() {
-            return Err(refuse(first, operation, error::closed(), operands));
+        if let Some(refusal) = first.refusal() {
+            return Err(refuse(first, operation, refusal, operands));
         }
         let lanes = self.handle.hub.lanes.len();
         for i in 0..lanes {
@@ -561,9 +567,9 @@ impl SharedQueue {
 impl Copier for SharedQueue {
     type Transfer = SharedTransfer<Pair>;
 
-    fn facts(&self) -> Option<(QueueCaps, &'static str, Duration)> {
+    fn facts(&self) -> Result<(QueueCaps, &'static str, Duration)> {
         let lane = self.first_lane();
-        (!lane.refuses()).then_some((lane.caps, lane.backend, lane.stall_timeout))
+        lane.refusal().map_or(Ok((lane.caps, lane.backend, lane.stall_timeout)), Err)
     }
 
     fn submit_piece(&self, (src, dst): Pair) -> Result<Self::Transfer, OpError<Pair>> {
@@ -584,12 +590,14 @@ impl Hub {
     const INLINE_COUNTS: usize = 16;
 
     fn close(&self, timeout: Duration) -> Counters {
+        if self.process.is_child() {
+            // The lanes are the parent's, and a thread that does not exist here may hold their locks.
+            return Counters::default();
+        }
         let deadline = deadline(timeout);
         // Close all lanes before waiting for the first.
         self.lanes.iter().for_each(|lane| _ = lane.close(deadline));
-        if self.process == std::process::id() {
-            self.wait_queue.all().into_iter().map(DeferredCallback::Wake).for_each(DeferredCallback::run);
-        }
+        self.wait_queue.all().into_iter().map(DeferredCallback::Wake).for_each(DeferredCallback::run);
         if lane::on_lane() {
             // A waker or a destructor of operands called this on a lane thread, which must not join itself.
             // The lanes' threads have no work and exit.
@@ -605,11 +613,6 @@ impl Hub {
         let mut orphans = Vec::new();
         // Hold the lock during the joins, so that a second thread that closes the queue waits for the first.
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.process != std::process::id() {
-            // The threads do not exist in a forked child, and joining them there would panic.
-            std::mem::forget(std::mem::take(&mut *threads));
-            return;
-        }
         for (lane, thread) in self.lanes.iter().zip(threads.drain(..)) {
             if thread.join().is_err() {
                 orphans.push(lane);
@@ -623,7 +626,7 @@ impl Hub {
     }
 
     fn wake_next(&self) {
-        if let Some(waker) = self.wait_queue.next() {
+        if let Some(waker) = (!self.process.is_child()).then(|| self.wait_queue.next()).flatten() {
             DeferredCallback::Wake(waker).run();
         }
     }
@@ -635,6 +638,9 @@ impl Hub {
     }
 
     fn counters(&self) -> Counters {
+        if self.process.is_child() {
+            return Counters::default();
+        }
         let mut counters = self.lanes.iter().fold(Counters::default(), |sum, lane| sum.plus(lane.counters()));
         for counts in &self.inline {
             let operations = counts.operations.load(Ordering::Relaxed);
@@ -648,7 +654,14 @@ impl Hub {
 
 impl Drop for Hub {
     fn drop(&mut self) {
-        self.close(self.drop_timeout);
+        if self.process.is_child() {
+            // A forked child does not have the threads, and may not join them.
+            std::mem::take(self.threads.get_mut().unwrap_or_else(PoisonError::into_inner))
+                .into_iter()
+                .for_each(std::mem::forget);
+        } else {
+            self.close(self.drop_timeout);
+        }
     }
 }
 

@@ -74,8 +74,8 @@ impl SharedReady {
         let hub = &self.handle.hub;
         let first = self.handle.lane(self.handle.first_lane);
         let fail = |e: Error| Some(Err(e.with_operation("wait for room").with_backend(first.backend)));
-        if first.refuses() {
-            return fail(error::closed());
+        if let Some(refusal) = first.refusal() {
+            return fail(refusal);
         }
         if hub.lanes.iter().any(|lane| lane.has_room()) {
             return Some(Ok(()));
@@ -87,6 +87,9 @@ impl SharedReady {
     /// because there may be more room.
     fn leave(&mut self, seen: bool) {
         let Some(number) = self.number.take() else { return };
+        if self.handle.hub.process.is_child() {
+            return;
+        }
         let waker = self.handle.hub.wait_queue.leave(number);
         // Without a waker, this task was woken. It may leave without using the slot, so wake the next task.
         let next = seen || waker.is_none();

@@ -46,7 +46,13 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     fn look(&self) -> Seen {
         match self.lane() {
             // If the transfer is spent, its slot may already belong to another operation.
-            Some((lane, _)) if !self.ticket.is_spent() => lane.slots[self.ticket.slot() as usize].look(),
+            Some((lane, _)) if !self.ticket.is_spent() => {
+                match lane.slots[self.ticket.slot() as usize].look() {
+                    // The device completes the operation in the parent.
+                    Seen::InFlight if lane.is_parents() => Seen::Abandoned,
+                    seen => seen,
+                }
+            }
             _ => Seen::Done,
         }
     }
@@ -92,6 +98,9 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         /// Number of attempts before the wait backs off and reads the clock.
         const TIMES: u32 = 8;
         let (lane, submitter_id) = self.lane()?;
+        if lane.is_parents() {
+            return self.release_if_done();
+        }
         (0..TIMES).find_map(|_| {
             lane.help(submitter_id);
             self.release_if_done()
@@ -168,7 +177,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         if *seen == Seen::Abandoned {
             // Leak the operands, because the device may still write to them.
             std::mem::forget(operands);
-            return Err(error::never_answered(operation, backend));
+            return Err(error::never_answered(operation, backend, lane.is_parents()));
         }
         // SAFETY: this transfer holds the operation, and has seen `Reported`.
         let report = unsafe { lane.slots[slot as usize].take_report() };
@@ -191,7 +200,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     fn is_pending(&mut self, waker: &Waker) -> bool {
         let slot = self.ticket.slot() as usize;
         let Some((lane, _)) = self.lane() else { return false };
-        if lane.slots[slot].look() != Seen::InFlight {
+        if self.look() != Seen::InFlight {
             return false;
         }
         if !self.ticket.flags().has_yielded() && lane.delays_doorbell() {

@@ -1,12 +1,11 @@
 //! [`Pool`]: the threads that copy for all queues of an engine.
 
 use std::fmt;
-use std::process;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use dma_core::{Result, spawn_thread};
+use dma_core::{ForkMark, Result, spawn_thread};
 
 use super::copy_tuner::ticks_in;
 use super::helpers::{Helpers, MAX_WAKE_UP_PART, lock};
@@ -23,14 +22,14 @@ pub(super) struct Pool {
 struct Threads {
     handles: Vec<JoinHandle<()>>,
     /// The process that started the threads. A forked child also has the handles, but not the threads.
-    process: u32,
+    process: Option<ForkMark>,
 }
 
 impl Threads {
     /// Returns true in the process that started these threads, and false in a forked child, where they do not
     /// run.
     fn are_ours(&self) -> bool {
-        self.process == process::id()
+        self.process.is_some_and(|process| !process.is_child())
     }
 }
 
@@ -87,7 +86,7 @@ impl Pool {
     fn start(&self, spawn: impl Fn(String, Thread) -> Result<JoinHandle<()>>) -> Result<()> {
         let mut threads = lock(&self.threads);
         if threads.handles.is_empty() {
-            threads.process = process::id();
+            threads.process = Some(ForkMark::new());
         }
         while threads.handles.len() < self.size() {
             let (shared, first) = (Arc::clone(&self.shared), threads.handles.len());

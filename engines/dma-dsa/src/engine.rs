@@ -4,7 +4,7 @@ use std::sync::{Arc, RwLock};
 
 use dma_core::{
     Capabilities, Discovered, DmaEngine, EngineId, EngineInfo, EngineName, Error, ErrorKind,
-    ExportDescriptor, HostMemory, Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
+    ExportDescriptor, ForkMark, HostMemory, Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
 };
 
 use crate::DsaOptions;
@@ -12,7 +12,7 @@ use crate::device::{self, WorkQueue};
 use crate::error::{BACKEND, error};
 use crate::hardware::op;
 use crate::opened::{Live, Opened};
-use crate::portal::{Entries, ForkMark, Portal};
+use crate::portal::{Entries, Portal};
 use crate::queue::DsaQueue;
 use crate::region::DsaRegion;
 
@@ -108,11 +108,7 @@ impl DsaEngine {
             info = info.with_model(stand_in.clone());
         }
         let entries = (!wq.shared).then(|| Entries::new(wq.size));
-        let fork = ForkMark::new().map_err(|errno| {
-            error(ErrorKind::OutOfMemory, "a page cannot be mapped")
-                .with_source(std::io::Error::from(errno))
-                .with_hint("free some memory; the kernel must be Linux 5.14 or newer")
-        })?;
+        let fork = ForkMark::new();
         let live = RwLock::new(Live { portal: Some(portal), generation: 0 });
         let opened = Opened { wq, options: options.clone(), live, entries, fork, batch };
         Ok(Self { opened: Arc::new(opened), id: EngineId::unique(), info })

@@ -13,7 +13,7 @@
 //! - **Page faults.** Without `block_on_fault` the engine maps the page within `poll`, which may read from
 //!   disk, and submits the remainder. Each descriptor is reported once.
 //! - **One address space.** After a fork, queues belong to the parent. The child gets
-//!   [`DeviceLost`](dma_core::ErrorKind::DeviceLost), and has to open its own engine.
+//!   [`Unsupported`](dma_core::ErrorKind::Unsupported), and has to open its own engine.
 //! - **A queue that is disabled.** The descriptors in flight are reported as aborted, and later submissions
 //!   fail with `DeviceLost` until the queue is enabled. Then all queues of the engine use it again.
 

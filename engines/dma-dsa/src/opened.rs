@@ -2,12 +2,12 @@
 
 use std::sync::{PoisonError, RwLock};
 
-use dma_core::{Error, ErrorKind, Result};
+use dma_core::{Error, ErrorKind, ForkMark, Result};
 
 use crate::DsaOptions;
 use crate::device::{self, WorkQueue};
 use crate::error::error;
-use crate::portal::{Entries, ForkMark, Portal};
+use crate::portal::{Entries, Portal};
 
 /// An opened work queue.
 #[derive(Debug)]

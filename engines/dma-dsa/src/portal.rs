@@ -4,10 +4,10 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::hardware::HwDescriptor;
 
@@ -164,47 +164,6 @@ impl Portal for Kernel {
     }
 }
 
-/// Distinguishes the process that opened a work queue from its children, by a page that is zero after a fork.
-#[derive(Debug)]
-pub(crate) struct ForkMark(NonNull<u8>);
-
-// SAFETY: any thread may read or unmap the page.
-unsafe impl Send for ForkMark {}
-// SAFETY: threads only read the page, atomically.
-unsafe impl Sync for ForkMark {}
-
-impl ForkMark {
-    pub(crate) fn new() -> Result<Self, Errno> {
-        let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses unused addresses for the new mapping.
-        let page = unsafe { mmap_anonymous(std::ptr::null_mut(), PAGE, rights, MapFlags::PRIVATE) }?;
-        let mark = Self(NonNull::new(page.cast()).ok_or(Errno::NOMEM)?);
-        // SAFETY: the advice affects only this new page, which a child finds zeroed.
-        unsafe { madvise(page, PAGE, Advice::LinuxWipeOnFork) }?;
-        mark.byte().store(1, Ordering::Relaxed);
-        Ok(mark)
-    }
-
-    /// Returns true if this process is a child of the process that made the mark.
-    #[inline]
-    pub(crate) fn is_child(&self) -> bool {
-        self.byte().load(Ordering::Relaxed) == 0
-    }
-
-    #[inline]
-    fn byte(&self) -> &AtomicU8 {
-        // SAFETY: the page is mapped until the drop, and is accessed only atomically.
-        unsafe { AtomicU8::from_ptr(self.0.as_ptr()) }
-    }
-}
-
-impl Drop for ForkMark {
-    fn drop(&mut self) {
-        // SAFETY: `new` made the mapping, which is no longer in use.
-        let _ = unsafe { munmap(self.0.as_ptr().cast(), PAGE) };
-    }
-}
-
 /// Counter of a dedicated work queue's free entries, which all its queues share. The engine must count,
 /// because the device does not report a store that it drops.
 #[derive(Debug)]
@@ -251,6 +210,8 @@ pub(crate) unsafe fn populate(addr: u64, len: u64, write: bool) -> Result<(), Er
 
 #[cfg(test)]
 mod tests {
+    use rustix::mm::{mmap_anonymous, munmap};
+
     use super::*;
 
     #[test]

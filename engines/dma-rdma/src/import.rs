@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use dma_core::{
     Access, DeviceAddr, Error, ErrorKind, ExportDescriptor, RawExport, RawRegion, RegionInfo, RegionKey,
-    Result,
+    Result, with_signals_blocked,
 };
 
 use crate::engine_state::EngineState;
@@ -67,17 +67,18 @@ impl Import {
     /// Begins to connect a queue pair to a queue pair of the exporter.
     pub(crate) fn connect(self: &Arc<Self>, end: End) -> Result<Connecting> {
         let import = Arc::clone(self);
-        let spawned = std::thread::Builder::new().name("dma-rdma-connect".into()).spawn(move || {
-            match ask(import.service, &import.secret, Some(end), ANSWER)? {
-                (stream, grant, Some(end)) if grant == import.grant => Ok(Agreed { stream, end }),
-                _ => Err(foreign_bytes(import.service)),
-            }
-        });
-        spawned.map(|thread| Connecting(Some(thread))).map_err(|source| {
-            error(ErrorKind::OutOfResources, "no thread to connect to an exporter")
-                .with_source(source)
-                .with_hint("raise the limit of threads with `ulimit -u`")
-        })
+        let connect = move || match ask(import.service, &import.secret, Some(end), ANSWER)? {
+            (stream, grant, Some(end)) if grant == import.grant => Ok(Agreed { stream, end }),
+            _ => Err(foreign_bytes(import.service)),
+        };
+        let thread = std::thread::Builder::new().name("dma-rdma-connect".into());
+        with_signals_blocked(|| thread.spawn(connect)).map(|thread| Connecting(Some(thread))).map_err(
+            |source| {
+                error(ErrorKind::OutOfResources, "no thread to connect to an exporter")
+                    .with_source(source)
+                    .with_hint("raise the limit of threads with `ulimit -u`")
+            },
+        )
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use dma_core::{Error, ErrorKind, Result};
+use dma_core::{Error, ErrorKind, Result, with_signals_blocked};
 use dma_handshake::{PROOF_LEN, Pending};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::sockopt;
@@ -113,9 +113,9 @@ impl Service {
             eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| failed(e.into()))?;
         let shared =
             Arc::new(SharedExports { exports: Mutex::default(), wake, stop: AtomicBool::new(false) });
-        let thread = std::thread::Builder::new().name("dma-rdma-service".into()).spawn({
+        let thread = with_signals_blocked(|| {
             let shared = Arc::clone(&shared);
-            move || shared.serve(&listener)
+            std::thread::Builder::new().name("dma-rdma-service".into()).spawn(move || shared.serve(&listener))
         });
         Ok(Self { shared, addr, thread: Some(thread.map_err(failed)?) })
     }

@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use dma_core::{BufferPool, Error, ErrorKind, Result};
+use dma_core::{BufferPool, Error, ErrorKind, ForkMark, Result};
 
 use crate::error::FileError;
 use crate::file::DmaFile;
@@ -38,7 +38,7 @@ struct Inner {
 /// The queue's method, and the process that opened the queue.
 #[derive(Debug)]
 pub(crate) struct Backend {
-    process: u32,
+    process: ForkMark,
     by: ManuallyDrop<By>,
 }
 
@@ -50,7 +50,7 @@ enum By {
 
 impl Backend {
     fn is_of_this_process(&self) -> bool {
-        self.process == std::process::id()
+        !self.process.is_child()
     }
 
     /// Requests the cancellation of a job that is marked as cancelled.
@@ -104,7 +104,7 @@ impl FileQueue {
             .and_then(|()| Self::open(options, &in_flight, pools))
             .map_err(|e| e.with_operation("open file queue"));
         let (by, fixed) = opened?;
-        let backend = Arc::new(Backend { process: std::process::id(), by: ManuallyDrop::new(by) });
+        let backend = Arc::new(Backend { process: ForkMark::new(), by: ManuallyDrop::new(by) });
         let pools = pools.iter().map(|pool| (*pool).clone()).collect();
         Ok(Self(Arc::new(Inner { depth: options.depth, in_flight, backend, fixed, _pools: pools })))
     }

@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{hint, process, thread};
 
+use dma_core::{ForkMark, with_signals_blocked};
 use dma_handshake::{Origin, Pending};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
@@ -53,6 +54,7 @@ pub(super) struct Service {
     shared: Arc<SharedService>,
     thread: Option<JoinHandle<()>>,
     pid: u32,
+    process: ForkMark,
 }
 
 struct SharedService {
@@ -195,17 +197,17 @@ impl Service {
             state: Mutex::default(),
         });
         shared.add(&shared.wake, WAKE, epoll::EventFlags::IN).map_err(failed)?;
-        let thread = thread::Builder::new().name("dma-remote".into()).spawn({
+        let thread = with_signals_blocked(|| {
             let shared = Arc::clone(&shared);
-            move || shared.serve()
+            thread::Builder::new().name("dma-remote".into()).spawn(move || shared.serve())
         });
         let thread = thread.map_err(|source| RemoteError::NoThread { source })?;
-        Ok(Self { shared, thread: Some(thread), pid: process::id() })
+        Ok(Self { shared, thread: Some(thread), pid: process::id(), process: ForkMark::new() })
     }
 
     /// Returns false in a forked child, which has the handle but not the thread.
     pub(super) fn is_ours(&self) -> bool {
-        self.pid == process::id()
+        !self.process.is_child()
     }
 
     pub(super) fn pid(&self) -> u32 {

@@ -1,3 +1,5 @@
-//! Code that the stand-in SDKs share: it reads their configuration.
+//! Code that the stand-in SDKs share: their configuration, their threads, and forks.
 
 pub mod config;
+
+pub use dma_core::{ForkMark, with_signals_blocked};

@@ -96,7 +96,7 @@ impl Future for Take {
 impl Drop for Take {
     fn drop(&mut self) {
         if let Some((class, task)) = self.waits.take()
-            && !class.process.is_over()
+            && !class.process.is_child()
             && let Some(block) = class.free.leave(task)
         {
             // The block becomes free, or is passed to the next task.

@@ -1,7 +1,6 @@
 //! [`BufferPool`]: registered buffers that are reused.
 #![expect(unsafe_code, reason = "converts handles of blocks to pointers and back")]
 
-mod fork;
 mod free_set;
 mod get;
 mod growth;
@@ -23,8 +22,8 @@ use crate::contract::HUGE_PAGE;
 use crate::memory::empty_region;
 use crate::memory::region::{Range, Region, RegionHandle, RegionInner};
 use crate::{
-    Access, BufferMut, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind, MemoryRequest, Place, RawExport,
-    RawRegion, RegionInfo, Result, Window,
+    Access, BufferMut, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind, ForkMark, MemoryRequest, Place,
+    RawExport, RawRegion, RegionInfo, Result, Window,
 };
 use free_set::{FreeSet, Released};
 pub use get::PoolGet;
@@ -185,7 +184,7 @@ struct SizeClass {
     engine: EngineId,
     place: Place,
     /// The process that made the pool.
-    process: fork::Generation,
+    process: ForkMark,
     free: FreeSet,
     /// Pointers of the handles of all blocks that have not been freed, by number.
     blocks: Box<[AtomicPtr<RegionInner>]>,
@@ -212,7 +211,7 @@ impl PoolSlot {
         // the block is free.
         // SAFETY: the handle kept the block alive, and the block is released only below.
         let Some(pool_slot) = &unsafe { ptr.as_ref() }.pool_slot else { unreachable!("a block of a pool") };
-        if pool_slot.class.process.is_over() {
+        if pool_slot.class.process.is_child() {
             // Leak the block. A lock of the pool may be held by a thread that does not exist in this forked
             // process.
             return;
@@ -341,7 +340,7 @@ impl SizeClass {
             began_with: count,
             engine: slab.region().engine_id(),
             place,
-            process: fork::Generation::current(),
+            process: ForkMark::new(),
             blocks: (0..free.numbers()).map(|_| AtomicPtr::default()).collect(),
             holders: Holders::new(free.numbers()),
             slabs: Mutex::new(vec![slab.region().clone()]),
@@ -576,7 +575,7 @@ impl BufferPool {
     /// Returns no regions in a process that was forked after the pool was made.
     #[must_use]
     pub fn regions(&self) -> Vec<Region> {
-        let classes = self.inner.classes.iter().filter(|class| !class.process.is_over());
+        let classes = self.inner.classes.iter().filter(|class| !class.process.is_child());
         classes.flat_map(|class| class.slabs.lock().unwrap_or_else(PoisonError::into_inner).clone()).collect()
     }
 
@@ -594,7 +593,7 @@ impl BufferPool {
     #[inline]
     fn class(&self, len: usize) -> Result<&Arc<SizeClass>> {
         match self.inner.classes.iter().find(|class| len <= class.len) {
-            Some(class) if !class.process.is_over() => Ok(class),
+            Some(class) if !class.process.is_child() => Ok(class),
             _ => Err(self.refusal(len)),
         }
     }
@@ -620,7 +619,7 @@ impl BufferPool {
 
 impl Drop for PoolInner {
     fn drop(&mut self) {
-        for class in self.classes.iter().filter(|class| !class.process.is_over()) {
+        for class in self.classes.iter().filter(|class| !class.process.is_child()) {
             for block in class.free.close() {
                 // SAFETY: `close` returns each free block once, and a free block has only one handle.
                 unsafe { class.handle(block).free() };

@@ -33,7 +33,7 @@ pub fn pools() -> Vec<PoolReport> {
     // runs code of an engine.
     let pools = pools.iter().filter_map(Weak::upgrade);
     pools
-        .filter(|pool| pool.classes.iter().all(|class| !class.process.is_over()))
+        .filter(|pool| pool.classes.iter().all(|class| !class.process.is_child()))
         .map(PoolReport::of)
         .collect()
 }
@@ -101,7 +101,7 @@ pub struct PoolClass {
 impl PoolClass {
     fn of(class: &SizeClass) -> Self {
         // Do not take locks in a forked process, because a thread that does not exist there may hold them.
-        let waits = if class.process.is_over() { Default::default() } else { class.free.waits() };
+        let waits = if class.process.is_child() { Default::default() } else { class.free.waits() };
         let count = class.made();
         Self {
             len: class.len,

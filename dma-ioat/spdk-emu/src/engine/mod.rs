@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use dma_standin::with_signals_blocked;
+
 use crate::c_abi::{Addr, Outcome};
 use crate::channel::Channel;
 use crate::config::SocketConfig;
@@ -48,10 +50,11 @@ impl RegisterEngine {
         let chain = Chain::new(Arc::clone(&registers), config, number, Box::new(channel));
         let (ended, name) = (Arc::clone(&over), format!("ioat-{name}"));
         // The engine must not share the core that the program is bound to.
-        let thread = thread::Builder::new().name(name).spawn(move || {
+        let body = move || {
             crate::env::cores::unbind();
             run(chain, &ended);
-        });
+        };
+        let thread = with_signals_blocked(|| thread::Builder::new().name(name).spawn(body));
         Ok(Self { registers, over, thread: Some(thread.map_err(|_| -libc::EAGAIN)?) })
     }
 

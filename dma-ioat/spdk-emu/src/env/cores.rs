@@ -6,6 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::{fs, thread};
 
+use dma_standin::with_signals_blocked;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::c_abi::{Addr, Outcome, Ptr, answer, c, c_calls};
@@ -103,7 +104,7 @@ pub(crate) fn start(all: Vec<u32>, main: u32) -> Outcome {
     let cores = CORES.get_or_init(|| Cores { all, main, workers });
     for worker in &cores.workers {
         let name = format!("lcore-worker-{}", worker.core);
-        let started = thread::Builder::new().name(name).spawn(|| worker.run());
+        let started = with_signals_blocked(|| thread::Builder::new().name(name).spawn(|| worker.run()));
         started.map_err(|_| -libc::EAGAIN)?;
     }
     CURRENT.set(cores.main);

@@ -10,6 +10,7 @@ use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dma_sim::model::{ChannelId, Time};
+use dma_standin::{ForkMark, with_signals_blocked};
 
 use crate::codes::{Code, Outcome};
 use crate::config::{Config, Machine};
@@ -148,7 +149,7 @@ pub(crate) struct Driver {
 static STATE: Mutex<Option<Driver>> = Mutex::new(None);
 static CHANGED: Condvar = Condvar::new();
 /// The process that initialized the driver.
-static PROCESS: LazyLock<u32> = LazyLock::new(std::process::id);
+static PROCESS: LazyLock<ForkMark> = LazyLock::new(ForkMark::new);
 
 thread_local! {
     /// Contexts of this thread; the last is current.
@@ -167,7 +168,7 @@ pub(crate) fn permit() -> Outcome {
     if CURRENT.try_with(|_| ()).is_err() || PER_THREAD_STREAMS.try_with(|_| ()).is_err() {
         return Err(Code::DEINITIALIZED);
     }
-    if *PROCESS == std::process::id() { Ok(()) } else { Err(Code::NOT_INITIALIZED) }
+    if PROCESS.is_child() { Err(Code::NOT_INITIALIZED) } else { Ok(()) }
 }
 
 /// Initializes the driver.
@@ -528,7 +529,7 @@ impl Driver {
         if !self.thread_started {
             self.thread_started = true;
             let thread = std::thread::Builder::new().name("cuda-emu".to_owned());
-            if let Err(error) = thread.spawn(run) {
+            if let Err(error) = with_signals_blocked(|| thread.spawn(run)) {
                 eprintln!("cuda-emu: the thread for host functions and delays cannot be started: {error}");
                 self.thread_started = false;
             }

@@ -1,12 +1,12 @@
 //! A work queue: it accepts descriptors from portals and `write()`, and has a thread that runs them.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dma_sim::model::{Fault, FaultInjector, Faults};
+use dma_standin::{ForkMark, with_signals_blocked};
 use rustix::io::Errno;
-use rustix::process::getpid;
 
 use crate::config::{Mode, QueueConfig};
 use crate::decode::Store;
@@ -35,7 +35,7 @@ pub(crate) struct Queue {
     state: AtomicU8,
     closed: AtomicBool,
     /// Id of the process whose thread runs the descriptors; 0 if no thread was started.
-    worker_of: AtomicU32,
+    worker_of: OnceLock<ForkMark>,
     submissions: AtomicU64,
     /// Number of descriptors that the worker has run or dropped.
     handled: AtomicUsize,
@@ -52,7 +52,7 @@ impl Queue {
             engine: Mutex::new(Engine::new(0)),
             state: AtomicU8::new(ENABLED),
             closed: AtomicBool::new(false),
-            worker_of: AtomicU32::new(0),
+            worker_of: OnceLock::new(),
             submissions: AtomicU64::new(0),
             handled: AtomicUsize::new(0),
             lost: AtomicU64::new(0),
@@ -82,7 +82,7 @@ impl Queue {
         if self.config.mode == Mode::Shared && self.injector.strike(0, number).has(Fault::Refuse) {
             return false;
         }
-        if self.worker_of.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get().cast_unsigned() {
+        if self.worker_of.get().is_some_and(|process| !process.is_child()) {
             return self.ring.push(descriptor);
         }
         // A forked child has no worker, so it runs the descriptor here. The child takes no lock, because a
@@ -143,8 +143,10 @@ impl Queue {
 
     /// Starts the thread that runs the descriptors. The thread never ends before [`close`](Self::close).
     pub(crate) fn start(&'static self) -> std::io::Result<std::thread::JoinHandle<()>> {
-        self.worker_of.store(std::process::id(), Ordering::Relaxed);
-        std::thread::Builder::new().name(format!("dsa-emu {}", self.config.name)).spawn(|| self.work())
+        self.worker_of.get_or_init(ForkMark::new);
+        with_signals_blocked(|| {
+            std::thread::Builder::new().name(format!("dsa-emu {}", self.config.name)).spawn(|| self.work())
+        })
     }
 
     fn work(&self) {

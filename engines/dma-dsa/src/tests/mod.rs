@@ -7,7 +7,6 @@ use rustix::io::Errno;
 
 use self::fake::{Fake, Rig};
 use crate::hardware::{op, status};
-use crate::portal::ForkMark;
 
 mod counting;
 mod fake;
@@ -253,26 +252,4 @@ fn operations_refused_by_the_kernel_end() {
         assert_eq!(error.error().kind(), kind, "{error}");
         assert!(!error.error().native().unwrap().name.is_empty());
     }
-}
-
-#[test]
-fn a_child_knows_that_the_queue_is_its_parents() {
-    let mark = ForkMark::new().unwrap();
-    assert!(!mark.is_child());
-    #[expect(unsafe_code, reason = "a process of its own")]
-    // SAFETY: the child only reads one byte and ends, so it needs no lock of another thread.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let code = if mark.is_child() { 7 } else { 1 };
-        #[expect(unsafe_code, reason = "ends the child")]
-        // SAFETY: `_exit` ends the child without running destructors of the parent.
-        unsafe {
-            libc::_exit(code)
-        }
-    }
-    let mut status = 0;
-    #[expect(unsafe_code, reason = "waits for the child")]
-    // SAFETY: `child` is a child of this process, and `status` is valid for the write.
-    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
-    assert_eq!((waited, libc::WEXITSTATUS(status)), (child, 7));
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
-use dma_core::{DmaEngine, Error, ErrorKind, Result};
+use dma_core::{DmaEngine, Error, ErrorKind, Result, with_signals_blocked};
 
 use super::memory::ReplayMemory;
 use super::player::{Pace, Player};
@@ -55,7 +55,7 @@ pub(super) fn run(
         let mut threads = Vec::new();
         for (number, memory) in memory.iter().enumerate() {
             let shared = &shared;
-            threads.push(scope.spawn(move || shared.queue(number, memory)));
+            threads.push(with_signals_blocked(|| scope.spawn(move || shared.queue(number, memory))));
         }
         // Now all queues that are opened before the start are open.
         shared.ready.wait();

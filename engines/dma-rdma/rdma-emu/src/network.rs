@@ -11,6 +11,7 @@ use std::sync::{Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
+use dma_standin::{ForkMark, with_signals_blocked};
 use verbs_sys::*;
 
 use crate::device::{State, lock, wc};
@@ -58,8 +59,8 @@ unsafe impl Send for Job {}
 #[derive(Debug)]
 pub(crate) struct Node {
     id: u32,
-    /// Id of the process that claimed the entry. A forked child does not have the threads of this value.
-    pid: u32,
+    /// The process that claimed the entry. A forked child does not have the threads of this value.
+    process: ForkMark,
     listener: UnixListener,
     is_served: bool,
     last: u32,
@@ -93,7 +94,8 @@ impl Node {
             match UnixListener::bind_addr(&address(id)?) {
                 Ok(listener) => {
                     let peers = HashMap::new();
-                    return Ok(Self { id, pid, listener, is_served: false, last: 0, peers, state });
+                    let process = ForkMark::new();
+                    return Ok(Self { id, process, listener, is_served: false, last: 0, peers, state });
                 }
                 Err(e) if e.kind() == ErrorKind::AddrInUse => {}
                 Err(e) => return Err(e),
@@ -104,7 +106,7 @@ impl Node {
 
     /// Returns true if this process claimed the entry. False in a forked child.
     pub(crate) fn is_of_this_process(&self) -> bool {
-        self.pid == std::process::id()
+        !self.process.is_child()
     }
 
     /// Returns a number for a queue pair.
@@ -125,7 +127,7 @@ impl Node {
     pub(crate) fn serve(&mut self) -> io::Result<()> {
         if !std::mem::replace(&mut self.is_served, true) {
             let (listener, state) = (self.listener.try_clone()?, self.state.clone());
-            thread::Builder::new().name("rdma-emu".to_owned()).spawn(move || accept(&listener, &state))?;
+            start_thread(move || accept(&listener, &state))?;
         }
         Ok(())
     }
@@ -137,7 +139,7 @@ impl Node {
             Some(sender) => sender,
             None => {
                 let ((sender, jobs), state) = (channel(), self.state.clone());
-                thread::Builder::new().name("rdma-emu".to_owned()).spawn(move || ask(peer, &jobs, &state))?;
+                start_thread(move || ask(peer, &jobs, &state))?;
                 self.peers.entry(peer).or_insert(sender)
             }
         };
@@ -153,13 +155,17 @@ impl Drop for Node {
     }
 }
 
+fn start_thread(body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    with_signals_blocked(|| thread::Builder::new().name("rdma-emu".to_owned()).spawn(body)).map(drop)
+}
+
 /// Runs the thread that accepts connections of other devices.
 fn accept(listener: &UnixListener, state: &Weak<Mutex<State>>) {
     while let Ok((stream, _)) = listener.accept() {
         let state = state.clone();
         if is_own(&stream) {
             // If no thread can be started, the peer gets no answer.
-            let _ = thread::Builder::new().name("rdma-emu".to_owned()).spawn(move || answer(stream, &state));
+            let _ = start_thread(move || answer(stream, &state));
         }
     }
 }

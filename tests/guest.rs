@@ -1,0 +1,259 @@
+//! The library is a guest in the process of a program: a forked child gets errors and leaves its parent's
+//! queues alone, and the library's threads leave the signals to the program.
+#![expect(unsafe_code, reason = "forks")]
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dma::files::{DmaFile, FileQueue, FileQueueOptions};
+use dma::prelude::*;
+use dma::{ForkMark, Queue};
+
+/// The environment variable with the part that a child process runs.
+const PART: &str = "DMA_TEST_PART";
+
+/// Runs a part in a process of its own, by `command` and the arguments of this test program.
+fn run(part: &str, mut command: Command) {
+    let status = command
+        .args(["--exact", "part", "--ignored", "--nocapture"])
+        .env(PART, part)
+        .stdin(Stdio::null())
+        .status()
+        .expect("it starts");
+    assert!(status.success(), "{part}: {status}");
+}
+
+fn this_program() -> std::path::PathBuf {
+    std::env::current_exe().expect("a path")
+}
+
+#[test]
+#[ignore = "the other tests run this in child processes"]
+fn part() {
+    match std::env::var(PART).as_deref() {
+        Ok("fork") => forks(false),
+        Ok("nested") => forks(true),
+        Ok("threads") => threads(),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_forked_child_gets_errors_and_its_parent_goes_on() {
+    run("fork", Command::new(this_program()));
+}
+
+/// The child has the process id of its parent, 1.
+#[test]
+fn a_child_with_the_number_of_its_parent_gets_errors_and_its_parent_goes_on() {
+    let unshare = |program: &std::path::Path| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]).arg(program);
+        command
+    };
+    let probe = unshare("true".as_ref()).stderr(Stdio::null()).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        println!("skipped: this user may not make PID namespaces");
+        return;
+    }
+    run("nested", unshare(&this_program()));
+}
+
+#[test]
+fn threads_of_the_library_block_signals() {
+    run("threads", Command::new(this_program()));
+}
+
+/// Everything that a program may have open when it forks.
+struct Opened {
+    engine: Arc<dyn DmaEngine>,
+    queue: Queue,
+    shared: SharedQueue,
+    pool: BufferPool,
+}
+
+impl Opened {
+    fn new(name: &str) -> Self {
+        let engine = dma::open(name).expect("it opens");
+        let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+        let shared = engine.open_shared_queue(&SharedQueueOptions::new()).expect("a queue");
+        let pool = BufferPool::new(&engine, &PoolOptions::new().with_class(64, 2)).expect("a pool");
+        Self { engine, queue, shared, pool }
+    }
+
+    fn memory(&self, len: usize) -> BufferMut {
+        self.engine.allocate(len).expect("memory")
+    }
+
+    /// Checks that each call fails with `Unsupported`, and returns the operands of a submission.
+    fn check_refused(self, name: &str) {
+        for len in [64, 1 << 20] {
+            let pair = || (self.memory(len), self.memory(len));
+            let refused = |what: &str, error: dma::OpError<_>| {
+                assert_eq!(error.error().kind(), ErrorKind::Unsupported, "{name}, {what}, {len}: {error}");
+                error.into_operands().expect("a refusal returns the operands")
+            };
+            let (src, dst) = pair();
+            let (src, dst) = refused("queue", self.queue.copy(src, dst).expect_err("refused"));
+            let (src, dst) = refused("shared queue", self.shared.copy(src, dst).expect_err("refused"));
+            let mut awaited = Box::pin(self.shared.copy_when_ready(src, dst));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            match awaited.as_mut().poll(&mut context) {
+                std::task::Poll::Ready(result) => drop(refused("task", result.expect_err("refused"))),
+                std::task::Poll::Pending => panic!("{name}: the task waits for a thread of the parent"),
+            }
+            let batch = || Batch::from_iter([pair()]);
+            let error = self.queue.submit(batch()).expect_err("refused");
+            assert_eq!(error.error().kind(), ErrorKind::Unsupported, "{name}, batch: {error}");
+            let error = self.shared.submit(batch()).expect_err("refused");
+            assert_eq!(error.error().kind(), ErrorKind::Unsupported, "{name}, batch: {error}");
+            let window = self.engine.allocate_window(&MemoryRequest::new(len)).expect("memory");
+            let (from, to) = ((&window, 0), (&window, len / 2));
+            assert!(!self.queue.copy_at_once(from, to, len / 2), "{name}");
+        }
+        let error = self.shared.ready().wait().expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{name}: {error}");
+        let error = self.pool.try_get(64).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{name}: {error}");
+        assert!(self.shared.stalled().is_none());
+        assert_eq!(self.shared.close(Duration::from_secs(60)).completed, 0);
+    }
+
+    fn copies(&self) {
+        for len in [64, 1 << 20] {
+            let mut src = self.memory(len);
+            src.fill(7);
+            let (src, dst) =
+                self.queue.copy(src, self.memory(len)).expect("accepted").wait().expect("it completes");
+            assert!(dst[..] == src[..]);
+            let (src, dst) = self.shared.copy(src, dst).expect("accepted").wait().expect("it completes");
+            assert!(dst[..] == src[..]);
+        }
+        drop(self.pool.try_get(64).expect("a buffer"));
+    }
+}
+
+/// Opens everything, forks, and checks the child and then the parent.
+fn forks(nested: bool) {
+    let names = ["cpu:threads=2", "sim", "auto", "meter+cpu", "verify+sim"];
+    let opened: Vec<_> = names.iter().map(|name| Opened::new(name)).collect();
+    opened.iter().for_each(Opened::copies);
+    // Copies that the device never completes.
+    let stuck = Opened::new("sim:faults=stick@1");
+    let in_flight = stuck.queue.copy(stuck.memory(64), stuck.memory(64)).expect("accepted");
+    stuck.queue.flush();
+    let shared = stuck.shared.copy(stuck.memory(64), stuck.memory(64)).expect("accepted");
+    let dropped = stuck.shared.copy(stuck.memory(64), stuck.memory(64)).expect("accepted");
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file");
+    std::fs::write(&path, [7; 4096]).expect("written");
+    let files = FileQueue::new(&FileQueueOptions::new()).expect("a queue");
+    let file = DmaFile::open(&path).expect("it opens");
+    let cpu = &opened[0].engine;
+    let exported = cpu.allocate_window(&MemoryRequest::new(4096).exportable(Access::READ)).expect("memory");
+    let export = exported.export(Access::READ).expect("an export");
+
+    let (mark, number) = (ForkMark::new(), std::process::id());
+    let mut all = Some((opened, stuck, in_flight, shared, dropped, files, export));
+    if nested {
+        // SAFETY: this affects only the numbers of later children.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWPID) }, 0);
+    }
+    // SAFETY: the child only calls functions that do not wait for other threads of the parent, and ends
+    // without returning from this function.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let checked = catch_unwind(AssertUnwindSafe(|| {
+            let (opened, stuck, in_flight, shared, dropped, files, export) = all.take().expect("set above");
+            assert!(mark.is_child());
+            assert_eq!(std::process::id() == number, nested);
+            for (opened, name) in opened.into_iter().zip(names) {
+                opened.check_refused(name);
+            }
+            let error = in_flight.wait().expect_err("it is the parent's");
+            assert_eq!(error.error().kind(), ErrorKind::Unsupported, "{error}");
+            let error = shared.wait().expect_err("it is the parent's");
+            assert_eq!(error.error().kind(), ErrorKind::Unsupported, "{error}");
+            drop(dropped);
+            stuck.check_refused("stuck");
+            let memory = dma::open("cpu").expect("it opens").allocate(10).expect("memory");
+            let error = files.read_at(&file, 0, memory).expect_err("refused");
+            assert_eq!(error.error().kind(), ErrorKind::Unsupported, "{error}");
+            drop((files, export));
+            // The child's own queues work.
+            Opened::new("cpu:threads=1").copies();
+        }));
+        // SAFETY: `_exit` ends the process without running code of the parent.
+        unsafe { libc::_exit(i32::from(checked.is_err())) };
+    }
+    let mut status = 0;
+    // SAFETY: the status is a local variable.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child's status");
+
+    let (opened, stuck, in_flight, shared, dropped, files, export) =
+        all.take().expect("only the child takes it");
+    opened.iter().for_each(Opened::copies);
+    let read = files.read_at(&file, 0, opened[0].memory(10)).expect("accepted").wait().expect("it reads");
+    assert_eq!(read.1, 10);
+    let imported = opened[0].engine.import(export.descriptor()).expect("an import");
+    drop(imported);
+    drop((in_flight, shared, dropped));
+    for close in [stuck.queue.close(Duration::ZERO), stuck.shared.close(Duration::ZERO)] {
+        assert_eq!(close.completed, 0);
+    }
+}
+
+/// Opens everything that starts threads, and looks at their masks.
+fn threads() {
+    let opened: Vec<_> = ["cpu:threads=2", "sim", "auto"].iter().map(|name| Opened::new(name)).collect();
+    opened.iter().for_each(Opened::copies);
+    let files = FileQueue::new(&FileQueueOptions::new()).expect("a queue");
+    let by_threads = FileQueueOptions::new().with_method(Some(dma::files::Method::Threads));
+    let by_threads = FileQueue::new(&by_threads).expect("a queue");
+    let cpu = &opened[0].engine;
+    let exported = cpu.allocate_window(&MemoryRequest::new(4096).exportable(Access::READ)).expect("memory");
+    let export = exported.export(Access::READ).expect("an export");
+    let watched = PoolOptions::new().with_class(64, 1).with_wait_warning(Duration::from_secs(600));
+    let watched = BufferPool::new(cpu, &watched).expect("a pool");
+    let _held = watched.try_get(64).expect("a buffer");
+    let mut waits = Box::pin(watched.get(64));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(waits.as_mut().poll(&mut context).is_pending());
+
+    let expected = ["dma-cpu-", "dma-files", "dma-lane-", "dma-pool-waits", "dma-remote"];
+    let begun = Instant::now();
+    // A thread gets its name when it runs for the first time.
+    while names_of_blocking_threads() != expected {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", names_of_blocking_threads());
+        std::thread::yield_now();
+    }
+    drop((opened, files, by_threads, export, watched));
+}
+
+/// Checks the signal masks of the library's threads, and returns the names of the threads without numbers.
+fn names_of_blocking_threads() -> Vec<String> {
+    let mut found = BTreeSet::new();
+    for task in std::fs::read_dir("/proc/self/task").expect("procfs") {
+        // A thread may end while this runs.
+        let Ok(status) = std::fs::read_to_string(task.expect("a thread").path().join("status")) else {
+            continue;
+        };
+        let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).expect("a field").trim();
+        let (name, blocked) = (field("Name:"), u64::from_str_radix(field("SigBlk:"), 16).expect("a mask"));
+        if !name.starts_with("dma-") {
+            continue;
+        }
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR1, libc::SIGCHLD, libc::SIGALRM]
+        {
+            assert!(blocked & 1 << (signal - 1) != 0, "{name} takes signal {signal}");
+        }
+        assert!(blocked & 1 << (libc::SIGSEGV - 1) == 0, "{name} hides a fault from the program's handler");
+        found.insert(name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned());
+    }
+    found.into_iter().collect()
+}
