@@ -94,6 +94,8 @@ fn run(call: &str, engine: &str) -> String {
 fn queues_copy_without_the_calls_that_only_sleeping_needs() {
     for (call, engine) in [
         ("eventfd2", "cpu"),
+        ("timerfd_create", "cpu"),
+        ("epoll_create1", "cpu"),
         ("timerfd_create", "sim:clock=real"),
         ("eventfd2", "auto:device=sim"),
         ("timerfd_create", "auto:device=sim"),

@@ -398,8 +398,9 @@ typedef struct dma_queue_options {
 dma_status dma_queue_open(dma_engine engine, const dma_queue_options *options, dma_queue *queue);
 
 /* Stops a queue: refuses new operations, blocks up to timeout_ms for operations in flight, and then aborts
- * the rest, which takes up to one more second. dma_queue_poll then returns the remaining completions. One
- * thread at a time.
+ * the rest, which takes up to one more second. Afterwards dma_queue_poll and the waits return the remaining
+ * completions, and the functions that submit, dma_queue_flush, dma_queue_descriptor and dma_queue_arm return
+ * DMA_CLOSED. One thread at a time.
  * DMA_TIMED_OUT: some operations did not end. They are reported as failed, but a device may still access
  * their memory, so their regions stay in use forever. DMA_CLOSED: the handle was closed. */
 dma_status dma_queue_stop(dma_queue queue, uint32_t timeout_ms);
@@ -495,7 +496,7 @@ dma_status dma_queue_flush(dma_queue queue);
 
 /* Discards the completions of all operations in flight with this token: they are never reported. The
  * operations themselves continue, and their regions stay in use until they have ended and the queue is
- * polled. Threads: as for the functions that submit.
+ * polled or armed. Threads: as for the functions that submit.
  * DMA_NOT_FOUND: no operation has this token. DMA_CLOSED. */
 dma_status dma_queue_cancel(dma_queue queue, uint64_t token);
 

@@ -63,6 +63,6 @@ pub use names::{
     Backend, Discovered, EngineName, Finding, OptionInfo, OptionValue, PciAddress, StaticBackend, Verdict,
     closest_name, parse_size,
 };
-pub use planner::{Answer, Batch, OpError, OpFailure, Rows};
+pub use planner::{Answer, Batch, OpError, OpFailure, RetryPolicy, Rows};
 pub use queue::{Driver, Queue, SubmitResult, Transfer};
 pub use shared::{SharedQueue, SharedQueueOptions, SharedReady, SharedResult, SharedTransfer};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use dma_core::{
     Completion, Descriptor, EngineId, Error, ErrorKind, NativeError, Operation, Outcome, QueueEvents,
-    QueueOptions, QueueStats, RawQueue, Result, Segment,
+    QueueOptions, QueueStats, RawQueue, Result, STOP_GRACE, Segment,
 };
 use spdk_sys::Ioat;
 use spdk_sys::bindings::spdk_ioat_chan;
@@ -21,8 +21,6 @@ use crate::ffi;
 use crate::fill::Fill;
 use crate::recovery::Recovery;
 
-/// Time limit for descriptors in flight when a queue is dropped.
-const DRAIN: Duration = Duration::from_secs(1);
 /// A stopping channel that completes no descriptor for this time is reset. The longest descriptor takes about
 /// a millisecond.
 const STALL_LIMIT: Duration = Duration::from_millis(250);
@@ -476,7 +474,7 @@ unsafe impl RawQueue for IoatQueue {
 
 impl Drop for IoatQueue {
     fn drop(&mut self) {
-        let until = Instant::now() + DRAIN;
+        let until = Instant::now() + STOP_GRACE;
         self.ring();
         while self.in_flight() > 0 && Instant::now() < until {
             self.process();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use dma::{Answer, Counters, Driver, Error, ErrorKind, Queue, Result, Transfer, Window};
 
-use super::{Operations, Request, completion, expect_ended, no_token, timed_out};
+use super::{Operations, Request, completion, expect_ended, no_token, stopped, timed_out};
 use crate::arguments::{OutArray, invalid};
 use crate::batch::{self, InFlight, List, Taken};
 use crate::error::Failure;
@@ -127,10 +127,6 @@ pub(super) struct Local {
     depth: usize,
     /// The counters at the time of the stop.
     last_counters: Counters,
-}
-
-fn stopped() -> Error {
-    Error::new(ErrorKind::Closed, "the queue was stopped before").with_hint("open another queue")
 }
 
 impl Local {
@@ -414,6 +410,14 @@ impl Operations for Local {
             })?
             .run()?;
         queue.take_tokens(&mut self.ended);
+        // Free the operations whose completions were cancelled.
+        for at in self.ended.split_off(self.taken) {
+            if self.entries[at as usize].cancelled {
+                self.complete(at as usize);
+            } else {
+                self.ended.push(at);
+            }
+        }
         Ok(self.ended.len() - self.taken + self.unreceived())
     }
 

@@ -103,6 +103,10 @@ fn no_token(token: u64) -> Error {
         .with_hint("its completion may have been received or given up already")
 }
 
+fn stopped() -> Error {
+    Error::new(ErrorKind::Closed, "the queue was stopped before").with_hint("open another queue")
+}
+
 fn timed_out() -> Error {
     Error::new(ErrorKind::TimedOut, "no operation has ended in time")
         .with_hint("wait again, or stop the queue")

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use dma::{Answer, Counters, Error, ErrorKind, OpError, Result, SharedQueue, SharedTransfer};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{Operations, Request, completion, expect_ended, no_token, timed_out};
+use super::{Operations, Request, completion, expect_ended, no_token, stopped, timed_out};
 use crate::arguments::{OutArray, invalid};
 use crate::batch::{self, List};
 use crate::error::Failure;
@@ -54,7 +54,7 @@ impl<T: Send + 'static, R: Answer> Future for Running<T, R> {
 }
 
 fn op<T: Send + 'static, R: Answer>(transfer: SharedTransfer<T, R>, split: fn(R::With<T>) -> (T, u64)) -> Op {
-    Box::pin(Running { transfer, operands: None, split })
+    Box::pin(Running { transfer: transfer.outlast_stalls(), operands: None, split })
 }
 
 fn without_result<T: Send + 'static>(transfer: SharedTransfer<T>) -> Op {
@@ -299,6 +299,29 @@ impl Shared {
         Ok(Reservation(&self.in_flight))
     }
 
+    /// Frees the operations that have ended and whose completions were cancelled. Returns the number of
+    /// completions.
+    fn drop_cancelled(&self) -> usize {
+        let mut state = self.in_flight.lock();
+        let State { ended, entries, .. } = &mut *state;
+        let mut cancelled = Vec::new();
+        ended.retain(|at| {
+            let keep = !entries[*at].cancelled;
+            cancelled.extend((!keep).then_some(*at));
+            keep
+        });
+        let count = ended.len();
+        let cancelled: Vec<_> = cancelled.into_iter().filter_map(|at| state.take(at)).collect();
+        // Operations are dropped after the lock is released.
+        drop(state);
+        drop(cancelled);
+        count
+    }
+
+    fn queue(&self) -> Result<&SharedQueue> {
+        if self.in_flight.lock().stopped { Err(stopped()) } else { Ok(&self.queue) }
+    }
+
     fn take_ended(&self, out: &mut OutArray<dma_completion>) {
         while !out.is_full() {
             let mut state = self.in_flight.lock();
@@ -384,6 +407,7 @@ impl Operations for &Shared {
             }
         };
         taken.hold().keep();
+        let transfer = transfer.outlast_stalls();
         let running = Running { transfer, operands: None, split: |list| (list, 0) };
         reservation.fill(token, Box::pin(RunningBatch { running, batch }));
         Ok(())
@@ -395,7 +419,7 @@ impl Operations for &Shared {
     }
 
     fn flush(&mut self) -> Result<()> {
-        Ok(())
+        self.queue().map(drop)
     }
 
     fn cancel(&mut self, token: u64) -> Result<()> {
@@ -440,6 +464,7 @@ impl Operations for &Shared {
     }
 
     fn descriptor(&mut self) -> Result<c_int> {
+        self.queue()?;
         let mut state = self.in_flight.lock();
         if state.event.is_none() {
             let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
@@ -449,6 +474,7 @@ impl Operations for &Shared {
     }
 
     fn arm(&mut self) -> Result<usize> {
+        self.queue()?;
         let mut state = self.in_flight.lock();
         let event = state.event.clone();
         let event = event.ok_or_else(|| {
@@ -459,9 +485,8 @@ impl Operations for &Shared {
         let _ = rustix::io::read(&*event, &mut [0; 8]);
         drop(state);
         self.in_flight.advance();
-        let state = self.in_flight.lock();
         // Operations that must be polled again are not counted, because the event was signalled for them.
-        Ok(state.ended.len())
+        Ok(self.drop_cancelled())
     }
 
     fn counters(&mut self) -> Counters {

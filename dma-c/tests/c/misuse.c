@@ -1,5 +1,6 @@
 /* One line for each misuse that the library can detect: each returns a failure status, and has an error text. */
 #include "check.h"
+#include <poll.h>
 #include <pthread.h>
 
 static dma_range range(dma_region region, size_t offset, size_t len) {
@@ -294,6 +295,10 @@ static void submissions(dma_engine engine, dma_engine other_engine, uint32_t lan
   OK(dma_queue_stop(queue, 1000));
   FAILS(DMA_CLOSED, dma_queue_copy(queue, copies, 1, NULL));
   FAILS(DMA_CLOSED, dma_queue_fill(queue, &whole, 1, pattern, 2));
+  FAILS(DMA_CLOSED, dma_queue_flush(queue));
+  FAILS(DMA_CLOSED, dma_queue_descriptor(queue, &fd));
+  FAILS(DMA_CLOSED, dma_queue_arm(queue, &ready));
+  OK(dma_queue_poll(queue, &done, 1, &count));
   OK(dma_queue_close(queue, 1000));
   FAILS(DMA_CLOSED, dma_queue_close(queue, 1000));
   OK(dma_region_close(a));
@@ -337,6 +342,54 @@ static void unreceived(dma_engine engine, uint32_t lanes) {
   OK(dma_queue_close(queue, 20000));
   OK(dma_region_close(src));
   OK(dma_region_close(dst));
+}
+
+/* dma_queue_arm counts no completion that was cancelled, and frees the operation's regions. */
+static void cancelled(const char *name, uint32_t lanes) {
+  dma_engine engine;
+  dma_queue_options options;
+  dma_queue queue;
+  dma_region src, dst;
+  dma_completion done[8];
+  struct pollfd sleeper;
+  size_t i, count, ready = 0;
+  OK(dma_open(name, &engine));
+  memset(&options, 0, sizeof options);
+  options.size = sizeof options;
+  options.depth = 8;
+  options.lanes = lanes;
+  OK(dma_queue_open(engine, &options, &queue));
+  OK(dma_region_allocate(engine, 64, NULL, &src));
+  OK(dma_region_allocate(engine, 64, NULL, &dst));
+  OK(dma_queue_descriptor(queue, &sleeper.fd));
+  sleeper.events = POLLIN;
+  for (i = 0; i < 8; i++) {
+    dma_copy one = copy(range(src, i, 1), range(dst, i, 1));
+    one.token = i;
+    OK(dma_queue_copy(queue, &one, 1, NULL));
+  }
+  OK(dma_queue_arm(queue, &ready));
+  while (ready < 8) {
+    CHECK(poll(&sleeper, 1, 60000) == 1);
+    OK(dma_queue_arm(queue, &ready));
+  }
+  for (i = 0; i < 3; i++)
+    OK(dma_queue_cancel(queue, i));
+  OK(dma_queue_arm(queue, &ready));
+  CHECK(ready == 5);
+  OK(dma_queue_poll(queue, done, 2, &count));
+  CHECK(count == 2 && done[0].token >= 3 && done[1].token >= 3);
+  for (i = 3; i < 8; i++)
+    if (i != done[0].token && i != done[1].token)
+      OK(dma_queue_cancel(queue, i));
+  OK(dma_queue_arm(queue, &ready));
+  CHECK(ready == 0);
+  OK(dma_region_close(src));
+  OK(dma_region_close(dst));
+  OK(dma_queue_poll(queue, done, 8, &count));
+  CHECK(count == 0);
+  OK(dma_queue_close(queue, 1000));
+  OK(dma_close(engine));
 }
 
 /* Destructors of a thread's data, which run after the destructors of the library's data. */
@@ -386,6 +439,8 @@ int main(void) {
   submissions(engine, other, 2);
   unreceived(engine, 0);
   unreceived(engine, 2);
+  cancelled("sim:seed=1", 0);
+  cancelled("sim:seed=1", 2);
   threads(engine);
   OK(dma_close(engine));
   OK(dma_close(other));

@@ -4,6 +4,15 @@ use std::time::Duration;
 
 use crate::Limits;
 
+/// Time that a stopped device has to report its descriptors: 1 s, which is enough for software devices on a
+/// busy machine. The time begins when [`RawQueue::stop`](crate::RawQueue::stop) returns, and is extended
+/// while the device reports descriptors. Memory of descriptors that the device has not reported by then is
+/// leaked, because the device may still write to it.
+///
+/// [`Queue`](crate::Queue) and [`SharedQueue`](crate::SharedQueue) wait this long after they have aborted
+/// their operations. Engines wait equally long for a device when a queue is dropped.
+pub const STOP_GRACE: Duration = Duration::from_secs(1);
+
 /// Queue options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -17,16 +26,18 @@ pub struct QueueOptions {
     /// Default 30 s. The time is measured by the host's clock, even for a simulated device with its own
     /// clock.
     ///
-    /// When a device has stalled, a blocking wait without a deadline fails with `TimedOut`. A submission to a
-    /// full queue fails with `TimedOut` instead of `QueueFull`, if the queue was polled during this time. The
-    /// threads of a [`SharedQueue`](crate::SharedQueue) poll it; the owner of a [`Queue`](crate::Queue) must.
-    /// [`SharedQueue::stalled`](crate::SharedQueue::stalled) reports the stall.
+    /// When a device has stalled, a blocking wait without a deadline and an await fail with `TimedOut`, and
+    /// [`Queue::stalled`](crate::Queue::stalled) and [`SharedQueue::stalled`](crate::SharedQueue::stalled)
+    /// report the stall. A submission to a full queue fails with `TimedOut` instead of `QueueFull`. All of
+    /// these, except the blocking wait, count only time during which the queue was polled. The threads of a
+    /// [`SharedQueue`](crate::SharedQueue) poll it. A [`Queue`](crate::Queue) is polled by its awaited
+    /// transfers, by [`Driver::run`](crate::Driver::run), and by its owner.
     ///
-    /// The timeout does not end operations. An operation that is awaited, or whose transfer was dropped,
-    /// continues until the device completes it or the queue is closed.
+    /// The timeout does not end operations. An operation whose wait or await has failed, or whose transfer was
+    /// dropped, keeps its memory and its slot until the device completes it or the queue is closed.
     pub stall_timeout: Duration,
     /// Maximum time that dropping the queue waits for operations in flight. Default 5 s. Operations that have
-    /// not ended by then are aborted, which takes up to 1 s more.
+    /// not ended by then are aborted, which takes up to [`STOP_GRACE`] more.
     pub drop_timeout: Duration,
     /// Maximum time that an awaited operation waits for other operations, to share a doorbell with them.
     /// Default: 50 us. With 0, every operation rings its own doorbell. The delay is at most half of

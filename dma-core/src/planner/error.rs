@@ -307,6 +307,14 @@ impl<T> OpError<T> {
         self.into_parts().1
     }
 
+    /// Returns the operands, or the error if the device may still use them.
+    pub(super) fn into_operands_or_self(self) -> Result<T, Self> {
+        match self.rest {
+            ReturnedOperands::Returned(operands, _) => Ok(operands),
+            ReturnedOperands::Kept(_) => Err(self),
+        }
+    }
+
     /// Returns the error and the operands.
     #[must_use]
     pub fn into_parts(self) -> (Error, Option<T>) {

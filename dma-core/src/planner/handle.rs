@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::mem::ManuallyDrop;
 
 use super::error::Operation;
+use super::stall_detector::StallDetector;
 
 /// The slot number of a transfer whose operands were returned. No queue is deep enough to have a slot with
 /// this number.
@@ -101,6 +102,23 @@ impl<P> Ticket<P> {
         self.flags.0 |= TransferFlags::YIELDED;
     }
 
+    /// Returns whether a task has awaited this transfer for the stall timeout, without the time during which
+    /// the device completed other operations. `steps` are those of the
+    /// [stall detector](StallDetector::steps). The first call begins the measurement.
+    pub(crate) const fn is_overdue(&mut self, steps: u32) -> bool {
+        let TransferFlags(flags) = &mut self.flags;
+        if *flags & TransferFlags::AWAITED == 0 {
+            *flags |= TransferFlags::AWAITED | (steps & TransferFlags::STEPS) << TransferFlags::STEPS_AT;
+            return false;
+        }
+        let waited = steps.wrapping_sub(*flags >> TransferFlags::STEPS_AT) & TransferFlags::STEPS;
+        *flags & TransferFlags::OUTLASTS_STALLS == 0 && waited >= StallDetector::STEPS
+    }
+
+    pub(crate) const fn set_outlasts_stalls(&mut self) {
+        self.flags.0 |= TransferFlags::OUTLASTS_STALLS;
+    }
+
     /// Returns whether the task that awaits this transfer should yield first. The transfer is done. Without
     /// yields, a task whose transfers are all done when they are submitted would never let other tasks run.
     pub(crate) fn must_yield(&mut self) -> bool {
@@ -143,7 +161,8 @@ impl<P> Drop for Ticket<P> {
     }
 }
 
-/// The low byte is the [`Operation`], the next byte has flags, and the upper half is the lane.
+/// The low byte is the [`Operation`], the next 4 bits are flags, the next 4 bits are the low bits of the stall
+/// detector's steps at the first poll, and the upper half is the lane.
 #[derive(Clone, Copy)]
 pub(crate) struct TransferFlags(u32);
 
@@ -152,6 +171,13 @@ impl TransferFlags {
     const YIELDED: u32 = 1 << 8;
     /// The operation was done when it was submitted.
     const INLINE: u32 = 1 << 9;
+    /// A task has polled the transfer, so the steps are set.
+    const AWAITED: u32 = 1 << 10;
+    /// An await does not fail if the device has stalled.
+    const OUTLASTS_STALLS: u32 = 1 << 11;
+    /// Mask of the steps. If the number wraps during a wait, a stall is detected up to one timeout later.
+    const STEPS: u32 = 2 * StallDetector::STEPS - 1;
+    const STEPS_AT: u32 = 12;
 
     #[inline]
     pub(crate) const fn new(operation: Operation) -> Self {
@@ -309,6 +335,14 @@ macro_rules! transfer {
                 Err(error::wait_timed_out(self.ticket.flags().operation(), self.backend(), stall))
             }
 
+            /// Makes an await of this transfer last until the operation has ended or the queue is closed, even if
+            /// the device has stalled. [`wait`](Self::wait) still fails then. Use this if the program detects
+            /// stalls in another way, and must not lose the operands before.
+            pub fn outlast_stalls(mut self) -> Self {
+                self.ticket.set_outlasts_stalls();
+                self
+            }
+
             /// Waits until the operation has ended or `deadline` has passed. After `Ok`, [`wait`](Self::wait)
             /// returns at once.
             ///
@@ -333,9 +367,14 @@ macro_rules! transfer {
         impl<T: $($send +)? 'static, R: Answer> Future for $transfer<T, R> {
             type Output = Result<R::With<T>, OpError<T>>;
 
-            /// Returns the same result as `wait`, but does not fail if the device has stalled. A transfer
-            /// that was done when it was submitted is ready at the first poll. One in 64 such transfers is
-            /// ready only at the second poll, so that a task with many of them lets other tasks run.
+            /// Returns the same result as [`wait`]($transfer::wait). The future fails with `TimedOut`, without
+            /// the operands, if the device has completed nothing on this queue, or lane, for
+            /// [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout) while the transfer was
+            /// awaited, unless [`outlast_stalls`]($transfer::outlast_stalls) was called.
+            ///
+            /// A transfer that was done when it was submitted is ready at the first poll. One in 64 such
+            /// transfers is ready only at the second poll, so that a task with many of them lets other tasks
+            /// run.
             ///
             /// # Panics
             ///
@@ -350,7 +389,16 @@ macro_rules! transfer {
                 if let Some(done) = self.take_done() {
                     return Poll::Ready(Ok(done));
                 }
-                if self.is_pending(context.waker()) { Poll::Pending } else { Poll::Ready(self.finish()) }
+                if !self.is_pending(context.waker()) {
+                    return Poll::Ready(self.finish());
+                }
+                if !self.has_stalled() {
+                    return Poll::Pending;
+                }
+                let (operation, backend) = (self.ticket.flags().operation(), self.backend());
+                let error = error::wait_timed_out(operation, backend, self.stall_timeout());
+                self.drop_held();
+                Poll::Ready(Err(error))
             }
         }
 
@@ -376,3 +424,21 @@ macro_rules! transfer {
     };
 }
 pub(crate) use transfer;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_is_overdue_after_its_own_wait() {
+        for begun in [0, 5, 13, 15, u32::MAX] {
+            let mut ticket = Ticket::new((), 0, TransferFlags::new(Operation::Copy).with_lane(u16::MAX));
+            assert!(!ticket.is_overdue(begun), "the first poll begins the wait");
+            assert!(!ticket.is_overdue(begun.wrapping_add(7)));
+            assert!(ticket.is_overdue(begun.wrapping_add(8)) && ticket.is_overdue(begun.wrapping_add(15)));
+            ticket.set_outlasts_stalls();
+            assert!(!ticket.is_overdue(begun.wrapping_add(8)));
+            assert_eq!((ticket.flags().lane(), ticket.flags().operation()), (u16::MAX, Operation::Copy));
+        }
+    }
+}

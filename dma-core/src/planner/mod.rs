@@ -17,6 +17,7 @@ pub(crate) mod inline;
 pub(crate) mod operations;
 pub(crate) mod plan;
 pub(crate) mod query;
+pub(crate) mod retry;
 mod rows;
 pub(crate) mod slow_path;
 mod split;
@@ -45,6 +46,7 @@ pub use error::{OpError, OpFailure};
 use inline::{Executed, Inline};
 use plan::{Plan, QueueCaps};
 use query::{QueryProgress, Step};
+pub use retry::RetryPolicy;
 pub use rows::Rows;
 use split::{Chunk, DeferredOp, Fence, OpKind};
 
@@ -320,6 +322,13 @@ impl Planner {
 
     pub(crate) fn count_full(&mut self) {
         self.counters.full += 1;
+    }
+
+    /// Counts operations that were accepted, but ended because the queue was closed before they reached the
+    /// planner.
+    pub(crate) fn count_refused(&mut self, operations: u64) {
+        self.counters.submitted += operations;
+        self.counters.aborted += operations;
     }
 
     /// Returns the number of accepted operations that have not ended.

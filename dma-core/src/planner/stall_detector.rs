@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 pub(crate) struct StallDetector {
     limit: Duration,
     wait: Option<Wait>,
+    /// See [`steps`](Self::steps).
+    steps: u32,
+    /// Time since the last step.
+    since_step: Duration,
 }
 
 #[derive(Debug)]
@@ -30,8 +34,27 @@ impl StallDetector {
     /// Minimum number of polls before a stall is reported. Each poll counts for at most `limit / MIN_POLLS`.
     const MIN_POLLS: u32 = 64;
 
-    pub(crate) const fn new(limit: Duration) -> Self {
-        Self { limit, wait: None }
+    /// Number of steps in the limit.
+    pub(crate) const STEPS: u32 = 8;
+
+    pub(crate) fn new(limit: Duration) -> Self {
+        // Each poll must count for some time.
+        let limit = limit.max(Duration::from_nanos(Self::MIN_POLLS.into()));
+        Self { limit, wait: None, steps: 0, since_step: Duration::ZERO }
+    }
+
+    /// Returns the time without completions in all waits so far, in units of `limit / STEPS`. The number wraps.
+    ///
+    /// An awaited operation compares this number with that of its first poll. In this way, the operation
+    /// measures its own wait without a clock.
+    pub(crate) const fn steps(&self) -> u32 {
+        self.steps
+    }
+
+    /// Returns the time after which a device that a program only polls at intervals must be polled again. With
+    /// longer intervals, the detector would take longer than its limit.
+    pub(crate) fn poll_interval(&self) -> Duration {
+        (self.limit / Self::MIN_POLLS).clamp(Duration::from_micros(100), Duration::from_secs(60))
     }
 
     /// Records the numbers of completions and polls so far, while the device has operations. If the time
@@ -43,7 +66,12 @@ impl StallDetector {
         };
         let polled = u32::try_from(polls - wait.polls).unwrap_or(u32::MAX);
         let passed = now.saturating_duration_since(wait.last);
-        wait.watched += passed.min((self.limit / Self::MIN_POLLS).saturating_mul(polled));
+        let counted = passed.min((self.limit / Self::MIN_POLLS).saturating_mul(polled));
+        wait.watched += counted;
+        self.since_step += counted;
+        let (step, since) = ((self.limit / Self::STEPS).as_nanos(), self.since_step.as_nanos());
+        self.steps = self.steps.wrapping_add((since / step) as u32);
+        self.since_step = Duration::from_nanos((since % step) as u64);
         (wait.polls, wait.last) = (polls, now);
         let enough = wait.watched >= self.limit && polls - wait.first >= Self::MIN_POLLS.into();
         enough.then_some(wait.watched)
@@ -108,6 +136,17 @@ mod tests {
             // The program did not run for some time, and neither did software devices.
             assert_eq!(rig.ask(0, 3600 * 1000 * MS, 1), None);
         }
+    }
+
+    #[test]
+    fn steps_count_the_time_of_all_waits() {
+        let mut rig = Rig::new(LIMIT);
+        for completed in 0..3 {
+            (0..321).for_each(|_| assert_eq!(rig.ask(completed, MS, 1), None));
+        }
+        assert_eq!(rig.detector.steps(), 12, "each step is 80 ms");
+        (0..1_000).for_each(|_| _ = rig.ask(2, 3600 * 1000 * MS, 0));
+        assert_eq!(rig.detector.steps(), 12, "time without a poll does not count");
     }
 
     #[test]

@@ -2,7 +2,31 @@
 
 use std::time::Instant;
 
+use crate::STOP_GRACE;
+
 pub(crate) use crate::memory::sync::deadline;
+
+/// Waits until a stopped device has reported its descriptors. `poll` polls the device once, and returns the
+/// number of reports and whether nothing is left. Returns false if the device has reported nothing since
+/// [`STOP_GRACE`] has passed.
+pub(crate) fn until_stopped(mut poll: impl FnMut() -> (usize, bool)) -> bool {
+    let deadline = Instant::now() + STOP_GRACE;
+    loop {
+        // Read the clock before the poll. This thread may not have run for some time, during which the device
+        // may have reported.
+        let expired = Instant::now() >= deadline;
+        let (reported, over) = poll();
+        if over {
+            return true;
+        }
+        if reported == 0 {
+            if expired {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
 
 /// The back-off of a loop that polls a device.
 pub(crate) struct Backoff {

@@ -19,6 +19,9 @@ use crate::{
     QueueStats, RawQueue, Result, Retry,
 };
 
+/// A time limit that a test reaches only if it hangs.
+const HANGS: Duration = Duration::from_secs(60);
+
 /// The faults to inject, and the observed calls. A descriptor is identified by its length, so each test uses
 /// a length only once.
 #[derive(Debug, Default)]
@@ -527,25 +530,12 @@ fn deadlines_hold_while_the_device_makes_progress() {
 /// abandoned.
 #[test]
 fn a_device_that_takes_its_time_to_stop_is_not_dead() {
-    let closed = || {
-        let rig = Rig::new();
-        // The wait reads the clock only after some of the polls, so make many polls before the one that is
-        // slow.
-        lock(&rig.script).stops_late = [vec![Duration::ZERO; 100], vec![Duration::from_millis(30)]].concat();
-        let long = rig.copy(1 << 20);
-        let begun = Instant::now();
-        let counters = rig.queue.close(Duration::ZERO);
-        // A busy machine may suspend this thread until the time for stopping is over. Such an attempt does
-        // not count.
-        (begun.elapsed() < super::STOP).then_some((rig.script, counters, long))
-    };
-    let (script, counters, long) = std::iter::repeat_with(closed)
-        .take(50)
-        .flatten()
-        .next()
-        .expect("one of 50 closes takes less than a second");
+    let rig = Rig::new();
+    lock(&rig.script).stops_late = [vec![Duration::ZERO; 100], vec![Duration::from_millis(30)]].concat();
+    let long = rig.copy(1 << 20);
+    let counters = rig.queue.close(Duration::ZERO);
     assert_eq!((counters.aborted, counters.abandoned, counters.in_flight), (1, 0, 0));
-    assert_eq!(lock(&script).stops_late, [], "the device was polled until it reported the copy");
+    assert_eq!(lock(&rig.script).stops_late, [], "the device was polled until it reported the copy");
     let e = long.wait().expect_err("the close stopped the device");
     assert_eq!(
         (e.kind(), e.error().retry(), e.error().hint()),
@@ -1239,4 +1229,133 @@ fn a_lost_result_delays_nothing_else() {
             assert_eq!(len, 30, "with one descriptor, the device itself executes the fence");
         }
     }
+}
+
+/// A device that needs 0.7 s to stop is not abandoned, even if the thread that closes the queue does not run
+/// during the grace period.
+#[test]
+fn a_device_that_stops_within_the_grace_period_keeps_its_memory() {
+    for late in [Duration::from_millis(700), crate::STOP_GRACE + Duration::from_millis(50)] {
+        let rig = Rig::new();
+        lock(&rig.script).stops_late = vec![late];
+        let copy = rig.copy(1 << 20);
+        let counters = rig.queue.close(Duration::ZERO);
+        assert_eq!((counters.aborted, counters.abandoned), (1, 0), "{late:?}");
+        assert_eq!(copy.wait().expect_err("the close stopped the device").kind(), ErrorKind::Closed);
+    }
+}
+
+fn impatient() -> Rig {
+    Rig::with(QueueOptions::new().with_depth(8).with_stall_timeout(Duration::ZERO))
+}
+
+/// An await fails as a wait does, and the queue keeps the operands until the device reports the operation.
+#[test]
+fn an_awaited_transfer_fails_if_the_device_stalls() {
+    let rig = impatient();
+    lock(&rig.script).mute = true;
+    let (mut awaited, given_back) = rig.copy_to_owned(10);
+    let mut outlasts = rig.copy(11).outlast_stalls();
+    let begun = Instant::now();
+    let error = loop {
+        assert!(poll(&mut outlasts, Waker::noop()).is_pending());
+        if let Poll::Ready(end) = Pin::new(&mut awaited).poll(&mut Context::from_waker(Waker::noop())) {
+            break end.expect_err("the device reports nothing");
+        }
+        assert!(begun.elapsed() < HANGS, "the await does not end");
+    };
+    assert!(lock(&rig.script).polls >= 64, "a few polls are not enough for a stall");
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    assert!(error.error().message().contains("completed nothing for"), "{error}");
+    assert!(error.into_operands().is_none(), "the device may still write to the operands");
+    assert_eq!((count(&given_back), rig.queue.available()), (0, 6));
+    assert!(rig.queue.stalled().is_some());
+    drop(awaited);
+    lock(&rig.script).mute = false;
+    while count(&given_back) == 0 {
+        rig.queue.poll();
+    }
+    assert_eq!(rig.queue.stalled(), None);
+    assert_eq!(poll(&mut outlasts, Waker::noop()), Poll::Ready(Ok(())));
+    assert_eq!(poll(&mut rig.copy(12), Waker::noop()), Poll::Ready(Ok(())));
+}
+
+/// The event loop sleeps on the driver's file descriptor, and the device's event never becomes readable.
+#[test]
+fn a_driver_wakes_the_tasks_of_a_device_that_stalls() {
+    struct Flag(AtomicBool);
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let rig = impatient();
+    let driver = rig.queue.driver().expect("the device has an event");
+    driver.run().expect("the event is armed");
+    assert!(!driver.timer.is_set());
+    let readable = |timeout: rustix::event::Timespec| {
+        let mut fds = [rustix::event::PollFd::new(&driver, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut fds, Some(&timeout)).expect("polled") > 0
+    };
+    let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    assert!(!readable(at_once), "no operation is in flight, so there is nothing to look for");
+    lock(&rig.script).mute = true;
+    let mut awaited = rig.copy(10);
+    let flag = Arc::new(Flag(AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&flag));
+    assert!(poll(&mut awaited, &waker).is_pending());
+    let end = loop {
+        driver.run().expect("the event is armed");
+        if flag.0.swap(false, Ordering::Relaxed)
+            && let Poll::Ready(end) = poll(&mut awaited, &waker)
+        {
+            break end;
+        }
+        let minute = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
+        assert!(readable(minute), "the driver's timer expires");
+    };
+    assert_eq!(end, Err(ErrorKind::TimedOut));
+    lock(&rig.script).mute = false;
+    while rig.queue.counters().in_flight > 0 {
+        driver.run().expect("the event is armed");
+    }
+    let begun = Instant::now();
+    while driver.timer.is_set() {
+        driver.run().expect("the event is armed");
+        assert!(begun.elapsed() < HANGS, "the timer is not stopped");
+    }
+    assert!(!readable(at_once), "an idle queue has no timer");
+}
+
+#[test]
+fn a_retry_follows_the_advice_of_the_error() {
+    let policy = crate::RetryPolicy::new();
+    let rig = Rig::with(QueueOptions::new().with_depth(2));
+    let retry = |len| rig.queue.retry(&policy, rig.pair(len), |(src, dst)| rig.queue.copy(src, dst));
+    // The first outcomes of a copy of this length are reported in this order.
+    lock(&rig.script).fail.insert(20, (Outcome::Aborted, 0));
+    let attempts = std::cell::Cell::new(0);
+    let done = rig.queue.retry(&policy, rig.pair(20), |(src, dst)| {
+        attempts.set(attempts.get() + 1);
+        if attempts.get() == 5 {
+            lock(&rig.script).fail.clear();
+        }
+        rig.queue.copy(src, dst)
+    });
+    let (src, dst) = done.expect("the fifth attempt succeeds");
+    assert!(src[..] == dst[..] && attempts.get() == 5);
+    lock(&rig.script).fail.insert(21, (Outcome::Failed(ErrorKind::DeviceFault), 0));
+    let error = retry(21).expect_err("all attempts fail");
+    assert_eq!(error.kind(), ErrorKind::DeviceFault);
+    assert!(error.into_operands().is_some(), "the operands are returned");
+    assert_eq!(lock(&rig.script).taken.iter().filter(|taken| taken.0 == 21).count(), 4);
+    // The queue is full of operations whose transfers were dropped, so it makes room itself.
+    (0..2).for_each(|_| drop(rig.copy(10)));
+    retry(22).expect("the device completes the other operations");
+    // Only the owner of the transfers can make room.
+    let held = [rig.copy(10), rig.copy(10)];
+    let error = retry(23).expect_err("the queue stays full");
+    assert_eq!(error.kind(), ErrorKind::QueueFull);
+    assert!(error.into_operands().is_some(), "the operands are returned");
+    held.into_iter().for_each(|held| _ = held.wait().expect("done"));
 }

@@ -8,6 +8,7 @@ pub(crate) mod fault_injection_tests;
 mod fence_tests;
 #[cfg(all(test, not(loom)))]
 mod inline_tests;
+mod stall_timer;
 mod transfer;
 
 use std::any::Any;
@@ -20,6 +21,7 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use stall_timer::StallTimer;
 pub use transfer::Transfer;
 
 use crate::planner::check::{self, Lists};
@@ -29,6 +31,7 @@ use crate::planner::handle::{Ticket, TransferFlags};
 use crate::planner::inline::{Executed, Inline};
 use crate::planner::operations::operations;
 use crate::planner::plan::{Plan, QueueCaps};
+use crate::planner::retry::{RetryAfter, RetryPolicy};
 use crate::planner::slow_path::slow_path;
 use crate::planner::stall_detector::StallDetector;
 use crate::planner::wait;
@@ -37,10 +40,6 @@ use crate::{
     BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, QueueOptions, RawQueue, Result, Source,
     Window,
 };
-
-/// Grace period for a device to stop. When it expires, memory that the device may still write is leaked. The
-/// period is long enough for software devices on a busy machine.
-const STOP: Duration = Duration::from_secs(1);
 
 /// Memory that a queue allocates for each slot, in bytes.
 pub(crate) const SLOT_BYTES: usize = planner::SLOT_BYTES + size_of::<Waiter>() + size_of::<u32>();
@@ -95,8 +94,10 @@ struct QueueState {
     stall_timeout: Duration,
     /// Maximum time that awaited operations wait to share a doorbell; 0 if they do not wait.
     doorbell_delay: Duration,
-    /// Detects whether the device has stalled, when the queue is full.
+    /// Detects whether the device has stalled, for tasks and when the queue is full.
     stall_detector: StallDetector,
+    /// The number of polls at which a task next looks for a stall.
+    watch_at: u64,
     /// True without a [`Driver`]. In that case an awaited transfer wakes its own task, to be polled again.
     cooperative: bool,
 }
@@ -154,6 +155,9 @@ impl PanicCollector {
 }
 
 impl QueueState {
+    /// A task looks for a stall once in this number of polls, because that reads the clock.
+    const WATCH_EVERY: u64 = 16;
+
     /// Returns whether an awaited operation should first let other tasks submit their operations.
     fn delays_doorbell(&self) -> bool {
         self.cooperative && !self.doorbell_delay.is_zero() && self.planner.open_operations() > 1
@@ -165,6 +169,10 @@ impl QueueState {
         let limit = if self.cooperative { self.doorbell_delay } else { Duration::ZERO };
         self.planner.flush_delayed(|| true, limit, &mut self.ended);
         self.planner.poll(&mut self.ended);
+        if self.planner.polls() >= self.watch_at {
+            self.watch_at = self.planner.polls() + Self::WATCH_EVERY;
+            self.stalled();
+        }
         self.drain()
     }
 
@@ -333,6 +341,7 @@ impl Queue {
                 doorbell_delay: planner.doorbell_delay(options),
                 planner,
                 stall_detector: StallDetector::new(options.stall_timeout),
+                watch_at: 0,
                 cooperative: true,
             })),
             drop_timeout: options.drop_timeout,
@@ -506,6 +515,61 @@ impl Queue {
         admission.push(0, plan);
         admission.commit();
         Ok(self.pushed(guard, slot, operation, operands))
+    }
+
+    /// Submits an operation by `submit`, waits for it, and repeats it as its error advises, within the limits
+    /// of `policy`. Blocks. While the queue is full, waits until the device has completed an operation whose
+    /// transfer was dropped or is held by another task.
+    ///
+    /// ```
+    /// # use dma_core::{BufferMut, Queue, Result, RetryPolicy};
+    /// # fn demo(queue: &Queue, src: BufferMut, dst: BufferMut) -> Result<()> {
+    /// let (src, dst) = queue.retry(&RetryPolicy::new(), (src, dst), |(src, dst)| queue.copy(src, dst))?;
+    /// # assert_eq!(src[..], dst[..]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The last attempt's error, which is one of `submit` or of [`Transfer::wait`]; `QueueFull` if the program
+    /// holds all transfers of the queue, and their operations have ended, because only their owner can make
+    /// room.
+    pub fn retry<T: 'static, R: Answer>(
+        &self,
+        policy: &RetryPolicy,
+        mut operands: T,
+        submit: impl Fn(T) -> SubmitResult<T, R>,
+    ) -> Result<R::With<T>, OpError<T>> {
+        let mut attempts = policy.attempts();
+        loop {
+            let error = match submit(operands).and_then(Transfer::wait) {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            let (again, after) = attempts.next(error)?;
+            operands = again;
+            match after {
+                RetryAfter::Nothing => {}
+                RetryAfter::Delay(delay) => std::thread::sleep(delay),
+                // If the device has stalled, the next attempt fails with `TimedOut`.
+                RetryAfter::Room if self.wait_for_room() => {}
+                RetryAfter::Room => return Err(OpError::full(operands)),
+            }
+        }
+    }
+
+    /// Polls until the queue has room or the device has stalled. Returns false if only the program can make
+    /// room.
+    fn wait_for_room(&self) -> bool {
+        let mut backoff = wait::Backoff::new();
+        while self.available() == 0 && self.stalled().is_none() {
+            match self.make_room() {
+                None => return false,
+                Some(0) => backoff.pause(),
+                Some(_) => {}
+            }
+        }
+        true
     }
 
     /// Submits all copies of `batch` and flushes. The batch counts as one operation of the queue's depth, and
@@ -707,6 +771,14 @@ impl Queue {
         self.shared.borrow().free.len()
     }
 
+    /// Returns the time for which the device has had operations and completed none of them, if this time
+    /// exceeds [`QueueOptions::stall_timeout`]. The time counts only while the queue is polled, so a program
+    /// that calls this must also poll. Does not poll.
+    #[must_use]
+    pub fn stalled(&self) -> Option<Duration> {
+        self.shared.borrow_mut().stalled()
+    }
+
     /// Makes a driver. With a driver, only [`poll`](Self::poll) and [`Driver::run`] wake the tasks of awaited
     /// transfers. The caller must call `run` when the [`Driver`]'s file descriptor is readable. Without a
     /// driver, an awaited transfer polls the device whenever its task runs, and wakes the task again
@@ -718,22 +790,22 @@ impl Queue {
     /// system refuses a file descriptor.
     pub fn driver(&self) -> Result<Driver> {
         let mut state = self.shared.borrow_mut();
+        let interval = state.stall_detector.poll_interval();
         let Some(events) = state.planner.events() else {
             return Err(Error::new(ErrorKind::Unsupported, "the queue has no file descriptor to sleep on")
                 .with_operation("drive queue")
                 .with_backend(state.planner.backend)
                 .with_hint("await transfers without a driver: they poll the device themselves"));
         };
-        let cloned = events.fd()?.try_clone_to_owned();
-        let fd = cloned.map_err(|e| Error::of_system_call("fcntl(F_DUPFD_CLOEXEC)", e))?;
+        let timer = StallTimer::new(interval, events.fd()?)?;
         state.cooperative = false;
         drop(state);
-        Ok(Driver { shared: Rc::clone(&self.shared), fd })
+        Ok(Driver { shared: Rc::clone(&self.shared), timer })
     }
 
     /// Flushes, waits up to `timeout` for operations in flight, aborts the remaining operations, and closes
-    /// the queue. Operations that the device does not end within 1 s after the abort are abandoned, and their
-    /// memory is never reused.
+    /// the queue. Operations that the device does not end within [`STOP_GRACE`](crate::STOP_GRACE) after the
+    /// abort are abandoned, and their memory is never reused.
     ///
     /// The program's transfers return their outcomes as usual. Returns the final counters.
     #[must_use = "the counters tell whether every operation completed"]
@@ -759,15 +831,7 @@ impl Queue {
                 state.drain()
             };
             run(callbacks, &self.shared);
-            // A dead device must not block the caller for long.
-            let grace = Instant::now() + STOP;
-            let mut backoff = wait::Backoff::new();
-            // Continue while the device still reports completions.
-            let mut is_dead = || {
-                let reported = poll(&self.shared);
-                backoff.idle(reported, || grace) && reported == 0
-            };
-            while open() && !is_dead() {}
+            wait::until_stopped(|| (poll(&self.shared), !open()));
         }
         let mut state = self.shared.borrow_mut();
         state.abandon();
@@ -828,12 +892,15 @@ impl fmt::Debug for Queue {
 /// After the driver is dropped, awaited transfers poll the device themselves again.
 pub struct Driver {
     shared: Rc<RefCell<QueueState>>,
-    fd: std::os::fd::OwnedFd,
+    timer: StallTimer,
 }
 
 impl Driver {
     /// Polls the device until it has nothing to report, and arms the file descriptor. Call this before the
     /// first sleep and after every wake-up. Does not block.
+    ///
+    /// While operations are in flight, the file descriptor also becomes readable from time to time (64 times in
+    /// [`QueueOptions::stall_timeout`]), so that awaited transfers fail if the device has stalled.
     ///
     /// # Errors
     ///
@@ -847,21 +914,30 @@ impl Driver {
             while poll(&self.shared) > 0 {}
             // The engine has events, because a driver exists.
             if self.shared.borrow_mut().planner.events().ok_or(ErrorKind::Closed)?.arm()? {
-                return Ok(());
+                break;
             }
         }
+        let mut state = self.shared.borrow_mut();
+        self.timer.set(state.planner.open_operations() > 0)?;
+        if state.stalled().is_some() {
+            // Wake the tasks that await operations, so that those that have waited long enough fail.
+            let callbacks = state.wake_all();
+            drop(state);
+            callbacks.run(&self.shared);
+        }
+        Ok(())
     }
 }
 
 impl AsFd for Driver {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.timer.fd()
     }
 }
 
 impl std::os::fd::AsRawFd for Driver {
     fn as_raw_fd(&self) -> std::os::fd::RawFd {
-        self.fd.as_raw_fd()
+        self.timer.fd().as_raw_fd()
     }
 }
 
@@ -877,6 +953,6 @@ impl Drop for Driver {
 
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").field("fd", &self.fd).finish_non_exhaustive()
+        f.debug_struct("Driver").field("fd", &self.timer.fd()).finish_non_exhaustive()
     }
 }

@@ -266,6 +266,14 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         pending
     }
 
+    /// Returns whether the device has stalled, and this transfer was awaited for the stall timeout.
+    fn has_stalled(&mut self) -> bool {
+        let Some(queue) = self.ticket.queue() else { return false };
+        let steps = queue.borrow().stall_detector.steps();
+        self.ticket.is_overdue(steps)
+            && self.ticket.queue().is_some_and(|queue| queue.borrow_mut().stalled().is_some())
+    }
+
     /// Drops the operands of a transfer that is not spent and that was not done when it was submitted.
     fn drop_held(&mut self) {
         let Some(queue) = self.ticket.queue() else { return };

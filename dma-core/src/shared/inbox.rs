@@ -56,6 +56,15 @@ impl Inbox {
         out[first..].reverse();
     }
 
+    /// Calls `f` with every slot. Only the lane may call this, because no slot may be taken during the call.
+    pub(super) fn for_each(&self, links: &Links, mut f: impl FnMut(u32)) {
+        let mut slot = self.newest.load(Ordering::Acquire);
+        while slot != NONE {
+            f(slot);
+            slot = links.0[slot as usize].load(Ordering::Relaxed);
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.newest.load(Ordering::SeqCst) == NONE
     }

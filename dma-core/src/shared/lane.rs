@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ use crate::planner::check::Lists;
 use crate::planner::inline::{Executed, Inline};
 use crate::planner::plan::QueueCaps;
 use crate::planner::stall_detector::StallDetector;
+use crate::planner::wait::until_stopped;
 use crate::planner::{LogEvent, Planner, error};
 use crate::{Counters, EngineId, Error, ForkMark, Outcome, QueueOptions, Segment};
 
@@ -71,6 +72,8 @@ pub(super) struct Lane {
     /// The value of `reports` when the lane's thread detected a stall, and the time of the last completion.
     /// The next report invalidates the value.
     stalled_at: Mutex<Option<(u64, Instant)>>,
+    /// The [steps](StallDetector::steps) of the lane's thread.
+    stall_steps: AtomicU32,
     thread: OnceLock<Thread>,
     /// The state of the lane's thread: `AWAKE`, `ASLEEP` or `GONE`.
     presence: AtomicU8,
@@ -167,6 +170,7 @@ impl Lane {
             driven: CachePadded::new(AtomicU64::new(0)),
             reports: CachePadded::new(AtomicU64::new(0)),
             stalled_at: Mutex::default(),
+            stall_steps: AtomicU32::new(0),
             thread: OnceLock::new(),
             presence: AtomicU8::new(AWAKE),
             closing: Mutex::new(None),
@@ -419,6 +423,9 @@ impl Lane {
     #[cold]
     fn refuse(&self, core: &mut Core) {
         for slot in core.taken.drain(..).skip(std::mem::take(&mut core.accepted)) {
+            // SAFETY: the slot came from an inbox and has not been completed.
+            let operations = unsafe { self.slots[slot as usize].operations() };
+            core.planner.count_refused(operations);
             // SAFETY: the slot came from an inbox, so it is in flight. Only this call ends it, because its
             // request was not passed to the planner.
             let callback = unsafe { self.slots[slot as usize].complete(Some(Report::Closed)) };
@@ -514,8 +521,19 @@ impl Lane {
         );
     }
 
+    /// Returns the counters. Requests that have not been passed to the planner count as in flight.
     pub(super) fn counters(&self) -> Counters {
-        let mut counters = self.lock().planner.counters();
+        let core = self.lock();
+        let mut counters = core.planner.counters();
+        let mut count = |slot: u32| {
+            // SAFETY: the slot is in an inbox, or was taken from one, and its request was not passed on. The
+            // lock is held, so no other thread takes the request.
+            let operations = unsafe { self.slots[slot as usize].operations() };
+            counters.submitted += operations;
+            counters.in_flight += operations;
+        };
+        core.taken[core.accepted..].iter().copied().for_each(&mut count);
+        self.submitted.iter().for_each(|inbox| inbox.for_each(&self.links, &mut count));
         counters.full += self.full.load(Ordering::Relaxed);
         counters
     }
@@ -532,6 +550,11 @@ impl Lane {
         }
         let (reports, since) = (*self.stalled_at())?;
         (reports == self.reports()).then(|| since.elapsed())
+    }
+
+    /// Returns the [steps](StallDetector::steps) of the lane's thread.
+    pub(super) fn stall_steps(&self) -> u32 {
+        self.stall_steps.load(Ordering::Relaxed)
     }
 
     fn stalled_at(&self) -> MutexGuard<'_, Option<(u64, Instant)>> {
@@ -643,8 +666,11 @@ impl Lane {
         }
         let known = self.stalled_at().map(|(at, _)| at);
         let now = Instant::now();
-        if let Some(stalled_for) = stall_detector.observe(reports, polls, now)
-            && known != Some(reports)
+        let stalled_for = stall_detector.observe(reports, polls, now);
+        let steps = stall_detector.steps();
+        let stepped = self.stall_steps.swap(steps, Ordering::Relaxed) != steps;
+        let Some(stalled_for) = stalled_for else { return true };
+        if known != Some(reports)
             && let Some(since) = now.checked_sub(stalled_for)
         {
             *self.stalled_at() = Some((reports, since));
@@ -658,6 +684,12 @@ impl Lane {
             guarded("the log", tell);
             // Wake the tasks that wait for room, so that the tasks fail with `TimedOut`.
             self.wait_queue.all().into_iter().map(DeferredCallback::Wake).for_each(DeferredCallback::run);
+        }
+        if stepped {
+            // Wake the tasks that await operations, so that those that have waited long enough fail. A task
+            // that has just begun to wait is woken at a later step.
+            let wakers = self.slots.iter().filter_map(Slot::take_waker);
+            wakers.map(DeferredCallback::Wake).for_each(DeferredCallback::run);
         }
         true
     }
@@ -706,30 +738,32 @@ impl Lane {
     pub(super) fn drain(&self, deadline: Instant) {
         // Another thread may have set an earlier deadline.
         let earliest = || self.closing().map_or(deadline, |other| deadline.min(other));
-        if !self.poll_until(earliest, false) {
+        if !self.poll_until(earliest) {
             guarded("the engine", || self.stop());
-            // Devices stop in much less time than 500 ms.
-            let grace = Instant::now() + Duration::from_millis(500);
-            self.poll_until(|| grace, true);
+            until_stopped(|| self.poll_guarded());
         }
         self.end();
     }
 
     /// Polls until nothing is in flight, and returns true; or until `until` has passed, and returns false.
-    /// With `enough`, continues after `until` while there is progress.
-    fn poll_until(&self, until: impl Fn() -> Instant, enough: bool) -> bool {
+    fn poll_until(&self, until: impl Fn() -> Instant) -> bool {
         loop {
-            let (progress, over) = guarded("the engine", || self.poll_to_drain()).unwrap_or((0, false));
+            let (progress, over) = self.poll_guarded();
             if over {
                 return true;
             }
-            if !(enough && progress > 0) && Instant::now() >= until() {
+            if Instant::now() >= until() {
                 return false;
             }
             if progress == 0 {
                 std::thread::yield_now();
             }
         }
+    }
+
+    /// Polls as [`poll_to_drain`](Self::poll_to_drain) does. A panic of the engine counts as no progress.
+    fn poll_guarded(&self) -> (usize, bool) {
+        guarded("the engine", || self.poll_to_drain()).unwrap_or((0, false))
     }
 
     /// Polls once, and closes the device if nothing is in flight. Returns the progress, and whether the

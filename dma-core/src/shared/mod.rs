@@ -32,6 +32,7 @@ use crate::planner::handle::{Ticket, TransferFlags};
 use crate::planner::inline::{Executed, Inline};
 use crate::planner::operations::operations;
 use crate::planner::plan::{Plan, QueueCaps};
+use crate::planner::retry::{RetryAfter, RetryPolicy};
 use crate::planner::slow_path::slow_path;
 use crate::planner::wait::deadline;
 use crate::planner::{Answer, Planner};
@@ -130,8 +131,9 @@ impl SharedQueueOptions {
 ///
 /// # Stalled devices
 ///
-/// No timeout ends an operation, because memory cannot be reused while a device may still write to it. An
-/// `.await` continues until the queue is closed, and a dropped transfer keeps its memory and its slot.
+/// No timeout ends an operation, because memory cannot be reused while a device may still write to it. If the
+/// device has stalled, a wait and an `.await` fail with `TimedOut`, and the operation keeps its memory and its
+/// slot, as that of a dropped transfer does.
 /// [`stalled`](Self::stalled) reports a device that has completed nothing for
 /// [`QueueOptions::stall_timeout`]. If the device has stalled, a full queue fails with `TimedOut` instead of
 /// `QueueFull`. To recover, [`close`](Self::close) the queue with a short timeout, which ends every transfer,
@@ -461,6 +463,79 @@ impl SharedQueue {
         WhenReady::new(&self.handle, operands, submit)
     }
 
+    /// Submits an operation by `submit`, waits for it, and repeats it as its error advises, within the limits
+    /// of `policy`. Blocks: a task calls [`retry_async`](Self::retry_async).
+    ///
+    /// # Errors
+    ///
+    /// The last attempt's error, which is one of `submit`, of [`ready`](Self::ready), or of
+    /// [`SharedTransfer::wait`].
+    pub fn retry<T: Send + 'static, R: Answer>(
+        &self,
+        policy: &RetryPolicy,
+        mut operands: T,
+        submit: impl Fn(T) -> SharedResult<T, R>,
+    ) -> Result<R::With<T>, OpError<T>> {
+        let mut attempts = policy.attempts();
+        loop {
+            let error = match submit(operands).and_then(SharedTransfer::wait) {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            let (again, after) = attempts.next(error)?;
+            operands = again;
+            match after {
+                RetryAfter::Nothing => {}
+                RetryAfter::Delay(delay) => std::thread::sleep(delay),
+                RetryAfter::Room => {
+                    if let Err(e) = self.ready().wait() {
+                        return Err(OpError::new(e, Some(operands)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Repeats an operation as [`retry`](Self::retry) does, for a task. `sleep` waits for a time, such as
+    /// `tokio::time::sleep`. The future does nothing before it is polled. Dropping the future is like dropping
+    /// that of [`when_ready`](Self::when_ready).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use dma_core::{BufferMut, Result, RetryPolicy, SharedQueue};
+    /// # async fn sleep(_: Duration) {}
+    /// # async fn both(queue: &SharedQueue, pair: (BufferMut, BufferMut)) -> Result<()> {
+    /// let copy = |(src, dst)| queue.copy(src, dst);
+    /// let (src, dst) = queue.retry_async(&RetryPolicy::new(), pair, copy, sleep).await?;
+    /// # assert_eq!(src[..], dst[..]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`retry`](Self::retry).
+    pub async fn retry_async<T: Send + 'static, R: Answer, S: Future<Output = ()>>(
+        &self,
+        policy: &RetryPolicy,
+        mut operands: T,
+        submit: impl Fn(T) -> SharedResult<T, R>,
+        sleep: impl Fn(Duration) -> S,
+    ) -> Result<R::With<T>, OpError<T>> {
+        let mut attempts = policy.attempts();
+        loop {
+            let error = match self.when_ready(operands, &submit).await {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            let (again, after) = attempts.next(error)?;
+            operands = again;
+            // `when_ready` has waited for room.
+            if let RetryAfter::Delay(delay) = after {
+                sleep(delay).await;
+            }
+        }
+    }
+
     /// Submits to the lane that this clone uses first, or to the next lane with room.
     #[inline]
     fn submit_to<T: Send + 'static, R: Answer>(
@@ -553,8 +628,9 @@ impl SharedQueue {
     }
 
     /// Closes the queue for all clones: refuses new operations, waits up to `timeout` for operations in
-    /// flight, and aborts the remaining operations. An operation that the device does not end after the abort
-    /// is abandoned, and its memory is never reused. The program's transfers return their outcomes as usual.
+    /// flight, and aborts the remaining operations. An operation that the device does not end within
+    /// [`STOP_GRACE`](crate::STOP_GRACE) after the abort is abandoned, and its memory is never reused. The
+    /// program's transfers return their outcomes as usual.
     ///
     /// Returns the final counters, even if the queue is already closed. If several callers close it at the
     /// same time, the shortest timeout applies. Wakers and destructors of operands may call this.

@@ -149,6 +149,19 @@ impl Slot {
         self.request.with_mut(|request| take(unsafe { &mut *request }))
     }
 
+    /// Returns the number of operations of the request.
+    ///
+    /// # Safety
+    ///
+    /// See [`request`](Self::request).
+    pub(super) unsafe fn operations(&self) -> u64 {
+        self.request.with_mut(|request| {
+            // SAFETY: after `submit`, only the lane accesses the request, and the caller is the lane.
+            let request = unsafe { &*request };
+            if request.flat.is_some() { 1 } else { request.operations.into() }
+        })
+    }
+
     /// Ends the operation, with a report if the operation has failed or has a result. If this returns
     /// [`DeferredCallback::Drop`], the slot is free.
     ///
@@ -238,6 +251,12 @@ impl Slot {
                 false
             }
         }
+    }
+
+    /// Returns the waker of the task that awaits the operation, so that the task is polled again before the
+    /// operation ends. The task then registers its waker again.
+    pub(super) fn take_waker(&self) -> Option<Waker> {
+        if self.state.load(Ordering::Acquire) == HAS_WAITER { self.waker.replace(None) } else { None }
     }
 
     /// Takes the report of an operation that has ended with [`Seen::Reported`].

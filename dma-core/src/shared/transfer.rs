@@ -220,6 +220,13 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         slot.look() == Seen::InFlight && slot.register_waker(waker)
     }
 
+    /// Returns whether the device has stalled, and this transfer was awaited for the stall timeout.
+    fn has_stalled(&mut self) -> bool {
+        let Some((lane, _)) = self.lane() else { return false };
+        let steps = lane.stall_steps();
+        self.ticket.is_overdue(steps) && self.lane().is_some_and(|(lane, _)| lane.stalled().is_some())
+    }
+
     /// Drops the operands of a transfer that is not spent and that was not done when it was submitted.
     fn drop_held(&mut self) {
         let (number, operands) = Self::take(&mut self.ticket, &mut self.operands);

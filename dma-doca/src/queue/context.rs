@@ -152,7 +152,7 @@ impl DmaContext {
         match unsafe { (sdk.common.doca_ctx_start)(self.ctx) } {
             DOCA_SUCCESS => Ok(()),
             DOCA_ERROR_IN_PROGRESS => {
-                let until = std::time::Instant::now() + super::QUIESCE_TIMEOUT;
+                let until = std::time::Instant::now() + super::RESTART_TIMEOUT;
                 while self.state() == DOCA_CTX_STATE_STARTING && std::time::Instant::now() < until {
                     self.progress_once();
                 }

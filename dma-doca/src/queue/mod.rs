@@ -22,8 +22,8 @@ use crate::error::{error, explain, failed, task_kind};
 use crate::ffi::lock;
 use context::DmaContext;
 
-/// Time limit for a context to become idle after an error, a stop or a drop.
-const QUIESCE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit for a context to start, and to become idle after an error before it is started again.
+const RESTART_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Completions are coalesced in batches whose first descriptor is at most this long. For longer copies, the
 /// delay of a coalesced completion would be noticeable, and the cost of a separate completion would not be.

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use dma_core::{ErrorKind, Outcome};
+use dma_core::{ErrorKind, Outcome, STOP_GRACE};
 use doca_sys::bindings::*;
 
-use super::{ContextState, DocaQueue, QUIESCE_TIMEOUT, call_failed};
+use super::{ContextState, DocaQueue, RESTART_TIMEOUT, call_failed};
 use crate::error::{native, on_imported};
 use crate::ffi::lock;
 use crate::mmap::Mmap;
 
 impl DocaQueue {
-    /// Starts to wait for the context to become idle.
+    /// Starts to wait for the context to become idle. A context that is to run again may take longer than one
+    /// of a queue that is stopped.
     pub(super) fn quiesce(&mut self, restart: bool) {
-        self.state = ContextState::Quiescing { until: Instant::now() + QUIESCE_TIMEOUT, restart };
+        let limit = if restart { RESTART_TIMEOUT } else { STOP_GRACE };
+        self.state = ContextState::Quiescing { until: Instant::now() + limit, restart };
     }
 
     /// Handles failures and stopped contexts, for a poll.
@@ -113,7 +115,7 @@ impl DocaQueue {
             self.context.done.all_aborted();
             self.context.stop();
         }
-        let until = Instant::now() + QUIESCE_TIMEOUT;
+        let until = Instant::now() + STOP_GRACE;
         loop {
             while self.context.progress_once() {}
             if self.step_to_idle() {

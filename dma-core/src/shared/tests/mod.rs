@@ -4,6 +4,7 @@
 
 mod doorbell_delay;
 mod ready;
+mod stalls;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -37,6 +38,8 @@ struct Script {
     fails: AtomicBool,
     /// True if the device reports operations after it is stopped.
     stops: AtomicBool,
+    /// Time for which the first poll after the stop takes the thread away from the device.
+    stop_takes: Mutex<Duration>,
     /// The only thread to which the device reports.
     only: Mutex<Option<ThreadId>>,
     dropped: AtomicBool,
@@ -46,6 +49,7 @@ struct Script {
 struct Odd {
     inner: Box<dyn RawQueue>,
     script: Arc<Script>,
+    stopped: bool,
 }
 
 impl Drop for Odd {
@@ -73,6 +77,13 @@ unsafe impl RawQueue for Odd {
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
         assert!(!self.script.panics.load(SeqCst), "this test makes the engine panic");
         let only = *self.script.only.lock().expect("no thread panics while it holds the lock");
+        if self.stopped {
+            let nap = std::mem::take(&mut *self.script.stop_takes.lock().expect("no thread panics"));
+            if !nap.is_zero() {
+                std::thread::sleep(nap);
+                return 0;
+            }
+        }
         if self.script.mute.load(SeqCst) || only.is_some_and(|only| only != std::thread::current().id()) {
             return 0;
         }
@@ -91,6 +102,7 @@ unsafe impl RawQueue for Odd {
         if self.script.stops.load(SeqCst) {
             self.script.mute.store(false, SeqCst);
         }
+        self.stopped = true;
         self.inner.stop();
     }
     fn stats(&self) -> QueueStats {
@@ -137,7 +149,7 @@ fn lane_of(engine: &ReferenceEngine, script: &Arc<Script>) -> Arc<Lane> {
 
 fn lane_with(engine: &ReferenceEngine, script: &Arc<Script>, options: &QueueOptions) -> Arc<Lane> {
     let inner = engine.open_queue_raw(options).expect("it opens");
-    let raw = Odd { inner, script: Arc::clone(script) };
+    let raw = Odd { inner, script: Arc::clone(script), stopped: false };
     let depth = raw.depth();
     let planner = Planner::new(Box::new(raw), engine.info(), depth, None);
     Arc::new(Lane::new(planner, options, Arc::new(WaitQueue::new())))

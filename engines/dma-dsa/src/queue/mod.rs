@@ -9,11 +9,11 @@ mod watch;
 
 use std::mem;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use dma_core::{
     CacheHint, Completion, Descriptor, EngineId, Error, ErrorKind, NativeError, Outcome, QueueEvents,
-    QueueStats, RawQueue, Result,
+    QueueStats, RawQueue, Result, STOP_GRACE,
 };
 
 use self::build::{Before, Builder};
@@ -26,8 +26,6 @@ use crate::opened::Opened;
 
 /// Maximum length of a list whose descriptors are submitted one by one.
 const SINGLES_MAX: u64 = 64;
-/// Time limit for descriptors in flight when a queue is dropped.
-const DRAIN: Duration = Duration::from_secs(1);
 const REFUSED: &str =
     "the kernel refuses descriptors: the work queue is disabled or gone, or belongs to a parent process";
 
@@ -321,7 +319,7 @@ unsafe impl RawQueue for DsaQueue {
 impl Drop for DsaQueue {
     fn drop(&mut self) {
         self.stop();
-        let until = Instant::now() + DRAIN;
+        let until = Instant::now() + STOP_GRACE;
         let mut ended = [Completion::done(0); 64];
         while self.in_flight > 0 && Instant::now() < until {
             self.poll(&mut ended);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use dma_core::{
     Capabilities, Completion, Descriptor, DmaEngine, Error, ErrorKind, Limits, Outcome, QueueOptions,
-    RawQueue, Result,
+    RawQueue, Result, STOP_GRACE,
 };
 
 use super::memory::{Check, ReplayMemory, Staging};
@@ -18,8 +18,6 @@ use super::tokens::Tokens;
 use super::{ReplayOptions, Replayed};
 use crate::record::{Events, QueueTrace, Span, Trace, TraceEvent};
 
-/// Time limit for a stopped queue to report the remaining descriptors.
-const STOP: Duration = Duration::from_secs(2);
 /// Number of polls without a report before the thread yields.
 const SPINS: u32 = 1000;
 
@@ -352,7 +350,7 @@ impl<'a> Player<'a> {
     fn give_up(&mut self) {
         self.queue().stop();
         let since = Instant::now();
-        while self.tokens.in_flight > 0 && since.elapsed() < STOP {
+        while self.tokens.in_flight > 0 && since.elapsed() < STOP_GRACE {
             if self.poll() == 0 {
                 std::thread::yield_now();
             }
