@@ -1,8 +1,8 @@
 //! Prints counts, latencies and sizes of an engine's copies as Prometheus text.
 //!
-//! `meter+NAME` measures any engine. `publish` passes its counts to the recorder of the crate
-//! `metrics`. The recorder here renders the text that Prometheus scrapes. A server calls `publish`
-//! and renders when it receives a request for `/metrics`.
+//! `meter+NAME` measures any engine. `publish` passes its counts to the recorder of the crate `metrics`, which
+//! renders the text that Prometheus scrapes, and `histograms` returns the text of latencies and sizes. The
+//! example `17_configured_server` serves both.
 
 use std::error::Error;
 
@@ -21,16 +21,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     dma::layers::meter::publish();
-    let text = prometheus.render();
-    // Prints only the first and the last bucket of each histogram.
-    for line in text.lines().filter(|line| !line.contains("_bucket{") || line.contains("+Inf")) {
-        println!("{line}");
-    }
-    let counted = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
-    println!(
-        "{} buckets of latencies, {} of sizes",
-        counted("dma_latency_seconds_bucket{"),
-        counted("dma_size_bytes_bucket{")
-    );
+    print!("{}{}", prometheus.render(), dma::layers::meter::histograms());
     Ok(())
 }

@@ -139,11 +139,10 @@ impl BufferPool {
                 _ = write!(text, ", the first for {}", rounded(state.current_wait));
             }
             if exhausted > 0 {
-                let longest = rounded(state.longest_wait);
-                _ = write!(
-                    text,
-                    "; {exhausted} requests found no free buffer, the longest wait was {longest}"
-                );
+                _ = write!(text, "; {exhausted} requests found no free buffer");
+            }
+            if state.longest_wait > Duration::ZERO {
+                _ = write!(text, "; the longest wait was {}", rounded(state.longest_wait));
             }
             for (holder, (held, longest)) in class.held() {
                 let name = pool.holders.name(holder);

@@ -8,7 +8,7 @@
 //! - Opening, registering, importing, exporting and closing are `tracing` spans of level `INFO`: `dma.open`,
 //!   `dma.allocate`, `dma.register`, `dma.import`, `dma.export`, `dma.deregister` and `dma.close`.
 //! - With the feature `metrics`, `publish` passes the counts to the recorder of the crate `metrics`, for
-//!   example Prometheus'.
+//!   example Prometheus', and `histograms` returns latencies and lengths as text for Prometheus.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -32,14 +32,14 @@
 mod publish;
 mod report;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dma_core::{
     Completion, Descriptor, DmaEngine, OptionInfo, OptionValue, QueueOptions, QueueStats, RawQueue, Result,
 };
 
 #[cfg(feature = "metrics")]
-pub use publish::publish;
+pub use publish::{histograms, publish};
 use report::Counts;
 pub use report::{Distribution, MeterReport, QueueReport};
 
@@ -101,22 +101,20 @@ impl MeterEngine {
         let mut info = inner.info().clone();
         info.device.push_str(", metered");
         let label = if options.label.is_empty() { info.backend } else { &options.label };
+        let (label, queues) = (Arc::from(label), Arc::default());
         let meter = Meter {
-            label: label.into(),
-            queues: Mutex::default(),
             #[cfg(feature = "metrics")]
-            published: Mutex::default(),
+            source: publish::add(&label, &queues),
+            label,
+            queues,
         };
-        let layered = Layered::new(inner, info, meter);
-        #[cfg(feature = "metrics")]
-        publish::add(&layered.wrapper);
-        Self { layered }
+        Self { layered: Layered::new(inner, info, meter) }
     }
 
     /// Returns the counts and histograms so far.
     #[must_use]
     pub fn report(&self) -> MeterReport {
-        self.layered.wrapper.report()
+        self.layered.wrapper.queues.report()
     }
 }
 
@@ -133,17 +131,26 @@ dma_core::forward_engine!([] MeterEngine);
 #[derive(Debug)]
 struct Meter {
     label: Arc<str>,
+    queues: Arc<Queues>,
+    #[cfg(feature = "metrics")]
+    source: Arc<publish::Source>,
+}
+
+#[derive(Debug, Default)]
+struct Queues(
     /// The counts of each queue number, and true if an open queue has the number. A new queue gets the first
     /// free number and adds to its counts, so the number of entries is the maximum number of queues that were
     /// open at once.
-    queues: Mutex<Vec<(Arc<Counts>, bool)>>,
-    #[cfg(feature = "metrics")]
-    published: Mutex<MeterReport>,
-}
+    Mutex<Vec<(Arc<Counts>, bool)>>,
+);
 
-impl Meter {
+impl Queues {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Arc<Counts>, bool)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn report(&self) -> MeterReport {
-        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let queues = self.lock();
         MeterReport { queues: queues.iter().map(|(counts, _)| counts.report()).collect() }
     }
 }
@@ -152,7 +159,7 @@ impl Wrapper for Meter {
     type Queue = MeterQueue;
 
     fn open(this: &Arc<Self>, _: &QueueOptions, depth: usize) -> Result<MeterQueue> {
-        let mut queues = this.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = this.queues.lock();
         let free = queues.iter().position(|(_, taken)| !taken);
         let number = free.unwrap_or_else(|| {
             queues.push(Default::default());
@@ -170,7 +177,7 @@ impl Wrapper for Meter {
     }
 
     fn explain(&self) -> String {
-        self.report().to_string()
+        self.queues.report().to_string()
     }
 
     fn instrument<T>(&self, call: Call, run: impl FnOnce() -> T) -> T {
@@ -251,7 +258,6 @@ unsafe impl QueueHook for MeterQueue {
 impl Drop for MeterQueue {
     fn drop(&mut self) {
         self.counts.lose_in_flight();
-        let mut queues = self.meter.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        queues[self.number].1 = false;
+        self.meter.queues.lock()[self.number].1 = false;
     }
 }
