@@ -178,9 +178,10 @@ unsafe impl RawQueue for MyQueue {
             let outcome = if self.stopped {
                 Outcome::Aborted
             } else {
-                // SAFETY: the caller of `submit` promised that source and destination are valid and
-                // disjoint, and that no other code accesses them until the completion is reported.
-                unsafe { src.addr.as_ptr().copy_to_nonoverlapping(dst.addr.as_ptr(), dst.len) };
+                // The bytes of windows may be accessed by other code at the same time, so `memcpy` is not enough.
+                // SAFETY: the caller of `submit` promised that source and destination are valid, and that no
+                // reference to them is used until the completion is reported.
+                unsafe { dma::racy_copy::copy(dst.addr.as_ptr(), src.addr.as_ptr(), dst.len) };
                 Outcome::Done
             };
             *completion = Completion::ended(token, outcome, 0);

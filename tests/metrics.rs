@@ -80,8 +80,7 @@ fn metrics_have_help_texts_and_a_place_in_the_dashboard() {
     assert_eq!(typed, helped, "every metric has a help text");
     let shown: BTreeSet<_> = names(DASHBOARD).into_iter().map(family).collect();
     assert_eq!(shown, typed, "the dashboard shows exactly the existing metrics");
-    let unknown: Vec<_> =
-        names(ALERTS).into_iter().filter(|name| !typed.contains(family(name))).collect();
+    let unknown: Vec<_> = names(ALERTS).into_iter().filter(|name| !typed.contains(family(name))).collect();
     assert!(
         !names(ALERTS).is_empty() && unknown.is_empty(),
         "the alert rules use unknown metrics: {unknown:?}"

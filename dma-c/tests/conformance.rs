@@ -285,7 +285,8 @@ struct HeaderExport {
     native: Vec<u8>,
 }
 
-impl RawExport for HeaderExport {
+// SAFETY: the library's export behind the call meets the requirements.
+unsafe impl RawExport for HeaderExport {
     fn native(&self) -> &[u8] {
         &self.native
     }

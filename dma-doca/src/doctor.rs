@@ -71,7 +71,8 @@ const INSTALL: &str = "install NVIDIA DOCA (the doca-sdk-dma and doca-sdk-common
 const LOADS: &str = "libraries and symbols";
 
 fn loads(library: Library) -> Finding {
-    let mut text = if library.version.is_empty() { "unknown version".to_owned() } else { library.version };
+    let mut text =
+        if library.version.is_empty() { "unknown version".to_owned() } else { library.version.clone() };
     if library.stand_in.is_some() {
         text += ", the stand-in SDK of this project";
     }

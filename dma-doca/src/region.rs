@@ -48,7 +48,8 @@ impl DocaRegion {
     ) -> Result<Self> {
         check_export(engine, request)?;
         let (base, len) = (memory.as_ptr(), memory.len());
-        let over = match memory.fd() {
+        // SAFETY: only the device accesses the file, as submitted descriptors require.
+        let over = match unsafe { memory.fd() } {
             Some((fd, offset)) => MapMemory::File(base, len, fd, offset),
             None => MapMemory::Borrowed(base, len),
         };
@@ -67,7 +68,8 @@ impl DocaRegion {
             return Err(error(ErrorKind::Unsupported, "memory of another device cannot be exported")
                 .with_hint("export host memory, and copy to or from it"));
         }
-        let Some((fd, offset)) = memory.dmabuf() else {
+        // SAFETY: only the device accesses the dma-buf, as submitted descriptors require.
+        let Some((fd, offset)) = (unsafe { memory.dmabuf() }) else {
             return Err(error(ErrorKind::Unsupported, "device memory without a dma-buf").with_hint(
                 "take the memory from `Window::dmabuf`, or pass a dma-buf to `DeviceMemory::with_dmabuf`",
             ));
@@ -267,7 +269,8 @@ struct DocaExport {
     native: Vec<u8>,
 }
 
-impl RawExport for DocaExport {
+// SAFETY: `revoke` returns `Ok` after the SDK has destroyed the exported map. From then on, the device refuses peers.
+unsafe impl RawExport for DocaExport {
     fn native(&self) -> &[u8] {
         &self.native
     }

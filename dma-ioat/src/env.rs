@@ -145,7 +145,7 @@ impl Environment {
             return Err((exists(), false));
         }
         let settings = Settings::new(options, self.system_functions()).map_err(|e| (e, false))?;
-        let mut opts = EnvOpts::new(&self.spdk.env);
+        let mut opts = EnvOpts::new(&self.spdk);
         opts.set_name(c"dma".to_owned());
         // The text contains no NUL.
         opts.set_core_mask(CString::new(format!("[{}]", Cores(&settings.cores))).unwrap_or_default());

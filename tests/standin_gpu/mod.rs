@@ -50,7 +50,8 @@ impl Backend for StandinGpu {
         if let Some(depth) = name.option("depth") {
             options = options.with_depth(depth.parse().expect("a depth"));
         }
-        Ok(Arc::new(CudaEngine::open_with(&driver, &options)?))
+        // SAFETY: the stand-in's functions behave as CUDA's, and are never unloaded.
+        Ok(Arc::new(unsafe { CudaEngine::open_with(&driver, &options) }?))
     }
 
     fn discover(&self) -> Vec<Discovered> {

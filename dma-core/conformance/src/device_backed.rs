@@ -189,8 +189,9 @@ unsafe impl RawRegion for Shadowed {
         unsafe { self.host.export(offset, len, rights) }
     }
 
-    fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
-        self.host.dmabuf()
+    unsafe fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
+        // SAFETY: this method and the inner one have the same requirements, and the caller meets them.
+        unsafe { self.host.dmabuf() }
     }
 }
 

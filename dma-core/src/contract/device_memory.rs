@@ -71,7 +71,8 @@ impl DeviceMemory {
     ///
     /// # Safety
     ///
-    /// The memory of this value is the dma-buf's memory, beginning at byte `offset` of the dma-buf.
+    /// The memory of this value is the dma-buf's memory, beginning at byte `offset` of the dma-buf. The file is sealed
+    /// against becoming shorter, or all processes that have it are trusted not to make it shorter.
     #[must_use]
     #[expect(unsafe_code, reason = "the caller guarantees that a device may access the bytes")]
     pub unsafe fn with_dmabuf(mut self, fd: OwnedFd, offset: u64) -> Self {
@@ -98,9 +99,21 @@ impl DeviceMemory {
         self.len == 0
     }
 
-    /// Returns the dma-buf and the offset of the first byte in it, if this value has a dma-buf.
+    /// Returns whether this value has a dma-buf.
     #[must_use]
-    pub fn dmabuf(&self) -> Option<(BorrowedFd<'_>, u64)> {
+    pub const fn has_dmabuf(&self) -> bool {
+        self.dmabuf.is_some()
+    }
+
+    /// Returns the dma-buf and the offset of the first byte in it, if this value has a dma-buf.
+    ///
+    /// # Safety
+    ///
+    /// The caller passes the dma-buf, or a copy of its descriptor, only to devices, which access it as
+    /// [`DmaEngine::register_device_raw`](crate::DmaEngine::register_device_raw) permits. It does not make the file shorter.
+    #[must_use]
+    #[expect(unsafe_code, reason = "an access to the file is an access to the bytes")]
+    pub unsafe fn dmabuf(&self) -> Option<(BorrowedFd<'_>, u64)> {
         self.dmabuf.as_ref().map(|(fd, offset)| (fd.as_fd(), *offset))
     }
 
@@ -142,7 +155,7 @@ mod tests {
         #[expect(unsafe_code, reason = "an address that is never accessed")]
         // SAFETY: the test makes no reference to the address and submits no operation with it.
         let memory = unsafe { DeviceMemory::from_raw(DeviceAddr(64), 3, "owner".to_owned()) };
-        assert_eq!((memory.addr(), memory.len(), memory.dmabuf().is_none()), (DeviceAddr(64), 3, true));
+        assert_eq!((memory.addr(), memory.len(), memory.has_dmabuf()), (DeviceAddr(64), 3, false));
         let memory = memory.into_owner::<u8>().unwrap_err();
         assert_eq!(memory.into_owner::<String>().unwrap(), "owner");
     }
@@ -159,7 +172,7 @@ mod tests {
         };
         let (a, b) = (dmabuf(5000).unwrap(), dmabuf(5000).unwrap());
         assert!(a.addr().0.abs_diff(b.addr().0) >= 5000, "{a:?} {b:?}");
-        assert_eq!(a.dmabuf().unwrap().1, 4100);
+        assert_eq!(a.dmabuf.as_ref().unwrap().1, 4100);
         assert_eq!(a.addr().0 % 4096, 4, "the address has the same offset within a page");
         assert!(dmabuf(usize::MAX).is_err() && dmabuf(1 << 60).is_err());
     }

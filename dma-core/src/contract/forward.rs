@@ -15,7 +15,8 @@ use crate::{
 ///
 /// # Safety
 ///
-/// [`forward_to`](Self::forward_to) must return the same engine at each call.
+/// [`forward_to`](Self::forward_to) must return the same engine at each call, as long as nobody has had unique access to the
+/// value in between (which can replace the engine that a `Box` points to).
 pub unsafe trait ForwardEngine {
     /// The type of the inner engine.
     type Inner: DmaEngine + ?Sized;
@@ -97,7 +98,8 @@ macro_rules! forward_engine {
 }
 macro_rules! forward_engine_pointer {
     ($($pointer:ty),+) => {$(
-        // SAFETY: the pointer returns the same engine at each call, because its target never changes.
+        // SAFETY: the pointer returns the same engine at each call, until unique access replaces the engine that
+        // it points to.
         unsafe impl<E: DmaEngine + ?Sized> ForwardEngine for $pointer {
             type Inner = E;
             fn forward_to(&self) -> &E {
@@ -123,13 +125,16 @@ macro_rules! forward_region {
                 // them.
                 unsafe { (**self).export(offset, len, rights) }
             }
-            fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
-                (**self).dmabuf()
+            unsafe fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
+                // SAFETY: this method and the inner one have the same requirements, and the caller meets
+                // them.
+                unsafe { (**self).dmabuf() }
             }
         }
     )+};
 }
-forward_region!(Box<R>, Arc<R>);
+// Not for `Arc`: two regions must not have one key.
+forward_region!(Box<R>);
 
 macro_rules! forward_queue {
     ($($pointer:ty),+) => {$(

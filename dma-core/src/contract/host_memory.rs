@@ -395,8 +395,9 @@ impl HostMemory {
         self.len == 0
     }
 
-    /// Returns true for memory from [`from_read_only`](Self::from_read_only), and for shared memory that is
-    /// registered as read-only. Neither the CPU nor a device may write such memory.
+    /// Returns true for memory from [`from_read_only`](Self::from_read_only), and for memory that was once
+    /// registered as a read-only window, even after it is deregistered. Neither the CPU nor a device may write such
+    /// memory.
     #[must_use]
     pub const fn is_read_only(&self) -> bool {
         self.read_only
@@ -416,8 +417,15 @@ impl HostMemory {
 
     /// Returns the descriptor of the file that the bytes map, and the offset of the first byte in that file.
     /// Returns `None` if the file is unknown.
+    ///
+    /// # Safety
+    ///
+    /// The file's bytes are the bytes of this memory. The caller, and whatever it passes the descriptor or a copy of it to,
+    /// accesses them only as [`DmaEngine::register_raw`](crate::DmaEngine::register_raw) permits, and does not make the
+    /// file shorter.
     #[must_use]
-    pub fn fd(&self) -> Option<(std::os::fd::BorrowedFd<'_>, u64)> {
+    #[expect(unsafe_code, reason = "a write to the file is a write to the bytes")]
+    pub unsafe fn fd(&self) -> Option<(std::os::fd::BorrowedFd<'_>, u64)> {
         use std::os::fd::AsFd;
         self.fd.as_ref().map(|(fd, offset)| (fd.as_fd(), *offset))
     }

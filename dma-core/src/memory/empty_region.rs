@@ -28,7 +28,7 @@ pub(super) fn region(
         access,
         cpu: cpu.then_some(addr),
     };
-    Region::new(Box::new(NoBytes(info)), memory, backend)
+    Region::new(Box::new(NoBytes(info)), memory, info.access, backend)
 }
 
 // SAFETY: `info` never changes, and no other region has the key. Every address is valid for 0 bytes.
@@ -46,12 +46,33 @@ unsafe impl RawRegion for NoBytes {
 #[derive(Debug)]
 pub(super) struct NothingGranted;
 
-impl RawExport for NothingGranted {
+#[expect(unsafe_code, reason = "implements an unsafe trait")]
+// SAFETY: no peer accesses 0 bytes.
+unsafe impl RawExport for NothingGranted {
     fn native(&self) -> &[u8] {
         &[]
     }
 
     fn revoke(&mut self, _: Duration) -> Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_that_reports_more_rights_than_requested_does_not_get_them() {
+        let info = RegionInfo {
+            engine: EngineId::unique(),
+            key: RegionKey::unique(),
+            addr: DeviceAddr(64),
+            len: 0,
+            access: Access::all(),
+            cpu: None,
+        };
+        let region = Region::new(Box::new(NoBytes(info)), None, Access::READ, "test");
+        assert_eq!(region.access(), Access::READ);
     }
 }

@@ -167,9 +167,16 @@ impl Drop for RegionHandle {
 impl RefUnwindSafe for RegionInner {}
 
 impl Region {
-    pub(crate) fn new(raw: Box<dyn RawRegion>, memory: Option<Registered>, backend: &'static str) -> Self {
+    /// Makes the region of memory that was allocated or registered with these rights. An engine that reports
+    /// more rights does not get them.
+    pub(crate) fn new(
+        raw: Box<dyn RawRegion>,
+        memory: Option<Registered>,
+        rights: Access,
+        backend: &'static str,
+    ) -> Self {
         let mut info = *raw.info();
-        info.access &= Access::all();
+        info.access &= rights & Access::all();
         if let Some(base) = info.cpu {
             // Expose the pointer's provenance, because views convert addresses back to pointers.
             info.addr = DeviceAddr::of(base);

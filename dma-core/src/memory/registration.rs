@@ -8,7 +8,8 @@ use super::numa::{self, NumaNodes};
 use super::region::{Range, Region, Registered};
 use super::{Buffer, BufferMut, PageMemory};
 use crate::{
-    Access, Capabilities, DeviceMemory, DmaEngine, Error, ErrorKind, HostMemory, MemoryRequest, Place, Result,
+    Access, Capabilities, DeviceMemory, DmaEngine, Error, ErrorKind, HostMemory, MemoryRequest, Place,
+    RegionInfo, Result,
 };
 
 /// Registers memory as a buffer that the device may only read.
@@ -42,7 +43,7 @@ pub(crate) fn register_window<E: DmaEngine + ?Sized>(
 ) -> Result<Range> {
     if !(request.access | request.export).contains(Access::WRITE) {
         memory.set_read_only();
-    } else if memory.is_read_only() && !memory.is_shared() {
+    } else if memory.is_read_only() {
         return Err(Error::new(ErrorKind::InvalidArgument, "read-only memory cannot be a writable window")
             .with_operation("register")
             .with_backend(engine.info().backend)
@@ -82,7 +83,8 @@ pub(crate) fn register<E: DmaEngine + ?Sized>(
     // until the raw region has been dropped. The bytes are exclusive, or they are read-only and registered as
     // read-only, or shared and never borrowed.
     let raw = unsafe { engine.register_raw(&memory, request) }.map_err(fail)?;
-    let region = Region::new(raw, Some(Registered::Host(memory)), info.backend);
+    check_registered(raw.info(), memory.as_ptr(), memory.len());
+    let region = Region::new(raw, Some(Registered::Host(memory)), request.access, info.backend);
     if !region.is_cpu_visible() {
         return Err(fail(Error::new(
             ErrorKind::Unsupported,
@@ -120,7 +122,21 @@ pub(crate) fn register_device<E: DmaEngine + ?Sized>(
     // region keeps the `DeviceMemory` until the raw region has been dropped. Views of the region are windows,
     // which make no references.
     let raw = unsafe { engine.register_device_raw(&memory, request) }.map_err(fail)?;
-    Ok(Region::new(raw, Some(Registered::Device(memory)), info.backend))
+    debug_assert_eq!(
+        (raw.info().addr, raw.info().len),
+        (memory.addr(), memory.len()),
+        "`register_device_raw` returns a region with the address and the length of the memory"
+    );
+    Ok(Region::new(raw, Some(Registered::Device(memory)), request.access, info.backend))
+}
+
+/// Checks in debug builds that an engine has registered the `len` bytes at `start`.
+fn check_registered(info: &RegionInfo, start: NonNull<u8>, len: usize) {
+    debug_assert_eq!(info.len, len, "`register_raw` returns a region with the length of the memory");
+    debug_assert!(
+        info.cpu.is_none_or(|cpu| cpu == start),
+        "`register_raw` returns a region whose `cpu` is the address of the memory"
+    );
 }
 
 /// Allocates memory for `request`.
@@ -137,14 +153,14 @@ pub(crate) fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryReques
     }
     let Some(node) = request.node else {
         let raw = engine.allocate_raw(request).map_err(fail)?;
-        return Ok(Range::whole(Region::new(raw, None, info.backend)));
+        return Ok(Range::whole(Region::new(raw, None, request.access, info.backend)));
     };
     if !request.export.is_empty() {
         // Only the engine can allocate memory that peers can import.
         let nodes = NumaNodes::of_system();
         nodes.check_room(node, request.len).map_err(fail)?;
         let raw = numa::with_policy(&nodes, node, || engine.allocate_raw(request)).map_err(fail)?;
-        return Ok(Range::whole(Region::new(raw, None, info.backend)));
+        return Ok(Range::whole(Region::new(raw, None, request.access, info.backend)));
     }
     if !info.capabilities.contains(Capabilities::REGISTER) {
         let message = "the engine cannot register memory, so it cannot use memory of a NUMA node";
@@ -157,7 +173,8 @@ pub(crate) fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryReques
     placed.len = request.len.checked_next_multiple_of(alignment).unwrap_or(usize::MAX);
     let memory = HostMemory::from_owner(PageMemory::new(&placed).map_err(fail)?);
     let mut range = Range::whole(register(engine, memory, request)?);
-    range.len = request.len;
+    // The region has the length that the engine reports, which may be shorter.
+    range.len = range.len.min(request.len);
     Ok(range)
 }
 

@@ -228,7 +228,9 @@ impl Window {
                 .with_hint("allocate or register the memory with both rights"),
             ));
         }
-        let (fd, offset) = region.as_raw().dmabuf().map_err(fail)?;
+        // SAFETY: the dma-buf becomes part of a `DeviceMemory` that keeps the region alive, and whose dma-buf only
+        // unsafe code can get. No reference to a window's bytes exists.
+        let (fd, offset) = unsafe { region.as_raw().dmabuf() }.map_err(fail)?;
         // SAFETY: the owner is a handle of the region, which keeps the memory allocated. No reference to a
         // window's bytes exists, and a window cannot become a buffer while another handle exists.
         let memory = unsafe { DeviceMemory::from_raw(self.0.addr, self.len(), region.clone()) };
@@ -345,10 +347,28 @@ impl fmt::Debug for Export {
 mod tests {
     use super::*;
     use crate::reference::doc_engine;
-    use crate::{DmaEngineExt, MemoryRequest};
+    use crate::{DmaEngineExt, ErrorKind, HostMemory, MemoryRequest};
 
     fn window(len: usize) -> Window {
         doc_engine().allocate_window(&MemoryRequest::new(len)).expect("memory is allocated")
+    }
+
+    /// The pages may be write-protected, so the memory stays read-only after it was deregistered.
+    #[test]
+    fn shared_memory_that_was_registered_read_only_never_becomes_writable() {
+        let bytes: &'static mut [u8] = Box::leak(vec![7; 64].into_boxed_slice());
+        let (start, len) = (std::ptr::NonNull::from(bytes).cast(), 64);
+        #[expect(unsafe_code, reason = "shared memory is made from a pointer")]
+        // SAFETY: the bytes are never freed, and no reference to them is left.
+        let memory = unsafe { HostMemory::from_shared(start, len, ()) };
+        let (engine, read) = (doc_engine(), MemoryRequest::new(0).with_access(Access::READ));
+        let window = engine.register_window(memory, &read).expect("registered");
+        let region = window.region().clone();
+        drop(window);
+        let memory = region.deregister().expect("unused").expect("host memory");
+        assert!(memory.is_read_only());
+        let refused = engine.register_window(memory, &MemoryRequest::new(0)).expect_err("writable");
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
     }
 
     #[test]
@@ -398,7 +418,9 @@ mod tests {
     #[derive(Debug)]
     struct Held;
 
-    impl RawExport for Held {
+    #[expect(unsafe_code, reason = "implements an unsafe trait")]
+    // SAFETY: revoking never succeeds.
+    unsafe impl RawExport for Held {
         fn native(&self) -> &[u8] {
             &[]
         }

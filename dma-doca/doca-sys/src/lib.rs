@@ -52,5 +52,5 @@ mod table;
 pub mod workq;
 
 pub use dma_vendor::{LoadError, Vendor};
-pub use library::{DOCA, LIB_DIR_VARIABLE, Library, StandIn};
+pub use library::{DOCA, LIB_DIR_VARIABLE, Library, StandIn, Tables};
 pub use table::{Comch, Common, Dma};

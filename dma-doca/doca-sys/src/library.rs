@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "uses symbols as functions")]
 
 use std::ffi::{CStr, c_char};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -39,9 +40,29 @@ pub type StandIn =
     unsafe extern "C" fn(devinfo: *const doca_devinfo, model: *mut c_char, size: u32) -> doca_error_t;
 
 /// The SDK's calls. The libraries are never unloaded, because they have threads and state of their own.
+///
+/// The tables can be read, but not replaced, because engines trust them:
+///
+/// ```compile_fail,E0594
+/// # fn demo(mut library: doca_sys::Library, other: doca_sys::Common) {
+/// library.common = other;
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Library(Tables);
+
+impl Deref for Library {
+    type Target = Tables;
+
+    fn deref(&self) -> &Tables {
+        &self.0
+    }
+}
+
+/// The tables of a [`Library`], and its facts.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Library {
+pub struct Tables {
     /// Devices, memory, buffers, progress engines, tasks, logs.
     pub common: Common,
     /// Copies.
@@ -80,9 +101,19 @@ impl Library {
 
     /// Uses calls that other code provides, for tests or for programs that have loaded the libraries
     /// themselves. Error messages contain `version`.
+    ///
+    /// # Safety
+    ///
+    /// Each function must behave as the vendor's headers and documentation say about the function of its name, and must stay
+    /// loaded as long as the library or a clone of it is used.
     #[must_use]
-    pub fn from_tables(common: Common, dma: Dma, comch: Option<Comch>, version: impl Into<String>) -> Self {
-        Self {
+    pub unsafe fn from_tables(
+        common: Common,
+        dma: Dma,
+        comch: Option<Comch>,
+        version: impl Into<String>,
+    ) -> Self {
+        Self(Tables {
             common,
             dma,
             comch,
@@ -90,7 +121,7 @@ impl Library {
             stand_in: None,
             version: version.into(),
             path: PathBuf::new(),
-        }
+        })
     }
 
     /// Uses the calls that this program was linked with. Calls that a version may lack are looked up by this
@@ -109,8 +140,9 @@ impl Library {
         // loaded with the program.
         let comch = unsafe { Comch::linked(|name| program.symbol(name)) };
         let version = version(&program).unwrap_or_default();
-        let tables = Self::from_tables(common, dma, Some(comch), version);
-        Self { stand_in: stand_in(&program), ..tables }
+        // SAFETY: the functions are those of the SDK's libraries, which the program is linked with.
+        let Self(tables) = unsafe { Self::from_tables(common, dma, Some(comch), version) };
+        Self(Tables { stand_in: stand_in(&program), ..tables })
     }
 
     fn of(loaded: &[Loaded]) -> Result<Self, LoadError> {
@@ -144,7 +176,7 @@ impl Library {
             Ok(calls) => (Some(calls), None),
             Err(error) => (None, Some(error)),
         };
-        Ok(Self {
+        Ok(Self(Tables {
             common: common_calls,
             dma: dma_calls,
             comch,
@@ -152,7 +184,7 @@ impl Library {
             stand_in: stand_in(common),
             version: version(common).unwrap_or_default(),
             path: common.path().to_owned(),
-        })
+        }))
     }
 
     fn of_work_queues(common: &Loaded, dma: &Loaded) -> Result<Self, LoadError> {
@@ -174,13 +206,13 @@ impl Library {
                 symbols: missing.into_iter().map(str::to_owned).collect(),
             });
         }
-        let (common_calls, dma_calls) = workq::tables(&own_common, &own_dma, common.path())
+        // SAFETY: the tables have the functions of the loaded libraries.
+        let (common_calls, dma_calls) = unsafe { workq::tables(&own_common, &own_dma, common.path()) }
             .map_err(|other| LoadError::Second { path: common.path().to_owned(), other })?;
-        Ok(Self {
-            stand_in: stand_in(common),
-            path: common.path().to_owned(),
-            ..Self::from_tables(common_calls, dma_calls, None, version(common).unwrap_or_default())
-        })
+        let version = version(common).unwrap_or_default();
+        // SAFETY: the functions call those of the loaded libraries, which are never unloaded.
+        let Self(tables) = unsafe { Self::from_tables(common_calls, dma_calls, None, version) };
+        Ok(Self(Tables { stand_in: stand_in(common), path: common.path().to_owned(), ..tables }))
     }
 }
 

@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char};
 use std::mem::offset_of;
 
 use crate::bindings::{spdk_env_opts, spdk_pci_addr};
-use crate::{Env, Release};
+use crate::{Library, Release};
 
 /// Length of the block in words of 8 bytes: four times the largest struct so far.
 const WORDS: usize = 64;
@@ -30,12 +30,12 @@ pub struct EnvOpts {
 impl EnvOpts {
     /// Returns the library's defaults.
     #[must_use]
-    pub fn new(env: &Env) -> Self {
+    pub fn new(library: &Library) -> Self {
         let mut block = Box::new([0; WORDS]);
         block[OPTS_SIZE / 8] = size_of_val(&*block) as u64;
         // SAFETY: the block is zeroed, aligned like the struct and larger than the struct of any release. Its
         // size is in the field `opts_size`.
-        unsafe { (env.spdk_env_opts_init)(block.as_mut_ptr().cast()) };
+        unsafe { (library.env.spdk_env_opts_init)(block.as_mut_ptr().cast()) };
         Self { block, texts: Vec::new(), allowed: Vec::new() }
     }
 

@@ -40,6 +40,6 @@ mod table;
 
 pub use dma_vendor::{LoadError, Vendor};
 pub use env_opts::EnvOpts;
-pub use library::{LIB_DIR_VARIABLE, Library, SPDK, StandIn};
+pub use library::{LIB_DIR_VARIABLE, Library, SPDK, StandIn, Tables};
 pub use release::Release;
 pub use table::{Env, Ioat, Log};

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "uses symbols as functions")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
@@ -53,9 +54,29 @@ pub static SPDK: Vendor = Vendor {
 pub type StandIn = unsafe extern "C" fn(model: *mut c_char, size: usize) -> c_int;
 
 /// SPDK's calls. The libraries are never unloaded, because DPDK has threads and state of its own.
+///
+/// The tables can be read, but not replaced, because engines trust them:
+///
+/// ```compile_fail,E0594
+/// # fn demo(mut library: spdk_sys::Library, other: spdk_sys::Env) {
+/// library.env = other;
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Library(Tables);
+
+impl Deref for Library {
+    type Target = Tables;
+
+    fn deref(&self) -> &Tables {
+        &self.0
+    }
+}
+
+/// The tables of a [`Library`], and its facts.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Library {
+pub struct Tables {
     /// The environment: memory, PCI functions, cores.
     pub env: Env,
     /// The calls for I/OAT channels.
@@ -93,9 +114,14 @@ impl Library {
 
     /// Uses calls that other code provides, for tests or for programs that have loaded the libraries
     /// themselves.
+    ///
+    /// # Safety
+    ///
+    /// Each function must behave as the vendor's headers and documentation say about the function of its name, and must stay
+    /// loaded as long as the library or a clone of it is used.
     #[must_use]
-    pub fn from_tables(env: Env, ioat: Ioat, release: Release) -> Self {
-        Self { env, ioat, log: None, release, dpdk: None, stand_in: None, path: PathBuf::new() }
+    pub unsafe fn from_tables(env: Env, ioat: Ioat, log: Option<Log>, release: Release) -> Self {
+        Self(Tables { env, ioat, log, release, dpdk: None, stand_in: None, path: PathBuf::new() })
     }
 
     /// Uses the calls that this program was linked with. Calls that a release may lack are looked up by this
@@ -127,12 +153,9 @@ impl Library {
         let ioat = unsafe { Ioat::linked(|name| program.symbol(name)) };
         // SAFETY: the linker found these names in `libspdk_log`, whose functions the declarations describe.
         let log = Some(unsafe { Log::linked(|name| program.symbol(name)) });
-        Self {
-            log,
-            dpdk: dpdk(&program),
-            stand_in: stand_in(&program),
-            ..Self::from_tables(env, ioat, Release::default())
-        }
+        // SAFETY: the functions are those of SPDK's libraries, which the program is linked with.
+        let Self(tables) = unsafe { Self::from_tables(env, ioat, log, Release::default()) };
+        Self(Tables { dpdk: dpdk(&program), stand_in: stand_in(&program), ..tables })
     }
 
     fn of(loaded: &[Loaded]) -> Result<Self, LoadError> {
@@ -161,7 +184,7 @@ impl Library {
         // A library that does not name DPDK as a dependency has found it among the symbols of the program.
         let dpdk = dpdk(env).or_else(|| dpdk(&Loaded::program()));
         let stand_in = stand_in(env);
-        Ok(Self { env: env_calls, ioat: ioat_calls, log, release, dpdk, stand_in, path })
+        Ok(Self(Tables { env: env_calls, ioat: ioat_calls, log, release, dpdk, stand_in, path }))
     }
 }
 

@@ -51,22 +51,25 @@ calls! {
 
 /// Returns the stand-in's calls, without its log's.
 pub(crate) fn library() -> Library {
+    library_of(None)
+}
+
+fn library_of(log: Option<Log>) -> Library {
     // SAFETY: the program is linked with the stand-in's functions of these names, which have the declared
     // signatures.
     let env = unsafe { Env::load(address) }.expect("every required call");
     // SAFETY: the program is linked with the stand-in's functions of these names, which have the declared
     // signatures.
     let ioat = unsafe { Ioat::load(address) }.expect("every required call");
-    Library::from_tables(env, ioat, Release::of_soname(Some(17)))
+    // SAFETY: the stand-in's functions behave as SPDK's, and are linked into the program.
+    unsafe { Library::from_tables(env, ioat, log, Release::of_soname(Some(17))) }
 }
 
 /// Returns the stand-in's calls, including its log's.
 pub(crate) fn library_with_log() -> Library {
-    let mut library = library();
     // SAFETY: the program is linked with the stand-in's functions of these names, which have the declared
     // signatures.
-    library.log = Some(unsafe { Log::load(address) }.expect("every required call"));
-    library
+    library_of(Some(unsafe { Log::load(address) }.expect("every required call")))
 }
 
 /// Returns options that use the stand-in.

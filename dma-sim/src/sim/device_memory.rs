@@ -10,7 +10,9 @@ use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dma_core::{Error, ErrorKind, MemoryRequest, Result, check_headroom};
-use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
+};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
@@ -87,8 +89,11 @@ impl DeviceMemory {
             Errno::NOMEM | Errno::INVAL | Errno::FBIG => too_much().with_hint("ask for less `device_memory`"),
             errno => Error::from(std::io::Error::from(errno)),
         };
-        let file = memfd_create("dma-sim", MemfdFlags::CLOEXEC).map_err(failed)?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = memfd_create("dma-sim", flags).map_err(failed)?;
         ftruncate(&file, size as u64).map_err(failed)?;
+        // Programs and engines get this file as a dma-buf. If it became shorter, SIGBUS would end this process.
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).map_err(failed)?;
         let bytes = DeviceMapping::new(size, Some(&file)).map_err(failed)?;
         let addresses = DeviceMapping::new(size, None).map_err(failed)?;
         Ok(Self { addresses, bytes, file, used: Mutex::default() })
@@ -197,6 +202,13 @@ fn page() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_file_of_a_dma_buf_cannot_become_shorter() {
+        let memory = DeviceMemory::new(1 << 20).unwrap();
+        assert_eq!(ftruncate(&memory.file, 0), Err(Errno::PERM));
+        assert_eq!(fcntl_add_seals(&memory.file, SealFlags::WRITE), Err(Errno::PERM));
+    }
 
     #[test]
     fn allocations_are_apart_aligned_and_come_back() {

@@ -194,7 +194,7 @@ unsafe impl RawRegion for SimRegion {
         }
     }
 
-    fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
+    unsafe fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
         match &self.backing {
             Backing::Device(own) => own.dmabuf(),
             _ => {

@@ -51,7 +51,7 @@ impl CudaEngine {
     /// forked after CUDA was initialized, or a failure has ended the device's context. Each error names the
     /// remedy.
     pub fn open(options: &CudaOptions) -> Result<Self> {
-        let opened = device::load(options).and_then(|driver| Self::open_with(&driver, options));
+        let opened = device::load(options).and_then(|driver| Self::open_device(&driver, options));
         opened.map_err(|e| e.with_operation("open engine"))
     }
 
@@ -61,7 +61,17 @@ impl CudaEngine {
     /// # Errors
     ///
     /// See [`open`](Self::open).
-    pub fn open_with(driver: &Driver, options: &CudaOptions) -> Result<Self> {
+    ///
+    /// # Safety
+    ///
+    /// Each function of the table must behave as CUDA's documentation says about the function of its name, and must stay
+    /// loaded as long as the engine and its queues and memory exist.
+    pub unsafe fn open_with(driver: &Driver, options: &CudaOptions) -> Result<Self> {
+        Self::open_device(driver, options)
+    }
+
+    /// Opens a device by calls that can be trusted.
+    fn open_device(driver: &Driver, options: &CudaOptions) -> Result<Self> {
         let depth = options.depth.unwrap_or(CudaOptions::DEPTH_DEFAULT);
         check_depth(depth)?;
         let device = Device::open(driver, options)?;
@@ -197,7 +207,7 @@ unsafe impl DmaEngine for CudaEngine {
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
         check_export(request)?;
-        if memory.dmabuf().is_some() {
+        if memory.has_dmabuf() {
             return Err(error(
                 ErrorKind::Unsupported,
                 "CUDA devices cannot register dma-bufs of other devices",
@@ -258,7 +268,7 @@ unsafe impl DmaEngine for Lender<'_> {
 #[must_use]
 pub fn discover(options: &CudaOptions) -> Vec<Discovered> {
     match device::load(options) {
-        Ok(driver) => discover_with(&driver, options),
+        Ok(driver) => devices(&driver, options),
         Err(error) => {
             vec![Discovered::new(EngineName::of(&crate::BACKEND), Err(error.with_operation("open engine")))]
         }
@@ -266,8 +276,16 @@ pub fn discover(options: &CudaOptions) -> Vec<Discovered> {
 }
 
 /// Lists devices as [`discover`] does, but with the calls of a table instead of the library's.
+///
+/// # Safety
+///
+/// See [`CudaEngine::open_with`].
 #[must_use]
-pub fn discover_with(driver: &Driver, options: &CudaOptions) -> Vec<Discovered> {
+pub unsafe fn discover_with(driver: &Driver, options: &CudaOptions) -> Vec<Discovered> {
+    devices(driver, options)
+}
+
+fn devices(driver: &Driver, options: &CudaOptions) -> Vec<Discovered> {
     let plain = EngineName::of(&crate::BACKEND);
     let number = match device::initialize(driver) {
         Ok((_, number)) => number,
@@ -280,7 +298,7 @@ pub fn discover_with(driver: &Driver, options: &CudaOptions) -> Vec<Discovered> 
         };
         let name = plain.clone().with_device(device.to_string()).unwrap_or_else(|_| plain.clone());
         let options = options.clone().with_device(CudaDevice::Ordinal(ordinal.unsigned_abs()));
-        Discovered::opened(name, CudaEngine::open_with(driver, &options))
+        Discovered::opened(name, CudaEngine::open_device(driver, &options))
     });
     discovered.collect()
 }

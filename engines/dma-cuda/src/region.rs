@@ -238,7 +238,7 @@ unsafe impl RawRegion for CudaRegion {
         Err(no_export())
     }
 
-    fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
+    unsafe fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
         let none = |why: &str| {
             error(ErrorKind::Unsupported, format!("the memory has no dma-buf: {why}"))
                 .with_hint("copy it through host memory that both devices reach")

@@ -88,7 +88,7 @@ unsafe extern "C" fn counting(
 fn a_batch_of_256_copies_is_one_call() {
     let mut counted = driver(HEALTHY);
     counted.cuMemcpyBatchAsync_v2 = Some(counting);
-    let engine = CudaEngine::open_with(&counted, &options(0)).unwrap();
+    let engine = support::open_with(&counted, &options(0)).unwrap();
     let queue = engine.open_queue(&QueueOptions::new()).unwrap();
     let bytes = pattern(64 * 1024, 3);
     let mut source = engine.allocate(bytes.len()).unwrap();
@@ -370,7 +370,7 @@ fn a_device_without_read_only_registration_says_so() {
     }
     let mut lacking = driver(HEALTHY);
     lacking.cuDeviceGetAttribute = without;
-    let engine = CudaEngine::open_with(&lacking, &options(0)).unwrap();
+    let engine = support::open_with(&lacking, &options(0)).unwrap();
     let error = engine.register_read_only(ReadOnlyPage::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.hint().contains("may not write"), "{error}");
@@ -412,7 +412,8 @@ fn exports_and_imports_are_refused_with_the_way_out() {
 #[test]
 fn devices_are_found_by_number_and_address() {
     let driver = driver(HEALTHY);
-    let found = dma_cuda::discover_with(&driver, &CudaOptions::new());
+    // SAFETY: the stand-in behaves as the driver.
+    let found = unsafe { dma_cuda::discover_with(&driver, &CudaOptions::new()) };
     let names: Vec<_> = found.iter().map(|found| found.name.to_string()).collect();
     assert_eq!(names, ["cuda:0000:17:00.0", "cuda:0000:18:00.0", "cuda:0000:19:00.0", "cuda:0000:1a:00.0"]);
     let info = found[3].info.as_ref().unwrap();
@@ -421,14 +422,14 @@ fn devices_are_found_by_number_and_address() {
         "the engine reports the stand-in: {info:?}"
     );
     let by_address = CudaDevice::Pci("0000:18:00.0".parse().unwrap());
-    let engine = CudaEngine::open_with(&driver, &CudaOptions::new().with_device(by_address)).unwrap();
+    let engine = support::open_with(&driver, &CudaOptions::new().with_device(by_address)).unwrap();
     assert!(engine.info().device.contains("0000:18:00.0"));
     for missing in [CudaDevice::Ordinal(9), CudaDevice::Pci("0000:99:00.0".parse().unwrap())] {
-        let error = CudaEngine::open_with(&driver, &CudaOptions::new().with_device(missing)).unwrap_err();
+        let error = support::open_with(&driver, &CudaOptions::new().with_device(missing)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
         assert!(error.hint().contains("0 (0000:17:00.0), 1 (0000:18:00.0)"), "{error}");
     }
-    let deep = CudaEngine::open_with(&driver, &options(0).with_depth(1 << 20)).unwrap_err();
+    let deep = support::open_with(&driver, &options(0).with_depth(1 << 20)).unwrap_err();
     assert_eq!(deep.kind(), ErrorKind::OutOfRange, "{deep}");
 }
 
@@ -450,7 +451,7 @@ fn drivers_that_cannot_be_used_say_why() {
     }
     let mut odd = driver(HEALTHY);
     odd.cuDriverGetVersion = old;
-    let error = CudaEngine::open_with(&odd, &options(0)).unwrap_err();
+    let error = support::open_with(&odd, &options(0)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::MissingSdk, "{error}");
     assert!(error.to_string().contains("CUDA 11.3") && error.hint().contains("470"), "{error}");
     let init: [(unsafe extern "C" fn(std::ffi::c_uint) -> c_int, _, _); 3] = [
@@ -461,10 +462,12 @@ fn drivers_that_cannot_be_used_say_why() {
     for (init, kind, hint) in init {
         let mut odd = driver(HEALTHY);
         odd.cuInit = init;
-        let error = CudaEngine::open_with(&odd, &options(0)).unwrap_err();
+        let error = support::open_with(&odd, &options(0)).unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.hint().contains(hint), "{error}");
-        assert!(dma_cuda::discover_with(&odd, &options(0))[0].info.is_err());
+        // SAFETY: each call forwards to the stand-in, or fails.
+        let found = unsafe { dma_cuda::discover_with(&odd, &options(0)) };
+        assert!(found[0].info.is_err());
     }
 }
 

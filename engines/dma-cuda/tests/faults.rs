@@ -87,7 +87,7 @@ unsafe extern "C" fn push(context: usize) -> c_int {
 fn copies_whose_context_is_not_pushed_are_refused() {
     let mut driver = support::driver(FAULTY);
     driver.cuCtxPushCurrent_v2 = push;
-    let engine = CudaEngine::open_with(&driver, &support::options(5)).unwrap();
+    let engine = support::open_with(&driver, &support::options(5)).unwrap();
     let queue = queue(&engine);
     let filled = |byte| {
         let mut buffer = engine.allocate(64).unwrap();

@@ -114,7 +114,7 @@ fn both_places_keep_their_bytes() {
     // A dma-buf, if the device makes one.
     let window = engine.allocate_device(1 << 20).expect("device memory");
     match window.dmabuf() {
-        Ok(memory) => println!("dma-buf: {:?}", memory.dmabuf()),
+        Ok(memory) => println!("dma-buf: {memory:?}"),
         Err(error) => println!("no dma-buf: {error}"),
     }
     // Sleeping on the queue's file descriptor.

@@ -9,7 +9,7 @@ mod support;
 use std::ffi::c_int;
 
 use dma_core::{Completion, Descriptor, DmaEngine, MemoryRequest, Place, QueueOptions, RawRegion};
-use dma_cuda::{CUmemcpyAttributes, CudaEngine};
+use dma_cuda::CUmemcpyAttributes;
 
 unsafe extern "C" fn batch(
     _: *const u64,
@@ -51,12 +51,12 @@ fn nothing_is_allocated_once_warm() {
     driver.cuMemcpyAsync = copy;
     driver.cuEventRecord = record;
     driver.cuEventQuery = query;
-    let engine = CudaEngine::open_with(&driver, &support::options(0)).expect("it opens");
+    let engine = support::open_with(&driver, &support::options(0)).expect("it opens");
     let memory = |place| engine.allocate_raw(&MemoryRequest::new(4096).with_place(place)).expect("memory");
     let (host, device) = (memory(Place::Host), memory(Place::Device));
     driver.cuMemsetD8Async = bytes;
     driver.cuMemsetD2D32Async = rows;
-    let engine = CudaEngine::open_with(&driver, &support::options(0)).expect("it opens");
+    let engine = support::open_with(&driver, &support::options(0)).expect("it opens");
     let mut queue = engine.open_queue_raw(&QueueOptions::new().with_depth(64)).expect("a queue");
     let (src, dst) = (host.info().segment(0, 64), device.info().segment(0, 64));
     let list = [dst];

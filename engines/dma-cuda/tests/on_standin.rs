@@ -8,7 +8,7 @@ use support::{HEALTHY, driver_without, open, options};
 
 /// Opens an engine on a driver that lacks these calls.
 fn older(lacks: &[&str]) -> CudaEngine {
-    CudaEngine::open_with(&driver_without(HEALTHY, lacks), &options(0)).expect("it opens")
+    support::open_with(&driver_without(HEALTHY, lacks), &options(0)).expect("it opens")
 }
 
 dma_conformance::conformance_tests!(timeless, open(HEALTHY, 0));
@@ -22,5 +22,5 @@ dma_conformance::conformance_tests!(
 dma_conformance::conformance_tests!(without_host_functions, older(&["cuLaunchHostFunc"]));
 dma_conformance::conformance_tests!(shallow, {
     let options = options(0).with_depth(2);
-    CudaEngine::open_with(&support::driver(HEALTHY), &options).expect("it opens")
+    support::open_with(&support::driver(HEALTHY), &options).expect("it opens")
 });

@@ -244,8 +244,10 @@ unsafe impl<L: Wrapper> RawRegion for WrappedRegion<L> {
         self.wrapper.instrument(Call::Export { len }, || unsafe { inner.export(offset, len, rights) })
     }
 
-    fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
-        self.inner.as_ref().ok_or(Error::bare(ErrorKind::Closed))?.dmabuf()
+    unsafe fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
+        let inner = self.inner.as_ref().ok_or(Error::bare(ErrorKind::Closed))?;
+        // SAFETY: this method and the inner one have the same requirements, and the caller meets them.
+        unsafe { inner.dmabuf() }
     }
 }
 

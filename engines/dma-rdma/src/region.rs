@@ -131,7 +131,8 @@ impl RdmaRegion {
         memory: &DeviceMemory,
         request: &MemoryRequest,
     ) -> Result<Self> {
-        let Some((fd, offset)) = memory.dmabuf() else {
+        // SAFETY: only the device accesses the dma-buf, as submitted descriptors require.
+        let Some((fd, offset)) = (unsafe { memory.dmabuf() }) else {
             return Err(error(ErrorKind::Unsupported, "device memory without a dma-buf").with_hint(
                 "take the memory from `Window::dmabuf`, or name one by `DeviceMemory::with_dmabuf`",
             ));

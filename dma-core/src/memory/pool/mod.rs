@@ -407,8 +407,9 @@ unsafe impl RawRegion for PoolBlock {
         unsafe { self.slab.as_raw().export(self.offset + offset, len, rights) }
     }
 
-    fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
-        let (fd, offset) = self.slab.as_raw().dmabuf()?;
+    unsafe fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
+        // SAFETY: the caller meets the requirements for the block's bytes, which the returned offset selects.
+        let (fd, offset) = unsafe { self.slab.as_raw().dmabuf() }?;
         Ok((fd, offset + self.offset as u64))
     }
 }

@@ -56,7 +56,11 @@ fn calls() -> &'static Calls {
 /// # Errors
 ///
 /// The file of another library, if the process already uses one.
-pub fn tables(common: &WorkqCommon, dma: &WorkqDma, path: &Path) -> Result<(Common, Dma), PathBuf> {
+///
+/// # Safety
+///
+/// Each function must be that of the library of its name, and the library must stay loaded.
+pub unsafe fn tables(common: &WorkqCommon, dma: &WorkqDma, path: &Path) -> Result<(Common, Dma), PathBuf> {
     let calls = CALLS.get_or_init(|| Calls { common: *common, dma: *dma, path: path.to_owned() });
     if calls.common.doca_workq_create as usize != common.doca_workq_create as usize {
         return Err(calls.path.clone());

@@ -104,8 +104,12 @@ impl Space {
     fn new(total: u64) -> Result<Self, rustix::io::Errno> {
         let total = total.next_multiple_of(PAGE);
         let len = total * SPARE;
-        let file = rustix::fs::memfd_create(FILE_NAME, rustix::fs::MemfdFlags::CLOEXEC)?;
+        let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create(FILE_NAME, flags)?;
         rustix::fs::ftruncate(&file, len)?;
+        // Programs get this file as a dma-buf. If it became shorter, SIGBUS would end this process.
+        let seals = rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW | rustix::fs::SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&file, seals)?;
         let flags = MapFlags::NORESERVE;
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the new mapping does not replace another one.

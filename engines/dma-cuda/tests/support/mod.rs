@@ -24,7 +24,13 @@ pub(crate) fn driver(config: &str) -> Driver {
 
 /// Opens a GPU of the stand-in.
 pub(crate) fn open(config: &str, ordinal: u32) -> CudaEngine {
-    CudaEngine::open_with(&driver(config), &options(ordinal)).expect("the stand-in opens")
+    open_with(&driver(config), &options(ordinal)).expect("the stand-in opens")
+}
+
+/// Opens a GPU by this table: the stand-in's functions, or replacements of the test.
+pub(crate) fn open_with(driver: &Driver, options: &CudaOptions) -> dma_core::Result<CudaEngine> {
+    // SAFETY: the stand-in's functions behave as CUDA's. A test's own function forwards to them, or fails.
+    unsafe { CudaEngine::open_with(driver, options) }
 }
 
 pub(crate) fn options(ordinal: u32) -> CudaOptions {

@@ -32,11 +32,8 @@ pub(super) struct Source {
     published: Mutex<MeterReport>,
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
-    meters: Vec::new(),
-    dropped: BTreeMap::new(),
-    in_flight: BTreeMap::new(),
-});
+static REGISTRY: Mutex<Registry> =
+    Mutex::new(Registry { meters: Vec::new(), dropped: BTreeMap::new(), in_flight: BTreeMap::new() });
 
 fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
