@@ -24,7 +24,7 @@ const LAST_LINES: [(&str, &str); 16] = [
     ("09_local_copy", "This is a sample piece of text"),
     ("10_copy_host", "revoked"),
     ("12_buffer_pool", "1000 messages went through 8 buffers; in use: 0"),
-    ("13_metrics", "dma_size_bytes_bucket{engine=\"ingest\",queue=\"0\",le=\"64\"} 8"),
+    ("13_metrics", "dma_size_bytes_count{engine=\"ingest\",queue=\"0\"} 24"),
     (
         "14_registered_memory",
         "sim:profile=bluefield3: 65536 bytes copied in place; 1 registration served 10 copies",
