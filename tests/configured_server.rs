@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -47,9 +47,25 @@ impl Server {
 
     /// Waits for the end. Returns whether the server succeeded, and its log.
     fn end(mut self) -> (bool, String) {
+        let begun = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                break status;
+            }
+            assert!(begun.elapsed() < HANGS, "the server does not end");
+            std::thread::yield_now();
+        };
         let mut log = String::new();
         self.child.stderr.take().expect("a pipe").read_to_string(&mut log).expect("the server's log");
-        (self.child.wait().expect("it ends").success(), log)
+        (status.success(), log)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Fails if the server has ended.
+        _ = self.child.kill();
+        _ = self.child.wait();
     }
 }
 

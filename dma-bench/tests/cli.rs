@@ -614,3 +614,26 @@ fn notes_are_shown_on_a_terminal() {
         }
     }
 }
+
+#[test]
+fn a_page_names_machines_apart_and_takes_no_file_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (a, b, page) = (at("hostA/quick.json"), at("hostB/quick.json"), at("page.html"));
+    for host in ["hostA", "hostB"] {
+        fs::create_dir(folder.path().join(host)).unwrap();
+    }
+    let first = run(&["-e", "cpu", "-o", "64", "-q", "1", "-a", "hot", "--json", &a]);
+    assert_eq!(code(&first), 0, "{}", err(&first));
+    fs::copy(&a, &b).unwrap();
+    let merged = bench(&["report", &a, &b, "-o", &page]);
+    assert_eq!(code(&merged), 0, "{}", err(&merged));
+    let text = fs::read_to_string(&page).unwrap();
+    assert!(text.contains(&a) && text.contains(&b), "{text}");
+    let other_spelling = at("hostB/../hostA/quick.json");
+    for again in [&a, &other_spelling] {
+        let twice = bench(&["report", &a, again, "-o", &page]);
+        assert_eq!(code(&twice), 2, "{}", out(&twice));
+        assert!(err(&twice).contains("is given twice"), "{}", err(&twice));
+    }
+}

@@ -35,6 +35,7 @@ mod probe;
 mod protocol;
 mod session;
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -70,9 +71,18 @@ fn copy(options: &Options) -> Result<String, Failure> {
         true => None,
         false => Some(dma::open(&options.engine()).map_err(|e| failure!(Starting, "{e}"))?),
     };
-    let mut sources = Vec::new();
+    let (mut sources, mut received) = (Vec::new(), BTreeSet::new());
     for file in &options.files {
-        sources.push(Source::open(file, "").map_err(|message| failure!(Starting, "{message}"))?);
+        let source = Source::open(file, "").map_err(|message| failure!(Starting, "{message}"))?;
+        let path = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+        if source.is_none() && !received.insert(path) {
+            return Err(failure!(
+                Starting,
+                "--file {} is given twice, and the second copy would replace the first; give each file a name of its own",
+                file.display()
+            ));
+        }
+        sources.push(source);
     }
     let session = Session::start(channel::open(options)?, options);
     let mut following = sources.len() as u32;

@@ -12,6 +12,7 @@ mod run_arguments;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -93,8 +94,7 @@ fn command(command: Command) -> Result<u8, Failure> {
             if plots.is_some() && results.len() > 1 {
                 return Err((USAGE, "--plots is for one results file: name one, or leave it out".to_owned()));
             }
-            let named_results: Vec<_> =
-                results.iter().map(|path| Ok((name_of(path), load(path)?))).collect::<Result<_, _>>()?;
+            let named_results = load_named(&results)?;
             if page.is_none() && plots.is_none() {
                 return Err((USAGE, "nothing to write: give --output FILE or --plots FOLDER".to_owned()));
             }
@@ -321,10 +321,24 @@ fn write_files(results: &Results, arguments: &RunArguments) -> Vec<String> {
     failures
 }
 
-/// Returns the name of a machine on a page of several machines: the name of its results file.
-fn name_of(path: &Path) -> String {
-    let named = |name: &std::ffi::OsStr| name.to_string_lossy().into_owned();
-    path.file_stem().map_or_else(|| path.display().to_string(), named)
+/// Loads the results of each machine of a page. Its name is that of its results file, or the path if several
+/// files have this name.
+fn load_named(paths: &[PathBuf]) -> Result<Vec<(String, Results)>, Failure> {
+    let stem = |path: &Path| path.file_stem().map(|name| name.to_string_lossy().into_owned());
+    let mut loaded = Vec::new();
+    let mut files = BTreeSet::new();
+    for path in paths {
+        let file = saved::find(path).map_err(usage)?;
+        let results = Results::load(&file).map_err(usage)?;
+        // A file that is no longer there has just been read, and is compared by its path.
+        if !files.insert(file.canonicalize().unwrap_or(file)) {
+            return Err((USAGE, format!("{} is given twice; leave it out once", path.display())));
+        }
+        let is_unique = paths.iter().filter(|other| stem(other) == stem(path)).count() == 1;
+        let name = stem(path).filter(|_| is_unique).unwrap_or_else(|| path.display().to_string());
+        loaded.push((name, results));
+    }
+    Ok(loaded)
 }
 
 /// Writes the page for several machines. Returns the errors.

@@ -132,10 +132,18 @@ impl Grid {
     }
 }
 
+/// Returns a text that a spreadsheet shows, but does not compute. Texts may come from a results file of
+/// another person. A spreadsheet computes a text that begins with one of these characters, unless an
+/// apostrophe precedes it. Numbers remain as they are.
+fn inert(text: String) -> String {
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
+    if is_formula { format!("'{text}") } else { text }
+}
+
 /// Returns records of one length as lines of comma-separated values.
 pub(crate) fn csv(records: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     // Writing to memory does not fail.
-    records.into_iter().for_each(|record| drop(writer.write_record(record)));
+    records.into_iter().for_each(|record| drop(writer.write_record(record.into_iter().map(inert))));
     String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
 }

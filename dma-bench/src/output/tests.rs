@@ -190,6 +190,17 @@ fn a_rate_that_is_missed_is_marked() {
 }
 
 #[test]
+fn a_spreadsheet_computes_no_text() {
+    let texts = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "-2.5", "+1e3", "a=b", "cpu", ""];
+    let line = grid::csv([texts.map(str::to_owned).to_vec()]);
+    assert_eq!(line, "'=1+1,'+1+1,'-1+1,'@SUM(A1),'\t=1,-2.5,+1e3,a=b,cpu,\n");
+    let mut results = sample();
+    results.cells.iter_mut().for_each(|m| m.cell.engine = "=cmd()".to_owned());
+    let csv = csv(&results);
+    assert_eq!(csv.matches("'=cmd()").count(), csv.matches("=cmd()").count(), "{csv}");
+}
+
+#[test]
 fn csv_has_a_line_for_each_cell() {
     let results = sample();
     let bytes = csv(&results).into_bytes();

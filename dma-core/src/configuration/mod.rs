@@ -6,8 +6,9 @@ mod tests;
 mod values;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
-use serde::de::{DeserializeSeed, Deserializer, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Visitor};
 
 #[cfg(feature = "schemars")]
 pub use schemars;
@@ -53,6 +54,44 @@ impl Visitor<'_> for Key {
     }
 }
 
+/// Reads a value and checks it, so that an error names the key and its place in the file.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Checked<V> {
+    pub key: &'static str,
+    pub check: fn(&V) -> Result<(), String>,
+}
+
+impl<'de, V: Deserialize<'de>> DeserializeSeed<'de> for Checked<V> {
+    type Value = V;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<V, D::Error> {
+        let value = V::deserialize(deserializer)?;
+        let refused = |e| serde::de::Error::custom(format_args!("`{}`: {e}", self.key));
+        (self.check)(&value).map_err(refused).map(|()| value)
+    }
+}
+
+/// Calls `check`, whose argument's type the compiler then knows.
+#[doc(hidden)]
+pub fn check<V>(value: &V, check: impl FnOnce(&V) -> Result<(), String>) -> Result<(), String> {
+    check(value)
+}
+
+/// Returns an error if `value` is not in `range`.
+#[doc(hidden)]
+pub fn in_range(value: u64, range: RangeInclusive<u64>) -> Result<(), String> {
+    let (first, last) = (range.start(), range.end());
+    match range.contains(&value) {
+        true => Ok(()),
+        false if *last == u64::MAX => Err(format!("{value} is too small: the minimum is {first}")),
+        false => Err(format!("{value} is out of range: from {first} to {last}")),
+    }
+}
+
+/// Maximum length of memory, which fits into the address space.
+const MAX_LEN: u64 = isize::MAX as u64;
+
 /// Returns a hint that lists the valid words. If a valid word resembles `word`, the hint suggests it first.
 #[must_use]
 pub fn remedy(word: &str, known: &[&str]) -> String {
@@ -64,14 +103,14 @@ pub fn remedy(word: &str, known: &[&str]) -> String {
 }
 
 /// Reads and writes options as a table. The arguments are `$type`, the type's name in errors, the default
-/// value, and the required keys; then for each key, the type that reads and writes the field, and the
-/// description in the schema.
+/// value, and the required keys; then for each key, the type that reads and writes the field, the description
+/// in the schema, and optionally a function that returns an error for an invalid value.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! configuration {
     (
         $type:ident, $table:literal, $start:expr, requires [$($required:ident),*],
-        $($field:ident: $value:ty, $description:literal;)+
+        $($field:ident: $value:ty, $description:literal $(, check $check:expr)?;)+
     ) => {
         const _: () = {
             use $crate::configuration::serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
@@ -111,7 +150,14 @@ macro_rules! configuration {
                                     return Err(A::Error::duplicate_field(KEYS[at]));
                                 }
                                 $(if KEYS[at] == stringify!($field) {
-                                    read.$field = map.next_value::<$value>()?.into();
+                                    let value = $crate::configuration::Checked::<$value> {
+                                        key: KEYS[at],
+                                        check: |_value| {
+                                            $($crate::configuration::check(_value, $check)?;)?
+                                            Ok(())
+                                        },
+                                    };
+                                    read.$field = map.next_value_seed(value)?.into();
                                 })+
                             }
                             for (key, seen) in KEYS.iter().zip(seen) {
@@ -219,15 +265,20 @@ configuration! {
 
 configuration! {
     SharedQueueOptions, "shared queue options", SharedQueueOptions::new(), requires [],
-    lanes: usize, "Number of device queues, each with its own thread: 1 to 65535.";
+    lanes: usize, "Number of device queues, each with its own thread: 1 to 65535.",
+        check |lanes| in_range(*lanes as u64, 1..=u16::MAX.into());
     queue: QueueOptions, "Options of each device queue. `depth` is the depth of one device queue.";
     cores: Vec<usize>, "The cores that the lanes' threads may run on. Empty: all.";
 }
 
 configuration! {
     MemoryRequest, "memory options", MemoryRequest::new(0), requires [len],
-    len: Bytes, "Length.";
-    align: Bytes, "Alignment of the first byte, a power of two.";
+    len: Bytes, "Length.", check |len| in_range(len.0, 1..=MAX_LEN);
+    align: Bytes, "Alignment of the first byte, a power of two.",
+        check |align| match align.0.is_power_of_two() {
+            true => Ok(()),
+            false => Err(format!("{} is not a power of two", align.0)),
+        };
     access: Access, "Rights of the local device.";
     export: Access, "The rights that an export may grant at most.";
     huge_pages: bool, "Prefers huge pages.";
@@ -237,7 +288,11 @@ configuration! {
 
 configuration! {
     PoolOptions, "pool options", PoolOptions::new(), requires [classes],
-    classes: Vec<ClassOptions>, "The size classes: length and number of buffers.";
+    classes: Vec<ClassOptions>, "The size classes: length and number of buffers.",
+        check |classes| match classes.is_empty() {
+            true => Err("a pool needs at least one size".to_owned()),
+            false => Ok(()),
+        };
     export: Access, "The rights that exports of the buffers may grant at most.";
     node: Option<u32>, "The NUMA node to allocate on. Left out: the system chooses.";
     label: String, "The pool's name in metrics and warnings. Empty: its number in the process.";
@@ -246,8 +301,8 @@ configuration! {
 
 configuration! {
     ClassOptions, "pool classes", ClassOptions { len: 0, count: 0, max: 0 }, requires [len, count],
-    len: Bytes, "Length of each buffer.";
-    count: usize, "Initial number of buffers.";
+    len: Bytes, "Length of each buffer.", check |len| in_range(len.0, 1..=MAX_LEN);
+    count: usize, "Initial number of buffers.", check |count| in_range(*count as u64, 1..=MAX_LEN);
     max: usize, "Number of buffers that the pool may grow to. 0: it does not grow.";
 }
 

@@ -74,6 +74,14 @@ fn bad_tables_are_refused_with_a_remedy() {
     refused::<MemoryRequest>("align = 1", "missing field `len`");
     refused::<MemoryRequest>("len = -1", "a size in bytes, such as 65536");
     refused::<MemoryRequest>("len = '2MB'", "a size in bytes, such as 65536");
+    refused::<MemoryRequest>("len = '0'", "`len`: 0 is out of range: from 1 to");
+    refused::<MemoryRequest>("place = 'host'\nlen = 0", "line 2, column 7");
+    refused::<MemoryRequest>("len = 1\nalign = 48", "`align`: 48 is not a power of two");
+    refused::<SharedQueueOptions>("lanes = 0", "`lanes`: 0 is out of range: from 1 to 65535");
+    refused::<SharedQueueOptions>("lanes = 65536", "`lanes`: 65536 is out of range: from 1 to 65535");
+    refused::<PoolOptions>("classes = []", "`classes`: a pool needs at least one size");
+    refused::<PoolOptions>("classes = [{ len = 0, count = 1 }]", "`len`: 0 is out of range");
+    refused::<PoolOptions>("classes = [{ len = 1, count = 0 }]", "`count`: 0 is out of range");
     refused::<MemoryRequest>("len = 1\naccess = ['READ', 'RIGHT']", "no right `RIGHT`");
     refused::<MemoryRequest>("len = 1\nplace = 'hots'", "did you mean `host`?");
     refused::<PoolOptions>("", "missing field `classes`");
@@ -102,9 +110,9 @@ proptest! {
 
     #[test]
     fn options_are_read_as_they_were_written(
-        (depth, lanes, cores) in (0..1_usize << 40, 0..1_usize << 40, proptest::collection::vec(0..999_usize, 0..3)),
+        (depth, lanes, cores) in (0..1_usize << 40, 1..1_usize << 16, proptest::collection::vec(0..999_usize, 0..3)),
         (stall, drop, delay) in (times(), times(), times()),
-        (len, node, rights) in (0..1_usize << 60, proptest::option::of(0..9_u32), 0..4_u32),
+        (len, node, rights) in (1..1_usize << 60, proptest::option::of(0..9_u32), 0..4_u32),
     ) {
         let queue = QueueOptions::new()
             .with_depth(depth)

@@ -92,7 +92,7 @@ impl RowList {
     message = "`{Self}` is not memory that an operation can read",
     label = "not registered memory",
     note = "allocate it with `engine.allocate(len)`, or register it: `engine.register(HostMemory::from_owner(vec))`",
-    note = "a borrowed slice may be freed while the device reads it: copy it into a `BufferMut`"
+    note = "a borrowed slice may be freed while the device reads it: copy slices with `queue.copy_bytes(&pool, src, dst)`, or copy the slice into a `BufferMut`"
 )]
 pub trait Source: Operand {}
 
@@ -105,7 +105,8 @@ pub trait Source: Operand {}
     message = "`{Self}` is not memory that an operation can write",
     label = "not registered writable memory",
     note = "allocate it with `engine.allocate(len)`, or register it: `engine.register(HostMemory::from_owner(vec))`",
-    note = "a borrowed slice may be freed while the device writes it, and a `Buffer` is shared: `try_into_mut` makes it writable"
+    note = "a borrowed slice may be freed while the device writes it: copy slices with `queue.copy_bytes(&pool, src, dst)`",
+    note = "a `Buffer` is shared: `try_into_mut` makes it writable"
 )]
 pub trait Destination: Operand {}
 

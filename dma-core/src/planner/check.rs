@@ -277,7 +277,7 @@ fn refuse(engine: EngineId, range: &Range, access: Access) -> Error {
     let region = &*range.region.0;
     let error = if region.info.engine != engine {
         Error::new(ErrorKind::WrongEngine, "the region and the queue belong to different engines")
-            .with_hint("allocate, register or import the memory on the engine that opened the queue")
+            .with_hint("allocate, register or import the memory on the engine that opened the queue; each `open` makes an engine of its own, even by the same name")
     } else {
         let side = if access.contains(Access::WRITE) { "destination" } else { "source" };
         Error::new(

@@ -42,7 +42,7 @@ pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], ds
     if pool.engine() != Some(caps.engine) {
         return Err(fail(
             Error::new(ErrorKind::WrongEngine, "the pool and the queue belong to different engines")
-                .with_hint("make the pool on the engine that opened the queue"),
+                .with_hint("make the pool on the engine that opened the queue; each `open` makes an engine of its own, even by the same name"),
         ));
     }
     if caps.capabilities.contains(Capabilities::CPU_COPIES) {

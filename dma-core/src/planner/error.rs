@@ -173,7 +173,7 @@ impl Failure {
 
 /// The error of an operation that was refused or has failed. The error contains the operands.
 ///
-/// `?` converts it into an [`Error`] and drops the operands.
+/// `?` converts it into an [`Error`] or a [`std::io::Error`], and drops the operands.
 ///
 /// `Display` writes one line with all details. The [`source`](std::error::Error::source) is the [`Error`]
 /// itself, so that code that only has the chain of sources (`anyhow`, `Box<dyn Error>`) can find its
@@ -331,6 +331,13 @@ impl<T> From<OpError<T>> for Error {
     }
 }
 
+impl<T> From<OpError<T>> for std::io::Error {
+    /// Drops the operands, and converts the [`Error`].
+    fn from(e: OpError<T>) -> Self {
+        e.error.into()
+    }
+}
+
 impl<T> fmt::Display for OpError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
@@ -397,6 +404,9 @@ mod tests {
             chain(&full),
             ["queue full; poll it or wait for a transfer, then submit again", "kind QueueFull"]
         );
+        let io = std::io::Error::from(OpError::new(reset(), Some([1, 2])));
+        assert_eq!((io.kind(), io.to_string()), (std::io::ErrorKind::Other, line.to_owned()));
+        assert_eq!(std::io::Error::from(OpError::full(())).kind(), std::io::ErrorKind::WouldBlock);
         // After the `Error` is taken out of the chain of sources, it is an ordinary error, to which context
         // can be added.
         let taken: Error = OpError::new(reset(), Some(())).into();

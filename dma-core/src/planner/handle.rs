@@ -242,10 +242,11 @@ impl<T> Drop for DropOnUnwind<T> {
 
 /// Declares a transfer type with the methods that both types share.
 macro_rules! transfer {
-    ($(#[$doc:meta])* $transfer:ident<T> $(where T: $send:ident)?, $queue:ty) => {
+    ($(#[$doc:meta])* $transfer:ident<T> $(where T: $send:ident)?, $queue:ty, $threads:ty) => {
         $(#[$doc])*
         #[must_use = "dropping a transfer gives up its operands"]
         pub struct $transfer<T: $($send +)? 'static, R: Answer = ()> {
+            threads: PhantomData<$threads>,
             ticket: Ticket<$queue>,
             operands: ManuallyDrop<T>,
             answer: PhantomData<fn() -> R>,
@@ -257,7 +258,7 @@ macro_rules! transfer {
         impl<T: $($send +)? 'static, R: Answer> $transfer<T, R> {
             #[inline]
             pub(super) const fn new(ticket: Ticket<$queue>, operands: T) -> Self {
-                Self { ticket, operands: ManuallyDrop::new(operands), answer: PhantomData }
+                Self { threads: PhantomData, ticket, operands: ManuallyDrop::new(operands), answer: PhantomData }
             }
 
             /// Takes the operands out and marks the transfer as spent, so that its destructor does not drop

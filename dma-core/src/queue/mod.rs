@@ -14,6 +14,7 @@ mod transfer;
 use std::any::Any;
 use std::cell::{RefCell, RefMut};
 use std::fmt;
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -74,10 +75,26 @@ pub type SubmitResult<T, R = ()> = Result<Transfer<T, R>, OpError<T>>;
 /// - Dropping the queue closes it, like [`close`](Self::close) with [`QueueOptions::drop_timeout`].
 /// - In a forked child, operations fail with `Unsupported`, and waits for earlier transfers also do, because
 ///   the device works for the parent. Dropping the queue there does not affect the parent.
+///
+/// A task that moves between threads cannot hold a `Queue`:
+///
+/// ```compile_fail
+/// # fn demo(queue: dma_core::Queue) {
+/// std::thread::spawn(move || queue.flush()); // use a `SharedQueue`
+/// # }
+/// ```
 pub struct Queue {
+    threads: PhantomData<OneThread>,
     shared: Rc<RefCell<QueueState>>,
     drop_timeout: Duration,
 }
+
+/// Marks types that belong to one thread. It is their first field, so that the compiler's message for a move
+/// to another thread contains the name of the remedy.
+type OneThread = *const UseSharedQueueForSeveralThreads;
+
+/// See [`OneThread`].
+enum UseSharedQueueForSeveralThreads {}
 
 /// State shared by a queue and its transfers.
 struct QueueState {
@@ -329,6 +346,7 @@ impl Queue {
         let slots = u32::try_from(depth).unwrap_or(u32::MAX);
         let planner = Planner::new(raw, info, depth, fill_block);
         Self {
+            threads: PhantomData,
             shared: Rc::new(RefCell::new(QueueState {
                 // Slots are taken from the end of the list, so slots with low numbers are used first.
                 free: (0..slots).rev().collect(),
@@ -800,7 +818,7 @@ impl Queue {
         let timer = StallTimer::new(interval, events.fd()?)?;
         state.cooperative = false;
         drop(state);
-        Ok(Driver { shared: Rc::clone(&self.shared), timer })
+        Ok(Driver { threads: PhantomData, shared: Rc::clone(&self.shared), timer })
     }
 
     /// Flushes, waits up to `timeout` for operations in flight, aborts the remaining operations, and closes
@@ -891,6 +909,7 @@ impl fmt::Debug for Queue {
 ///
 /// After the driver is dropped, awaited transfers poll the device themselves again.
 pub struct Driver {
+    threads: PhantomData<OneThread>,
     shared: Rc<RefCell<QueueState>>,
     timer: StallTimer,
 }

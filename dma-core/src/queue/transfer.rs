@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::{QueueState, flush, poll, run};
+use super::{OneThread, QueueState, flush, poll, run};
 use crate::planner::handle::{DropOnUnwind, Ticket, transfer};
 use crate::planner::slow_path::slow_path;
 use crate::planner::wait::{Backoff, deadline};
@@ -30,7 +30,7 @@ transfer! {
     /// is dropped, the operation continues, and the operands are dropped when the operation has ended. If a
     /// transfer is forgotten, the operands are leaked. In every case, the program cannot access the memory
     /// while the device uses it.
-    Transfer<T>, Rc<RefCell<QueueState>>
+    Transfer<T>, Rc<RefCell<QueueState>>, OneThread
 }
 
 impl<T: 'static, R: Answer> Transfer<T, R> {

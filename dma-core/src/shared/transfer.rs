@@ -29,7 +29,7 @@ transfer! {
     /// Wait for a transfer, or await it on any async executor and any thread. If a transfer is dropped, the
     /// operation continues, and the operands are dropped when the operation has ended. If a transfer is
     /// forgotten, the operands are leaked.
-    SharedTransfer<T> where T: Send, Arc<QueueHandle>
+    SharedTransfer<T> where T: Send, Arc<QueueHandle>, ()
 }
 
 impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {

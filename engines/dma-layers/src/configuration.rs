@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use dma_core::configuration::serde::{Deserialize, Deserializer, Serialize, Serializer};
-use dma_core::configuration::{Bytes, Time};
+use dma_core::configuration::{Bytes, Time, in_range};
 use dma_core::{configuration, configuration_words};
 
 use crate::auto::{AutoOptions, Prefer};
@@ -14,8 +14,10 @@ use crate::verify::VerifyOptions;
 
 configuration! {
     VerifyOptions, "options of verified copies", VerifyOptions::new(), requires [],
-    sample: u64, "Copies from one verified copy of a queue to the next; at least 1.";
-    sample_bytes: Bytes, "Bytes from one verified copy of a queue to the next; at least 1.";
+    sample: u64, "Copies from one verified copy of a queue to the next; at least 1.",
+        check |copies| in_range(*copies, 1..=u64::MAX);
+    sample_bytes: Bytes, "Bytes from one verified copy of a queue to the next; at least 1.",
+        check |bytes| in_range(bytes.0, 1..=u64::MAX);
 }
 
 configuration! {
@@ -26,7 +28,7 @@ configuration! {
 configuration! {
     RecordOptions, "options of a recorder", RecordOptions::new(""), requires [file],
     file: PathBuf, "The trace to write.";
-    buffer: Bytes, "Buffer of each queue; at least 4K.";
+    buffer: Bytes, "Buffer of each queue; at least 4K.", check |bytes| in_range(bytes.0, 4096..=u64::MAX);
     engine: String, "The name of the recorded engine in the trace. Empty: the name of its backend.";
 }
 
@@ -40,7 +42,8 @@ configuration! {
 
 configuration! {
     ReplayOptions, "options of a replay", ReplayOptions::new(), requires [],
-    repetitions: u32, "Number of timed runs; at least 1.";
+    repetitions: u32, "Number of timed runs; at least 1.",
+        check |runs| in_range((*runs).into(), 1..=u64::MAX);
     memory: ByteLimit, "Maximum memory to allocate. Left out: only the system limits it.";
     stall: Time, "Time without a completion after which the engine counts as hanging.";
 }
