@@ -1,9 +1,12 @@
 //! The library is a guest in the process of a program: a forked child gets errors and leaves its parent's
-//! queues alone, and the library's threads leave the signals to the program.
+//! queues alone, the library's threads leave the signals to the program, and limits of the process and of its
+//! control group lead to errors instead of the end of the program.
 #![expect(unsafe_code, reason = "forks")]
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +29,7 @@ fn run(part: &str, mut command: Command) {
     assert!(status.success(), "{part}: {status}");
 }
 
-fn this_program() -> std::path::PathBuf {
+fn this_program() -> PathBuf {
     std::env::current_exe().expect("a path")
 }
 
@@ -37,6 +40,8 @@ fn part() {
         Ok("fork") => forks(false),
         Ok("nested") => forks(true),
         Ok("threads") => threads(),
+        Ok("file-size") => file_size(),
+        Ok("memory") => memory(),
         _ => {}
     }
 }
@@ -49,7 +54,7 @@ fn a_forked_child_gets_errors_and_its_parent_goes_on() {
 /// The child has the process id of its parent, 1.
 #[test]
 fn a_child_with_the_number_of_its_parent_gets_errors_and_its_parent_goes_on() {
-    let unshare = |program: &std::path::Path| {
+    let unshare = |program: &Path| {
         let mut command = Command::new("unshare");
         command.args(["--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]).arg(program);
         command
@@ -65,6 +70,59 @@ fn a_child_with_the_number_of_its_parent_gets_errors_and_its_parent_goes_on() {
 #[test]
 fn threads_of_the_library_block_signals() {
     run("threads", Command::new(this_program()));
+}
+
+#[test]
+fn the_limit_on_file_sizes_leads_to_errors_that_name_it() {
+    run("file-size", Command::new(this_program()));
+}
+
+/// The control group has less memory than the machine.
+#[test]
+fn the_limit_of_a_control_group_leads_to_errors() {
+    let Some(group) = Group::new(GROUP_LIMIT) else {
+        println!("skipped: this user may not make control groups with a limit of memory");
+        return;
+    };
+    let mut command = Command::new("sh");
+    // The shell enters the group, so that all memory of this program counts.
+    command.args(["-c", "echo $$ >\"$0/cgroup.procs\" && exec \"$@\""]).arg(&group.0).arg(this_program());
+    run("memory", command);
+}
+
+const GROUP_LIMIT: u64 = 256 << 20;
+
+/// A control group with a limit of memory. Dropping it removes it.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(limit: u64) -> Option<Self> {
+        let name = format!("dma-test-{}", std::process::id());
+        let hierarchies = [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
+            ("/sys/fs/cgroup", "memory.max", "memory.swap.max"),
+        ];
+        hierarchies.iter().find_map(|(dir, limit_file, swap_file)| {
+            let path = Path::new(dir).join(&name);
+            std::fs::create_dir(&path).ok()?;
+            let group = Self(path);
+            let swap = if limit_file.ends_with("bytes") { limit } else { 0 };
+            std::fs::write(group.0.join(limit_file), limit.to_string()).ok()?;
+            // Without swap, the group has no more than the limit.
+            let _ = std::fs::write(group.0.join(swap_file), swap.to_string());
+            Some(group)
+        })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The kernel may list an ended process for a moment.
+        let begun = Instant::now();
+        while std::fs::remove_dir(&self.0).is_err() && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// Everything that a program may have open when it forks.
@@ -256,4 +314,63 @@ fn names_of_blocking_threads() -> Vec<String> {
         found.insert(name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned());
     }
     found.into_iter().collect()
+}
+
+const ENGINES: [&str; 4] = ["cpu", "sim", "auto", "verify+cpu"];
+
+/// Allocates more shared memory, and writes longer files, than the process may.
+fn file_size() {
+    let engines = ENGINES.map(|name| dma::open(name).expect("it opens"));
+    let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the pointer is valid during the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
+    let names_limit = |what: &str, error: &dma::Error| {
+        assert_eq!(error.kind(), ErrorKind::OutOfResources, "{what}: {error}");
+        assert!(format!("{error} {}", error.hint()).contains("ulimit -f"), "{what}: {error}");
+    };
+    for (engine, name) in engines.iter().zip(ENGINES) {
+        engine.allocate(4 << 20).expect("plain memory is not a file");
+        let shared = |len| MemoryRequest::new(len).exportable(Access::READ);
+        names_limit(name, &engine.allocate_with(&shared(4 << 20)).expect_err("beyond the limit"));
+        engine.allocate_with(&shared(1 << 19)).expect("within the limit");
+        let pool = PoolOptions::new().with_class(1 << 20, 4).exportable(Access::READ);
+        names_limit(name, &BufferPool::new(engine, &pool).expect_err("beyond the limit"));
+    }
+    names_limit("device memory", &dma::open("sim:device_memory=4M").map(drop).expect_err("beyond the limit"));
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("output");
+    let mut output = dma::OutputFile::create(&path).expect("created");
+    let error = output.write_all(&vec![0; 2 << 20]).expect_err("beyond the limit");
+    names_limit("output", &dma::OutputFile::explain(&path, error));
+    assert!(!path.exists());
+    let files = FileQueue::new(&FileQueueOptions::new()).expect("a queue");
+    let file = dma::files::OpenFile::new().with_create(true).open(&path).expect("created");
+    let bytes = engines[0].allocate(4096).expect("memory");
+    let error = files.write_at(&file, 1 << 20, bytes).expect_err("beyond the limit");
+    names_limit("file queue", error.error());
+    files.write_at(&file, 0, error.into_parts().1).expect("accepted").wait().expect("within the limit");
+}
+
+/// Allocates more memory than the control group has.
+fn memory() {
+    let available = dma::available_memory().expect("procfs");
+    assert!(available <= GROUP_LIMIT, "{available}");
+    for name in ENGINES {
+        let engine = dma::open(name).expect("it opens");
+        let len = GROUP_LIMIT as usize;
+        for export in [Access::empty(), Access::READ] {
+            let request = |len| MemoryRequest::new(len).exportable(export);
+            let error = engine.allocate_with(&request(len)).expect_err("more than the group has");
+            assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{name}: {error}");
+            engine.allocate_with(&request(len / 8)).expect("less than the group has");
+        }
+        let pool = PoolOptions::new().with_class(len / 64, 64);
+        let error = BufferPool::new(&engine, &pool).expect_err("more than the group has");
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{name}: {error}");
+    }
+    let sim = dma::open("sim:device_memory=1G").expect("it opens");
+    let device = MemoryRequest::new(GROUP_LIMIT as usize).with_place(dma::Place::Device);
+    let error = sim.allocate_window(&device).expect_err("more than the group has");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
 }

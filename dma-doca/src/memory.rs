@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use dma_core::{Error, MemoryRequest, PageMemory, Result};
-use dma_ipc::{Pages, SharedMemory, available_memory};
+use dma_ipc::{Pages, SharedMemory};
 
 use crate::error::BACKEND;
 
@@ -20,21 +20,12 @@ impl Mapping {
     /// Allocates memory. Exportable memory is a memfd.
     pub(crate) fn new(request: &MemoryRequest) -> Result<Self> {
         if request.export.is_empty() {
-            return Self::private(request).map_err(|e| e.with_backend(BACKEND));
+            return PageMemory::new(request).map(Self::Private).map_err(|e| e.with_backend(BACKEND));
         }
         let pages = if request.huge_pages { Pages::PreferHuge } else { Pages::Normal };
         SharedMemory::allocate_for(request.export, request.len, request.align, pages)
             .map(Self::Shared)
             .map_err(|e| Error::from(e).with_backend(BACKEND))
-    }
-
-    fn private(request: &MemoryRequest) -> Result<Self> {
-        // The device pins all of this memory. If it exceeds the available memory, the kernel kills a
-        // process instead of returning an error, so check that first.
-        match available_memory().filter(|available| request.len as u64 > *available) {
-            Some(available) => Err(request.out_of_memory().with_numbers(request.len as u64, available)),
-            None => PageMemory::new(request).map(Self::Private),
-        }
     }
 
     /// Returns the address of the first byte, aligned as requested.

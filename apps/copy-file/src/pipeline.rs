@@ -90,16 +90,14 @@ pub(crate) fn copy(
     })
 }
 
-/// Refuses buffers larger than the machine's memory.
+/// Refuses buffers larger than the memory that the machine and the control groups leave to this process.
 pub(crate) fn check_memory(needed: u64) -> Result<(), Failure> {
-    let system = rustix::system::sysinfo();
-    let memory = system.totalram.saturating_mul(u64::from(system.mem_unit));
-    if needed > memory {
-        return Err(failure!(
-            "--chunk and --depth need {needed} bytes of memory, and this machine has {memory}; lower --chunk or --depth"
-        ));
+    match dma::available_memory().filter(|available| needed > *available) {
+        Some(available) => Err(failure!(
+            "--chunk and --depth need {needed} bytes of memory, and {available} are available; lower --chunk or --depth"
+        )),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Allocates `count` buffers of `chunk` bytes in one region.

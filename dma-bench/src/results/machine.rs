@@ -128,10 +128,7 @@ fn libc() -> String {
 
 /// Returns three quarters of the available memory in bytes, or `u64::MAX` if the system does not report it.
 pub(crate) fn available_memory() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kib.map_or(u64::MAX, |kib| (kib << 10) / 4 * 3)
+    dma::available_memory().map_or(u64::MAX, |bytes| bytes / 4 * 3)
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@ use crate::plan::{Campaign, Cell, Direction, Group, Op, Peer};
 const MOVING_SPACE: usize = 16 << 20;
 /// Maximum cold memory of simulated devices, in bytes. More is not needed, because they have no caches.
 const MAX_MODEL_FOOTPRINT: usize = 16 << 20;
+/// The footprint that is not reduced further if memory is short.
+const MIN_DEFAULT_FOOTPRINT: usize = 4 << 20;
 /// Maximum number of queues of the CPU engine that stay open between passes.
 const MAX_OPEN_QUEUES: u64 = 64;
 /// Reason why a device that takes no time is not measured.
@@ -41,6 +43,8 @@ fn is_alike(cell: &Cell) -> bool {
 /// The engines of a run, the cells to measure on them, and their memory.
 pub(crate) struct Engines<'a> {
     campaign: &'a Campaign,
+    /// Number of bytes of cold memory that the baseline copies from.
+    footprint: usize,
     contenders: Vec<Contender>,
     pub(super) groups: Vec<Group>,
     memories: BTreeMap<(String, MemoryKind), Memory>,
@@ -51,7 +55,8 @@ pub(crate) struct Engines<'a> {
 impl<'a> Engines<'a> {
     /// Creates the engines of a run over `groups` of the campaign's cells.
     pub(crate) fn new(contenders: Vec<Contender>, groups: Vec<Group>, campaign: &'a Campaign) -> Self {
-        Self { campaign, contenders, groups, memories: BTreeMap::new(), reopened: 0 }
+        let footprint = campaign.footprint.unwrap_or(0) as usize;
+        Self { campaign, footprint, contenders, groups, memories: BTreeMap::new(), reopened: 0 }
     }
 
     pub(crate) fn contenders(&self) -> &[Contender] {
@@ -62,15 +67,10 @@ impl<'a> Engines<'a> {
         self.contenders.iter().find(|c| c.name == cell.engine)
     }
 
-    /// Returns the number of bytes of cold memory that the baseline copies from.
-    fn footprint(&self) -> usize {
-        self.campaign.footprint.unwrap_or(0) as usize
-    }
-
     /// Returns the number of bytes of cold memory that an engine copies from.
     fn footprint_of(&self, contender: &Contender) -> usize {
-        let footprint = self.footprint();
-        if contender.clock.is_virtual() { footprint.min(MAX_MODEL_FOOTPRINT) } else { footprint }
+        let model = contender.clock.is_virtual();
+        if model { self.footprint.min(MAX_MODEL_FOOTPRINT) } else { self.footprint }
     }
 
     /// Returns the number of bytes of a kind of memory that an engine needs on each side.
@@ -126,19 +126,28 @@ impl<'a> Engines<'a> {
             .iter()
             .filter_map(|g| g.baseline.as_ref())
             .filter(|baseline| is_alike(baseline) == is_alike(like))
-            .map(|baseline| Layout::bytes(baseline, self.footprint()).saturating_add(MOVING_SPACE))
+            .map(|baseline| Layout::bytes(baseline, self.footprint).saturating_add(MOVING_SPACE))
             .max()
             .unwrap_or(0)
     }
 
     /// Returns the layout of the baseline in a pass.
     pub(super) fn baseline_layout(&self, cell: &Cell, position: Position) -> Layout {
-        let footprint = self.footprint();
+        let footprint = self.footprint;
         let free = self.baseline_needs(cell) - Layout::bytes(cell, footprint);
         Layout::new(cell, 0, footprint).in_pass(cell, position, free)
     }
 
-    /// Checks that the run needs at most 80 % of the machine's `memory` bytes.
+    /// Halves the footprint, down to 4 MiB, until the run needs at most `memory` bytes. Returns the engines,
+    /// the cells and the footprint.
+    pub(crate) fn into_fitting(mut self, memory: u64) -> (Vec<Contender>, Vec<Group>, usize) {
+        while self.footprint > MIN_DEFAULT_FOOTPRINT && self.check_memory(memory).is_err() {
+            self.footprint /= 2;
+        }
+        (self.contenders, self.groups, self.footprint)
+    }
+
+    /// Checks that the run needs at most `memory` bytes.
     pub(crate) fn check_memory(&self, memory: u64) -> Result<(), String> {
         let mut total = 0_usize;
         for alike in [false, true] {
@@ -155,9 +164,9 @@ impl<'a> Engines<'a> {
             }
         }
         let total = total as u64;
-        if memory > 0 && total > memory / 10 * 8 {
+        if total > memory {
             return Err(format!(
-                "this needs {} MiB of memory, and the machine has {}; make --footprint, sizes, depths or queues smaller",
+                "this needs {} MiB of memory, and {} MiB are available; make --footprint, sizes, depths or queues smaller",
                 total >> 20,
                 memory >> 20
             ));

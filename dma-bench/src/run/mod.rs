@@ -30,7 +30,7 @@ use self::runner::Runner;
 use crate::output;
 use crate::peer::Process;
 use crate::plan::{Campaign, Cell, Group, Peer, Refused};
-use crate::results::machine::Machine;
+use crate::results::machine::{self, Machine};
 use crate::results::{self, Engine, Results, conclusions, published};
 
 /// Runs a campaign and returns its results, which record `command` as the command line.
@@ -46,9 +46,21 @@ pub fn run(
     let machine = Machine::here();
     let mut campaign = campaign.clone();
     name_real_engines(&mut campaign);
-    campaign.footprint = campaign.footprint.or(Some((machine.last_cache() * 2).clamp(64 << 20, 512 << 20)));
-    let (engines, contenders) = open_engines(&campaign, &machine)?;
-    let groups = groups(&campaign, &contenders, observer)?;
+    let given = campaign.footprint;
+    campaign.footprint = given.or(Some((machine.last_cache() * 2).clamp(64 << 20, 512 << 20)));
+    let (engines, mut contenders) = open_engines(&campaign, &machine)?;
+    let mut groups = groups(&campaign, &contenders, observer)?;
+    let memory = machine::available_memory();
+    if given.is_none() {
+        let fitting;
+        (contenders, groups, fitting) = Engines::new(contenders, groups, &campaign).into_fitting(memory);
+        if campaign.footprint.replace(fitting as u64) > Some(fitting as u64) {
+            observer.note(&format!(
+                "little memory is available: cold copies use {} MiB, of which caches may hold a part",
+                fitting >> 20
+            ));
+        }
+    }
     let has_baseline = |g: &Group| g.baseline.is_some() && !campaign.is_continuous();
     let planned = groups.iter().map(|g| g.cells.len() as u64 + u64::from(has_baseline(g))).sum();
     if let Some(node) = campaign.node {
@@ -56,7 +68,7 @@ pub fn run(
     }
     let cpu = dma::open("cpu:threads=0").map_err(|e| e.to_string())?;
     let contenders = Engines::new(contenders, groups, &campaign);
-    contenders.check_memory(machine.memory)?;
+    contenders.check_memory(memory)?;
     let mut runner = Runner::new(&campaign, contenders, cpu);
     let (cells, interrupted) = if campaign.is_continuous() {
         continuous::run(&mut runner, &campaign, observer)

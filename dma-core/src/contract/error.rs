@@ -445,6 +445,7 @@ impl From<std::io::Error> for Error {
             std::io::ErrorKind::NotFound => ErrorKind::NotFound,
             std::io::ErrorKind::OutOfMemory => ErrorKind::OutOfMemory,
             std::io::ErrorKind::TimedOut => ErrorKind::TimedOut,
+            std::io::ErrorKind::FileTooLarge => ErrorKind::OutOfResources,
             _ => ErrorKind::Os,
         };
         Self::new(kind, source.to_string()).with_source(source)

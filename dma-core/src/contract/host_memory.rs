@@ -321,6 +321,7 @@ impl HostMemory {
     /// The errors of [`MemoryRequest::validate_for_host`], and `OutOfMemory`.
     pub fn allocate_requested(request: &MemoryRequest) -> Result<Self> {
         request.validate_for_host()?;
+        super::check_available(request)?;
         let layout = std::alloc::Layout::from_size_align(request.len, request.align).ok();
         let owner = layout.and_then(Aligned::new).ok_or_else(|| request.out_of_memory())?;
         Ok(Self::from_owner(owner))

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, OFlags};
 
+use super::check_file_size;
+
 /// Maximum length of a file name in bytes, on Linux's file systems.
 const MAX_NAME: usize = 255;
 /// Maximum number of partial files of one path.
@@ -197,12 +199,25 @@ impl OutputFile {
         }
     }
 
+    /// Checks that the process may write the next byte. Of a longer write, the kernel writes the bytes below
+    /// the limit.
+    fn check_size(&self) -> io::Result<()> {
+        let appends = rustix::fs::fcntl_getfl(&self.file).is_ok_and(|flags| flags.contains(OFlags::APPEND));
+        // A pipe has no position.
+        let end =
+            if appends { self.file.metadata()?.len() } else { rustix::fs::tell(&self.file).unwrap_or(0) };
+        check_file_size(&self.file, end + 1).map_err(|e| io::Error::new(ErrorKind::FileTooLarge, e))
+    }
+
     /// Returns an error that names the output's path and a remedy.
     #[must_use]
     pub fn explain(path: &Path, error: io::Error) -> crate::Error {
         let hint = match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space, or give another path",
             ErrorKind::NotFound => "create the directory, or give another path",
+            ErrorKind::FileTooLarge => {
+                "raise the limit with `ulimit -f`, or use a file system with larger files"
+            }
             ErrorKind::NotConnected => "start the reader of the pipe before this program",
             _ => "give the path of a file in a directory that you may write",
         };
@@ -214,10 +229,12 @@ impl OutputFile {
 
 impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.check_size()?;
         self.file.write(bytes)
     }
 
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.check_size()?;
         self.file.write_vectored(parts)
     }
 

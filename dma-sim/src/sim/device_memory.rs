@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dma_core::{Error, ErrorKind, MemoryRequest, Result, check_headroom};
+use dma_core::{Error, ErrorKind, MemoryRequest, Result, available_memory, check_file_size};
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
 };
@@ -91,6 +91,7 @@ impl DeviceMemory {
         };
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = memfd_create("dma-sim", flags).map_err(failed)?;
+        check_file_size(&file, size as u64)?;
         ftruncate(&file, size as u64).map_err(failed)?;
         // Programs and engines get this file as a dma-buf. If it became shorter, SIGBUS would end this process.
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).map_err(failed)?;
@@ -126,7 +127,9 @@ impl DeviceMemory {
         let offset = {
             let mut used = self.used();
             let offset = self.find_room(&used, size, request.align).ok_or_else(full)?;
-            check_headroom(size)?;
+            if let Some(available) = available_memory().filter(|available| size as u64 > *available) {
+                return Err(request.out_of_memory().with_numbers(size as u64, available));
+            }
             used.insert(offset, size);
             offset
         };

@@ -4,8 +4,6 @@ use dma_core::{HostMemory, MemoryRequest, PageMemory, Result};
 
 /// Memory of at least this length is mapped. Shorter memory comes from the heap.
 const MAP_MIN: usize = 64 << 10;
-/// Before memory of at least this length is allocated, the available memory is checked.
-const ASK_MIN: usize = 64 << 20;
 
 /// Allocates zeroed memory for `request`, which has been validated. The memory is resident, so copies cause
 /// no page faults.
@@ -14,14 +12,6 @@ pub(super) fn allocate(request: &MemoryRequest) -> Result<HostMemory> {
     debug_assert!(len > 0 && align.is_power_of_two());
     if len < MAP_MIN && !huge_pages {
         return HostMemory::allocate_requested(request);
-    }
-    if len >= ASK_MIN
-        && let Some(available) = dma_ipc::available_memory()
-        && len as u64 > available
-    {
-        // The check is needed because the system might overcommit, and kill a process when the memory is
-        // used.
-        return Err(request.out_of_memory().with_numbers(len as u64, available));
     }
     Ok(HostMemory::from_owner(PageMemory::new(request)?))
 }

@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use dma_core::{BufferPool, Error, ErrorKind, ForkMark, Result};
+use dma_core::{BufferPool, Error, ErrorKind, ForkMark, Result, check_file_size};
 
 use crate::error::FileError;
 use crate::file::DmaFile;
@@ -175,14 +175,18 @@ impl FileQueue {
     ///
     /// # Errors
     ///
-    /// The errors of [`read_at`](Self::read_at), except `AccessDenied`.
+    /// The errors of [`read_at`](Self::read_at), except `AccessDenied`; `OutOfResources` beyond the process's
+    /// limit on the size of files (`ulimit -f`).
     pub fn write_at<S: FileSource>(
         &self,
         file: &DmaFile,
         offset: u64,
         buffer: S,
     ) -> Result<FileTransfer<S>, FileError<S>> {
-        match memory(&buffer) {
+        let bytes = memory(&buffer).and_then(|(begin, len)| {
+            check_file_size(file, offset.saturating_add(len as u64)).map(|()| (begin, len))
+        });
+        match bytes {
             Ok(bytes) => self.submit(JobKind::Write, (file, offset), bytes, buffer),
             Err(e) => Err(FileError::new(e.with_operation("write a file"), buffer)),
         }

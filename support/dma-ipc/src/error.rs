@@ -130,7 +130,8 @@ pub enum RemoteError {
 
     /// The requested bytes, rounded up to whole pages, exceed the available memory.
     #[error(
-        "{requested} bytes requested, but the machine has {available} left; request less, or free memory"
+        "{requested} bytes requested, but the machine and the control groups of this process have {available} left; \
+         request less, free memory, or raise the limit of the container"
     )]
     OutOfMemory { requested: u64, available: u64 },
 
@@ -219,6 +220,10 @@ fn of_system(source: &io::Error) -> (ErrorKind, &'static str) {
         Some(Errno::NOMEM | Errno::NOSPC) => (
             ErrorKind::OutOfMemory,
             "; not enough memory: request less, or reserve huge pages in vm.nr_hugepages",
+        ),
+        Some(Errno::FBIG) => (
+            ErrorKind::OutOfResources,
+            "; the process's limit on the size of files also applies to shared memory: raise it with `ulimit -f`",
         ),
         Some(Errno::PERM | Errno::ACCESS) => (ErrorKind::PermissionDenied, ""),
         Some(Errno::NOENT) => (ErrorKind::Os, "; is /proc mounted?"),

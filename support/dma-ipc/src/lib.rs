@@ -99,7 +99,7 @@ use dma_core::Access;
 pub use error::RemoteError;
 pub use export::Export;
 pub use import::{Import, Lease, OwnedLease};
-pub use memory::{SharedMemory, available_memory};
+pub use memory::SharedMemory;
 pub use region::Unexportable;
 
 /// Length of an export's descriptor in bytes.

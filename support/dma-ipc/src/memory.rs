@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use dma_core::Access;
+use dma_core::{Access, available_memory, check_file_size};
 use rustix::fs::{
     FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fchmod, fcntl_add_seals, fcntl_get_seals,
     fstat, fstatfs, ftruncate, memfd_create,
@@ -196,11 +196,13 @@ fn create(huge: bool) -> Result<(OwnedFd, usize), Errno> {
     Ok((file, page_size))
 }
 
-/// Sets the file's size, and allocates all its pages.
+/// Sets the file's size, and allocates all its pages. Fails with `FBIG` beyond the process's limit on the
+/// size of files.
 fn fill(file: &OwnedFd, size: u64) -> Result<(), Errno> {
     // If a signal interrupts a step, the kernel undoes the step, which is then repeated. So a step must be
     // shorter than the period of any timer, whose signals would otherwise interrupt it every time.
     const STEP: u64 = 8 << 20;
+    check_file_size(file, size).map_err(|_| Errno::FBIG)?;
     retry_on_intr(|| ftruncate(file, size))?;
     let mut done = 0;
     while done < size {
@@ -240,16 +242,6 @@ pub(super) fn cannot_shrink(file: BorrowedFd<'_>, end: u64) -> bool {
     let sealed = fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
     let long_enough = fstat(file).is_ok_and(|stat| u64::try_from(stat.st_size).is_ok_and(|size| size >= end));
     sealed && long_enough
-}
-
-/// Returns the number of bytes that the system reports as available, including swap (`MemAvailable` in
-/// proc_meminfo(5)).
-///
-/// Check it before an allocation: the kernel overcommits, and may kill a process when the memory is used.
-#[must_use]
-pub fn available_memory() -> Option<u64> {
-    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
-    Some(meminfo_bytes(&meminfo, "MemAvailable:")? + meminfo_bytes(&meminfo, "SwapFree:").unwrap_or(0))
 }
 
 /// Returns the size in bytes of the huge pages that [`create`] uses, if the system supports huge pages.

@@ -227,6 +227,7 @@ fn in_system(name: &str, search: &[PathBuf], system: &[PathBuf]) -> Option<PathB
 /// Creates a file in memory, without a path.
 fn in_memory(bytes: &[u8]) -> io::Result<File> {
     let mut file = File::from(rustix::fs::memfd_create("dma-vendor", rustix::fs::MemfdFlags::CLOEXEC)?);
+    dma_core::check_file_size(&file, bytes.len() as u64)?;
     file.write_all(bytes)?;
     Ok(file)
 }

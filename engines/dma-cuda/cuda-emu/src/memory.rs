@@ -9,6 +9,7 @@ use std::ffi::c_void;
 use std::os::fd::OwnedFd;
 use std::ptr;
 
+use dma_standin::check_file_size;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::codes::{Code, Outcome};
@@ -101,11 +102,12 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    fn new(total: u64) -> Result<Self, rustix::io::Errno> {
+    fn new(total: u64) -> std::io::Result<Self> {
         let total = total.next_multiple_of(PAGE);
         let len = total * SPARE;
         let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create(FILE_NAME, flags)?;
+        check_file_size(&file, len)?;
         rustix::fs::ftruncate(&file, len)?;
         // Programs get this file as a dma-buf. If it became shorter, SIGBUS would end this process.
         let seals = rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW | rustix::fs::SealFlags::SEAL;
@@ -167,7 +169,7 @@ fn at(addr: u64) -> *mut c_void {
 }
 
 impl DriverMemory {
-    pub(crate) fn new(sizes: impl Iterator<Item = u64>) -> Result<Self, rustix::io::Errno> {
+    pub(crate) fn new(sizes: impl Iterator<Item = u64>) -> std::io::Result<Self> {
         Ok(Self { spaces: sizes.map(Space::new).collect::<Result<_, _>>()?, ..Self::default() })
     }
 

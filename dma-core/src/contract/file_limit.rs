@@ -1,0 +1,28 @@
+//! The limit of the process on the size of files.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{FileType, fstat};
+use rustix::process::{Resource, getrlimit};
+
+use super::{Error, ErrorKind, Result};
+
+/// Checks that this process may write the first `len` bytes of `file` (`RLIMIT_FSIZE`, `ulimit -f`). The
+/// limit also applies to memory files, and thus to memory that is shared with other processes.
+///
+/// Call this before a file grows: beyond the limit, the kernel sends `SIGXFSZ`, which ends the process
+/// unless the program ignores the signal.
+///
+/// # Errors
+///
+/// `OutOfResources` if a regular file would exceed the limit.
+pub fn check_file_size(file: impl AsFd, len: u64) -> Result<()> {
+    let Some(limit) = getrlimit(Resource::Fsize).current.filter(|limit| len > *limit) else { return Ok(()) };
+    if !fstat(file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile) {
+        return Ok(());
+    }
+    let message = format!("a file of {len} bytes exceeds the limit of this process, {limit} bytes");
+    Err(Error::new(ErrorKind::OutOfResources, message)
+        .with_numbers(len, limit)
+        .with_hint("raise the limit on the size of files and of shared memory with `ulimit -f`"))
+}
