@@ -503,7 +503,7 @@ fn ctrl_c_keeps_what_was_measured() {
     let asked = Instant::now();
     let output = child.wait_with_output().unwrap();
     assert_eq!(code(&output), 130, "{}", err(&output));
-    assert!(asked.elapsed() < Duration::from_secs(30), "the run was not interrupted");
+    assert!(asked.elapsed() < Duration::from_secs(120), "the run was not interrupted");
     assert!(err(&output).contains("interrupted"), "{}", err(&output));
     assert!(out(&output).contains("INTERRUPTED"));
     let value = json(&results);

@@ -201,7 +201,7 @@ fn a_long_sample_ends_when_asked_and_counts() {
         let asked = Instant::now();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{words}: {output:?}");
-        assert!(asked.elapsed() < Duration::from_secs(30), "{words}: it measured to the end");
+        assert!(asked.elapsed() < Duration::from_secs(120), "{words}: it measured to the end");
         let value = json(&results);
         let cells = value["cells"].as_array().unwrap();
         let cell = if baseline { &cells[0] } else { engine(cells) };
@@ -331,8 +331,9 @@ fn a_cell_ends_when_it_is_steady_and_its_figures_are_of_the_steady_part() {
     let series = cell["series"].as_array().unwrap();
     assert!(at < 0.1 && series.len() >= 20 && series.last().unwrap()["at"] == at, "{cell}");
     assert!(shown.contains("; steady at ") && !shown.contains("Not steady"), "{shown}");
-    // The run is too short to be steady: it ends before four groups of five intervals.
-    let (all, output) = cells("-e cpu:threads=0 -o 4K -q 4 --steady 50% --series=0.01 -t 0.1");
+    // The run is too short to be steady: it ends before four groups of five intervals, however long the machine stops
+    // it in between.
+    let (all, output) = cells("-e cpu:threads=0 -o 4K -q 4 --steady 50% --series=60 -t 0.1");
     let shown = words(&output);
     assert!(all[0]["steady_after"].is_null() && all[0]["status"] == "ok", "{}", all[0]);
     assert!(shown.contains("Not steady within 50.0 % in 0.100 s: cpu:threads=0 copy 4 KiB q4"), "{shown}");

@@ -254,7 +254,7 @@ fn a_context_that_does_not_come_to_rest_is_given_up() {
     let e = dma_core::Error::from(queue.copy(src, dst).unwrap().wait().unwrap_err());
     assert_eq!(e.kind(), ErrorKind::DeviceLost, "{e}");
     drop(queue);
-    assert!(begin.elapsed() < Duration::from_secs(30));
+    assert!(begin.elapsed() < Duration::from_secs(60));
     // Other queues of the engine still work.
     RESTLESS.set(false);
     assert_eq!(five(&engine, &self::queue(&engine)), [Ok(()); 5]);
