@@ -8,15 +8,17 @@ use crate::files::say;
 
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// Installs the handler: the first Ctrl-C asks the run to stop, the second ends the program at once.
-/// `stopping` is the message at the first one.
+/// Installs the handler: the first Ctrl-C asks the run to stop, the second ends the program at once. Signals
+/// that are ignored, as by `nohup`, stay ignored. `stopping` is the message at the first one.
 pub(crate) fn install(stopping: &'static str) {
     // This fails only if another handler exists, which then stays in effect.
-    let _ = ctrlc::set_handler(move || {
-        if STOPPED.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-        say(format_args!("dma-bench: {stopping}"));
+    let _ = dma::keep_ignored_signals(|| {
+        ctrlc::set_handler(move || {
+            if STOPPED.swap(true, Ordering::Relaxed) {
+                std::process::exit(130);
+            }
+            say(format_args!("dma-bench: {stopping}"));
+        })
     });
 }
 

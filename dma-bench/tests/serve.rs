@@ -55,7 +55,12 @@ impl Served {
     fn start(words: &str) -> Self {
         let all: Vec<&str> =
             ["serve", "--listen", "127.0.0.1:0"].into_iter().chain(words.split(' ')).collect();
-        let mut child = command(&all).spawn().expect("it starts");
+        Self::wait(command(&all))
+    }
+
+    /// Starts the program, and waits until it listens.
+    fn wait(mut command: Command) -> Self {
+        let mut child = command.spawn().expect("it starts");
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
         let at = line.split(" on ").nth(1).and_then(|rest| rest.split(';').next()).unwrap_or_default();
@@ -186,6 +191,25 @@ fn strangers_do_not_keep_a_peer_out() {
     loud.write_all(&[7; 1000]).expect("sent");
     let (output, _) = place.run(&served.at, &["-e", "cpu", "-d", "pull"]);
     ended(&output, 0, &[]);
+}
+
+#[test]
+fn signals_that_are_ignored_at_the_start_stay_ignored() {
+    let place = Place::new();
+    let serve = "trap '' HUP INT; exec \"$0\" serve --listen 127.0.0.1:0 -e cpu --secret-file \"$1\"";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", serve, env!("CARGO_BIN_EXE_dma-bench"), &place.path("key")]);
+    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let served = Served::wait(shell);
+    let status = fs::read_to_string(format!("/proc/{}/status", served.child.id())).expect("it runs");
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a field");
+    let ignored = u64::from_str_radix(ignored.trim(), 16).expect("signals");
+    assert_eq!(ignored & 0x4003, 0x3, "SIGHUP and SIGINT are ignored, and SIGTERM is not");
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+        served.signal(signal);
+    }
+    // The second signal that is not ignored would end the program at once, with another exit code.
+    ended(&served.end(), 0, &["stopping", "served 0 connections"]);
 }
 
 #[test]

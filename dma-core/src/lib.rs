@@ -56,8 +56,8 @@ pub use ext::DmaEngineExt;
 pub use memory::{
     Buffer, BufferMut, BufferPool, BufferWriter, Destination, Export, ForkMark, NumaNodes, PageMemory,
     PoolClass, PoolGet, PoolOptions, PoolReport, Region, RegistrationCache, RegistrationCacheCounters,
-    RegistrationCacheOptions, Source, Window, WindowPool, check_headroom, parse_cores, pools, racy_copy,
-    spawn_thread, with_signals_blocked,
+    RegistrationCacheOptions, Source, Window, WindowPool, check_headroom, keep_ignored_signals, parse_cores,
+    pools, racy_copy, spawn_thread, with_signals_blocked,
 };
 pub use names::{
     Backend, Discovered, EngineName, Finding, OptionInfo, OptionValue, PciAddress, StaticBackend, Verdict,

@@ -1,5 +1,6 @@
 //! Tests of output files: a file is complete or absent, links are followed, and devices and pipes are never
 //! replaced.
+#![expect(unsafe_code, reason = "a thread takes the rights of another user")]
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -223,4 +224,104 @@ fn writers_of_one_file_do_not_disturb_each_other() {
     let last = fs::read(&path).unwrap();
     assert!(last.len() == 100 && last.iter().all(|byte| *byte == last[0]));
     assert_eq!(names(folder.path()), ["a"]);
+}
+
+/// Ids that no user of the machine needs to have.
+const USER: u32 = 41_234;
+const OWNER: u32 = 41_235;
+const TEAM: u32 = 41_236;
+
+/// Calls `act` on a thread with the rights of `USER` in this group. Returns `None` without the right to do
+/// so.
+fn as_user<T: Send + 'static>(group: u32, act: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let act = move || {
+        // The system calls change only this thread, whereas the C library's functions change all threads.
+        // SAFETY: the arguments are numbers.
+        let left = unsafe { libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<u32>()) };
+        // SAFETY: the arguments are numbers.
+        let group = unsafe { libc::syscall(libc::SYS_setresgid, group, group, group) };
+        // SAFETY: the arguments are numbers.
+        let user = unsafe { libc::syscall(libc::SYS_setresuid, USER, USER, USER) };
+        (left == 0 && group == 0 && user == 0).then(act)
+    };
+    std::thread::spawn(act).join().unwrap()
+}
+
+/// An access control list that gives `USER` and the mask all rights to read and write, and `group` to the
+/// owning group.
+fn list(group: u16) -> Vec<u8> {
+    const ANY: u32 = u32::MAX;
+    let entries =
+        [(0x01_u16, 6_u16, ANY), (0x02, 6, USER), (0x04, group, ANY), (0x10, 6, ANY), (0x20, 0, ANY)];
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in entries {
+        bytes.extend(tag.to_le_bytes());
+        bytes.extend(rights.to_le_bytes());
+        bytes.extend(id.to_le_bytes());
+    }
+    bytes
+}
+
+const ACL: &str = "system.posix_acl_access";
+
+/// Returns the owner, the group, the mode and the length of the access control list.
+fn access(path: &Path) -> (u32, u32, u32, usize) {
+    let found = fs::metadata(path).unwrap();
+    let list = rustix::fs::lgetxattr(path, ACL, &mut [0; 1000][..]).unwrap_or(0);
+    (found.uid(), found.gid(), found.mode() & 0o7777, list)
+}
+
+#[test]
+fn a_replaced_file_keeps_its_owner_and_group_and_admits_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let path = folder.path().join("a");
+    let make = |mode, group: Option<u16>| {
+        let _ = fs::remove_file(&path);
+        fs::write(&path, b"old").unwrap();
+        std::os::unix::fs::chown(&path, Some(OWNER), Some(TEAM)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let set = |group| rustix::fs::setxattr(&path, ACL, &list(group), rustix::fs::XattrFlags::empty());
+        group.map(set).is_none_or(|set| set.is_ok())
+    };
+    if !rustix::process::geteuid().is_root() || as_user(USER, || ()).is_none() {
+        println!("skipped: this user may not give files away");
+        return;
+    }
+    for create in [OutputFile::create, OutputFile::create_partial] {
+        let replaced = |group| {
+            let theirs = path.clone();
+            as_user(group, move || write(create, &theirs, b"new")).unwrap().unwrap();
+            access(&path)
+        };
+        // The superuser keeps all.
+        make(0o6640, None);
+        write(create, &path, b"new").unwrap();
+        assert_eq!(access(&path), (OWNER, TEAM, 0o6640, 0));
+        // A member of the group keeps the group, but may not keep the owner and its rights to set-user-id.
+        make(0o4660, None);
+        assert_eq!(replaced(TEAM), (USER, TEAM, 0o660, 0));
+        // Another user may keep neither, and gives no group more rights than before.
+        for (before, after) in [(0o666, 0o666), (0o2646, 0o644), (0o606, 0o600), (0o667, 0o666)] {
+            make(before, None);
+            assert_eq!(replaced(USER), (USER, USER, after, 0), "{before:o}");
+        }
+        // An access control list admits this user, but not the group.
+        if !make(0o660, Some(0)) {
+            println!("the file system has no access control lists");
+            continue;
+        }
+        write(create, &path, b"new").unwrap();
+        assert_eq!(access(&path), (OWNER, TEAM, 0o660, list(0).len()));
+        assert_eq!(replaced(USER), (USER, USER, 0o600, 0));
+        make(0o660, Some(6));
+        assert_eq!(replaced(TEAM), (USER, TEAM, 0o660, list(6).len()));
+        // A list that the directory passes on to new files does not admit anyone to a replacement.
+        make(0o660, None);
+        let inherited = "system.posix_acl_default";
+        rustix::fs::setxattr(folder.path(), inherited, &list(6), rustix::fs::XattrFlags::empty()).unwrap();
+        write(create, &path, b"new").unwrap();
+        assert_eq!(access(&path), (OWNER, TEAM, 0o660, 0));
+        rustix::fs::removexattr(folder.path(), inherited).unwrap();
+    }
 }

@@ -1,10 +1,11 @@
 //! SRC and DST. DST gets its name only after it is complete.
 
-use std::fs::{self, File, Metadata, Permissions};
+use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use dma::OutputFile;
 use rustix::fs::Access;
 
 use crate::partial::Partial;
@@ -18,8 +19,6 @@ pub(crate) struct Target {
     /// DST, or the file that DST is a link to.
     path: PathBuf,
     directory: Directory,
-    /// The permission bits of the file that is replaced.
-    mode: Option<u32>,
 }
 
 impl Target {
@@ -44,19 +43,22 @@ impl Target {
         } else if dst.as_os_str().is_empty() || dst.as_os_str().as_encoded_bytes().ends_with(b"/") {
             return Err(failure!("DST {shown} names no file; give the name of the copy"));
         }
+        let replaces = existing.is_some();
         let dst = match existing {
             Some(_) => fs::canonicalize(dst).map_err(|e| failure!("cannot resolve DST {shown}: {e}"))?,
             None => dst.to_owned(),
         };
         let directory = Directory::of(&dst, source.len(), "DST")?;
-        // A new file gets SRC's permission bits minus the umask, which `open` applies. A replaced file
-        // keeps its own bits.
-        let bits = |metadata: &Metadata| metadata.mode() & 0o777;
-        let mode = existing.as_ref().map(bits);
-        let initial = if mode.is_some() { 0o600 } else { bits(&source.before) };
+        // A new file gets SRC's permission bits minus the umask, which `open` applies.
+        let initial = if replaces { 0o600 } else { source.before.mode() & 0o777 };
         let partial = Partial::create(&dst, &directory.path, initial)
             .map_err(|e| Failure::from(directory.explain("create a file", &e)))?;
-        Ok(Self { partial, path: dst, directory, mode })
+        if replaces {
+            OutputFile::copy_access(&dst, partial.file()).map_err(|e| {
+                failure!("cannot set the owner and the permissions of {}: {e}", dst.display())
+            })?;
+        }
+        Ok(Self { partial, path: dst, directory })
     }
 
     pub(crate) fn file(&self) -> &File {
@@ -73,11 +75,6 @@ impl Target {
 
     /// Renames the complete copy atomically. Replaces an existing file.
     pub(crate) fn publish(self) -> Result<(), Failure> {
-        if let Some(mode) = self.mode {
-            self.file()
-                .set_permissions(Permissions::from_mode(mode))
-                .map_err(|e| failure!("cannot set the permissions of {}: {e}", self.path.display()))?;
-        }
         let (path, directory) = (self.path, self.directory);
         self.partial.publish(&path, &directory.path).map_err(|e| {
             Failure::from(directory.explain(&format!("rename a file to {}", path.display()), &e))

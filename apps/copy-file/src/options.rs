@@ -52,9 +52,10 @@ const HELP: &str = "\
 Copy a file by DMA.
 
 Reading SRC, moving the bytes and writing DST overlap. DST appears under its name, or replaces an existing DST, only
-after the copy is complete. If the copy fails, an existing DST is unchanged. DST gets the permission bits that cp would
-give it, and holes of sparse files stay holes. This program does not replace cp: it copies one regular file, without
-directories, timestamps, extended attributes and ACLs.
+after the copy is complete. If the copy fails, an existing DST is unchanged. A new DST gets the permission bits of SRC
+minus the umask. A replaced DST keeps its owner, group, permission bits and ACL as far as you may set them, and admits
+no other user; its hard links keep the old content. Holes of sparse files stay holes. This program does not replace cp:
+it copies one regular file, without directories, timestamps and extended attributes.
 
 Usage: copy-file [OPTIONS] SRC DST
 

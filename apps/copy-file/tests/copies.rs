@@ -442,16 +442,17 @@ fn has_begun(place: &Place, child: &Child) -> bool {
         || place.names().iter().any(|name| name.ends_with(".partial"))
 }
 
+const STUCK: &str = "--engine sim:faults=stick@3 --chunk 4K src dst";
+
 /// Starts a copy on a device that hangs, and waits until its partial file exists.
 fn start_stuck(place: &Place) -> Child {
+    wait_until_stuck(place, place.command(STUCK))
+}
+
+fn wait_until_stuck(place: &Place, mut command: Command) -> Child {
     place.file("src", 100 * CHUNK);
     fs::write(place.path("dst"), "old").expect("a file");
-    let mut child = place
-        .command("--engine sim:faults=stick@3 --chunk 4K src dst")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it runs");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
     while !has_begun(place, &child) {
         assert!(
             child.try_wait().expect("a child").is_none(),
@@ -474,6 +475,29 @@ fn an_interrupted_copy_leaves_nothing() {
         assert_eq!(place.names(), BTreeSet::from(["dst".to_owned(), "src".to_owned()]));
         assert_eq!(fs::read(place.path("dst")).expect("readable"), b"old");
     }
+}
+
+/// `nohup` starts programs with SIGHUP ignored, and shells start background jobs with SIGINT ignored.
+#[test]
+fn signals_that_are_ignored_at_the_start_stay_ignored() {
+    let place = Place::new();
+    let copy = place.command(STUCK);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP INT; exec \"$0\" \"$@\""]).arg(copy.get_program()).args(copy.get_args());
+    shell.current_dir(place.dir.path()).stdin(Stdio::null());
+    let child = wait_until_stuck(&place, shell);
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it runs");
+    let signals = |name| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a field");
+        u64::from_str_radix(line.trim(), 16).expect("signals") & 0x4003
+    };
+    // Bits 0, 1 and 14 are SIGHUP, SIGINT and SIGTERM.
+    assert_eq!((signals("SigIgn:"), signals("SigCgt:")), (0x3, 0x4000));
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+        kill_process(Pid::from_child(&child), signal).expect("sent");
+    }
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
 }
 
 #[test]

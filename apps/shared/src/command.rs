@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dma_core::Retry;
+use dma_core::{Retry, keep_ignored_signals};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Maximum resubmissions of one copy if its error says that a retry can help, such as after a device reset.
@@ -19,13 +19,13 @@ const FAULTS: u32 = 3;
 /// Set by SIGINT, SIGTERM and SIGHUP.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Installs handlers that record signals for [`interrupted`].
+/// Installs handlers that record signals for [`interrupted`]. Signals that are ignored stay ignored.
 ///
 /// # Errors
 ///
 /// The message for the user, if the system refuses a handler.
 pub fn handle_signals() -> Result<(), String> {
-    ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed))
+    keep_ignored_signals(|| ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed)))
         .map_err(|e| format!("cannot handle signals: {e}"))
 }
 

@@ -1,14 +1,15 @@
 //! [`OutputFile`]: writes the files of this library and of its programs.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, OFlags};
+use rustix::fs::{Access, OFlags, XattrFlags, fremovexattr, fsetxattr, lgetxattr};
+use rustix::io::Errno;
 
 use super::check_file_size;
 
@@ -22,8 +23,10 @@ const MAX_PARTIAL: u32 = 1000;
 /// - A regular file gets its name when [`finish`](Self::finish) is called. Until then the bytes are in a
 ///   temporary file in the same directory, and an existing file of that name keeps its content. Dropping the
 ///   value without `finish` removes the temporary file.
-/// - A symbolic link is kept, and its target is written. A new file gets the mode of the file that it
-///   replaces, and also that file's owner if the user may set the owner.
+/// - A symbolic link is kept, and its target is written. A new file gets the owner, the group, the mode and
+///   the access control list of the file that it replaces, as far as the user may set them: see
+///   [`copy_access`](Self::copy_access). Other names (hard links) of the replaced file keep the old content.
+///   Other extended attributes, such as `user.*` and file capabilities, are not copied.
 /// - A character device, a named pipe and a path such as `/dev/stdout` are written directly. If `/dev/fd/N`
 ///   is an open file, data is appended to it.
 /// - A directory, a block device, a socket, a read-only file and a pipe that no process reads are errors.
@@ -74,8 +77,8 @@ enum Target {
     Stream(u32),
     /// A character device, a pipe, or another open file of this process.
     Special,
-    /// The path of a regular file after following links, and the file's metadata if it exists.
-    Regular(PathBuf, Option<Metadata>),
+    /// The path of a regular file after following links, and whether the file exists.
+    Regular(PathBuf, bool),
 }
 
 impl OutputFile {
@@ -87,9 +90,11 @@ impl OutputFile {
     /// a read-only file, even as root), `NotFound` (no such directory), `NotConnected` (a pipe that no
     /// process reads), and other errors of the file system.
     pub fn create(path: &Path) -> io::Result<Self> {
-        Self::open(path, |path, found| {
-            let (file, pending) = hidden(path, 0o666)?;
-            keep_rights(&file, found)?;
+        Self::open(path, |path, replaces| {
+            let (file, pending) = hidden(path, initial_mode(replaces))?;
+            if replaces {
+                Self::copy_access(path, &file)?;
+            }
             Ok((file, pending))
         })
     }
@@ -112,15 +117,17 @@ impl OutputFile {
     ///
     /// The errors of [`create`](Self::create); `AlreadyExists` if 1,000 partial files of the path exist.
     pub fn create_partial(path: &Path) -> io::Result<Self> {
-        Self::open(path, |path, found| {
+        Self::open(path, |path, replaces| {
             for number in 1..=MAX_PARTIAL {
                 let temporary = partial_name(path, number);
-                match new_file(&temporary, 0o666) {
+                match new_file(&temporary, initial_mode(replaces)) {
                     Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
                     Err(e) => return Err(not_created(folder_of(path), &e)),
                     Ok(file) => {
                         let mut pending = Pending { temporary, path: path.to_owned(), keep: false };
-                        keep_rights(&file, found)?;
+                        if replaces {
+                            Self::copy_access(path, &file)?;
+                        }
                         pending.keep = true;
                         return Ok((file, pending));
                     }
@@ -133,7 +140,7 @@ impl OutputFile {
 
     fn open(
         path: &Path,
-        create: impl FnOnce(&Path, Option<&Metadata>) -> io::Result<(File, Pending)>,
+        create: impl FnOnce(&Path, bool) -> io::Result<(File, Pending)>,
     ) -> io::Result<Self> {
         let unnamed = |file| Ok(Self { file, pending: None });
         match target(path)? {
@@ -143,11 +150,48 @@ impl OutputFile {
             }
             Target::Stream(_) => unnamed(io::stderr().as_fd().try_clone_to_owned()?.into()),
             Target::Special => unnamed(open_special(path)?),
-            Target::Regular(path, found) => {
-                let (file, pending) = create(&path, found.as_ref())?;
+            Target::Regular(path, exists) => {
+                let (file, pending) = create(&path, exists)?;
                 Ok(Self { file, pending: Some(pending) })
             }
         }
+    }
+
+    /// Gives the file `to`, which is private and replaces `from`, the owner, the group, the mode and the
+    /// access control list of `from`. If the user may not set the owner, sets the group alone.
+    ///
+    /// The replacement admits no user that `from` does not admit:
+    ///
+    /// - If the group cannot be kept, the group and all others get the rights that both had before.
+    /// - If the access control list cannot be kept, only the owner gets rights.
+    /// - The set-user-id bit is kept only with the owner, and the set-group-id bit only with the group.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the file system; `ResourceBusy` if `from` is not a regular file any more.
+    pub fn copy_access(from: &Path, to: &File) -> io::Result<()> {
+        let found = from.symlink_metadata()?;
+        if !found.is_file() {
+            return Err(refused(ErrorKind::ResourceBusy, "another process is replacing this file"));
+        }
+        if fchown(to, Some(found.uid()), Some(found.gid())).is_err() {
+            // The user may choose any of its own groups, and keeps the present one if this also fails.
+            let _ = fchown(to, None, Some(found.gid()));
+        }
+        let now = to.metadata()?;
+        let mut mode = found.mode() & 0o7777;
+        if now.uid() != found.uid() {
+            mode &= !0o4000;
+        }
+        if now.gid() != found.gid() {
+            // Members of the earlier group now belong to the others, and some others belong to the new group.
+            let common = mode & (mode >> 3) & 0o7;
+            mode = (mode & 0o5700) | (common << 3) | common;
+        }
+        if !copy_acl(from, to, now.gid() == found.gid()) {
+            mode &= 0o5700;
+        }
+        to.set_permissions(Permissions::from_mode(mode))
     }
 
     /// Checks that `path` can be written, without opening or changing the file. Returns the path of the
@@ -265,12 +309,26 @@ fn open_special(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Gives `file` the owner and the mode of the file that it replaces.
-fn keep_rights(file: &File, found: Option<&Metadata>) -> io::Result<()> {
-    let Some(found) = found else { return Ok(()) };
-    // Ignore an error: if the user may not change the owner, the user stays the owner.
-    let _ = std::os::unix::fs::fchown(file, Some(found.uid()), Some(found.gid()));
-    file.set_permissions(Permissions::from_mode(found.mode() & 0o7777))
+/// Returns the mode of a new file. If the file gets the access of another one, it is private until then.
+const fn initial_mode(replaces: bool) -> u32 {
+    if replaces { 0o600 } else { 0o666 }
+}
+
+/// Gives `to` the access control list of `from` if `from` has one, and otherwise none. Returns false if `to`
+/// may have another list, or has none although `from` has one.
+fn copy_acl(from: &Path, to: &File, same_group: bool) -> bool {
+    const ACL: &str = "system.posix_acl_access";
+    /// Maximum length of an extended attribute, in bytes.
+    const MAX_LEN: usize = 1 << 16;
+    let absent = |errno| matches!(errno, Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS);
+    let mut list = vec![0; MAX_LEN];
+    match lgetxattr(from, ACL, &mut list[..]) {
+        // With another group, the list's entry of the group would admit that group.
+        Ok(len) => same_group && fsetxattr(to, ACL, &list[..len], XattrFlags::empty()).is_ok(),
+        // The new file may have inherited a list from its directory.
+        Err(errno) if absent(errno) => fremovexattr(to, ACL).map_or_else(absent, |()| true),
+        Err(_) => false,
+    }
 }
 
 fn not_created(folder: &Path, error: &io::Error) -> io::Error {
@@ -346,7 +404,7 @@ fn find_target(path: &Path) -> io::Result<Target> {
         None => {}
     }
     let found = match path.metadata() {
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Target::Regular(absent(path)?, None)),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Target::Regular(absent(path)?, false)),
         found => found?,
     };
     let kind = found.file_type();
@@ -372,7 +430,7 @@ fn find_target(path: &Path) -> io::Result<Target> {
             if (same.dev(), same.ino()) != (found.dev(), found.ino()) {
                 return Err(refused(ErrorKind::ResourceBusy, "another process is replacing this file"));
             }
-            Ok(Target::Regular(real, Some(found)))
+            Ok(Target::Regular(real, true))
         }
     }
 }

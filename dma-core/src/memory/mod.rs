@@ -33,5 +33,5 @@ pub(crate) use registration::{
     allocate, import_no_bytes, register_buffer, register_device, register_read_only, register_window,
 };
 pub use registration_cache::{RegistrationCache, RegistrationCacheCounters, RegistrationCacheOptions};
-pub use thread::{spawn_thread, with_signals_blocked};
+pub use thread::{keep_ignored_signals, spawn_thread, with_signals_blocked};
 pub use window::{Export, Window};

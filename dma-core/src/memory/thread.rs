@@ -1,5 +1,5 @@
-//! Starts threads that leave the program's signals to the program.
-#![expect(unsafe_code, reason = "sets the signal mask of the calling thread")]
+//! Starts threads that leave the program's signals to the program, and keeps ignored signals ignored.
+#![expect(unsafe_code, reason = "sets the signal mask of the calling thread, and signal actions")]
 
 use std::mem::MaybeUninit;
 
@@ -63,6 +63,31 @@ pub fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
     start()
 }
 
+/// Calls `install`, with which a program installs its handlers of SIGINT, SIGTERM and SIGHUP. Those of the
+/// signals that are ignored at the call stay ignored: `nohup`, and shells that start background jobs, tell a
+/// program in this way to ignore them.
+///
+/// Call this before the program starts threads that take signals. This library itself installs no handlers.
+pub fn keep_ignored_signals<T>(install: impl FnOnce() -> T) -> T {
+    let ignored = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].map(|signal| {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: the call only writes the present action.
+        unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
+        // SAFETY: the action was zeroed, which is a valid value, and then possibly written.
+        let action = unsafe { action.assume_init() };
+        (action.sa_sigaction == libc::SIG_IGN).then_some((signal, action))
+    });
+    // A signal that arrives meanwhile is discarded when it is ignored again.
+    with_signals_blocked(|| {
+        let installed = install();
+        for (signal, action) in ignored.iter().flatten() {
+            // SAFETY: the action ignores the signal, so no code runs.
+            unsafe { libc::sigaction(*signal, action, std::ptr::null_mut()) };
+        }
+        installed
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,6 +112,18 @@ mod tests {
             assert_eq!(is_blocked, !FAULTS.contains(&signal), "signal {signal}");
         }
         assert_eq!(blocked(), before);
+    }
+
+    #[test]
+    fn ignored_signals_stay_ignored() {
+        extern "C" fn handler(_: libc::c_int) {}
+        let handler = handler as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        // SAFETY: the action is to ignore the signal, to do nothing, or the default.
+        let set = |signal, action| unsafe { libc::signal(signal, action) };
+        set(libc::SIGHUP, libc::SIG_IGN);
+        keep_ignored_signals(|| [libc::SIGHUP, libc::SIGTERM].map(|signal| set(signal, handler)));
+        assert_eq!(set(libc::SIGHUP, libc::SIG_DFL), libc::SIG_IGN);
+        assert_eq!(set(libc::SIGTERM, libc::SIG_DFL), handler);
     }
 
     #[test]
