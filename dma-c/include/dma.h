@@ -562,6 +562,14 @@ dma_status dma_queue_counters(dma_queue queue, dma_counters *counters);
  * DMA_CLOSED. */
 dma_status dma_queue_depth(dma_queue queue, size_t *depth, size_t *available);
 
+/* Writes the number of milliseconds for which the device has had operations and completed none of them, if
+ * this time exceeds the stall timeout, otherwise 0. The queue need not be full. With several lanes, the
+ * longest such time counts. On a queue for one thread, only time in the waits counts, and time between calls
+ * of this function in which the program polls the queue. Does not poll. To recover, stop the queue with a
+ * short timeout, and open another one. Threads: as for the functions that submit.
+ * DMA_INVALID_ARGUMENT: NULL. DMA_CLOSED. */
+dma_status dma_queue_stalled(dma_queue queue, uint64_t *milliseconds);
+
 /* ---- Batches: lists of copies that are prepared once and submitted repeatedly ----------------------------------- */
 
 typedef struct dma_batch {

@@ -591,6 +591,7 @@ unsafe extern "C" {
     pub fn dma_queue_arm(queue: dma_queue, ready: *mut usize) -> dma_status;
     pub fn dma_queue_counters(queue: dma_queue, counters: *mut dma_counters) -> dma_status;
     pub fn dma_queue_depth(queue: dma_queue, depth: *mut usize, available: *mut usize) -> dma_status;
+    pub fn dma_queue_stalled(queue: dma_queue, milliseconds: *mut u64) -> dma_status;
     pub fn dma_batch_create(copies: *const dma_copy, count: usize, batch: *mut dma_batch) -> dma_status;
     pub fn dma_queue_submit(queue: dma_queue, batch: dma_batch, token: u64) -> dma_status;
     pub fn dma_batch_close(batch: dma_batch) -> dma_status;

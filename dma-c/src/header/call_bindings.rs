@@ -66,6 +66,7 @@ pub type dma_queue_descriptor = unsafe extern "C" fn(queue: dma_queue, fd: *mut 
 pub type dma_queue_arm = unsafe extern "C" fn(queue: dma_queue, ready: *mut usize) -> dma_status;
 pub type dma_queue_counters = unsafe extern "C" fn(queue: dma_queue, counters: *mut dma_counters) -> dma_status;
 pub type dma_queue_depth = unsafe extern "C" fn(queue: dma_queue, depth: *mut usize, available: *mut usize) -> dma_status;
+pub type dma_queue_stalled = unsafe extern "C" fn(queue: dma_queue, milliseconds: *mut u64) -> dma_status;
 pub type dma_batch_create = unsafe extern "C" fn(copies: *const dma_copy, count: usize, batch: *mut dma_batch) -> dma_status;
 pub type dma_queue_submit = unsafe extern "C" fn(queue: dma_queue, batch: dma_batch, token: u64) -> dma_status;
 pub type dma_batch_close = unsafe extern "C" fn(batch: dma_batch) -> dma_status;

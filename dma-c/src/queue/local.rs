@@ -430,6 +430,10 @@ impl Operations for Local {
         (self.depth, self.queue.as_ref().map_or(0, |queue| queue.available().min(room)))
     }
 
+    fn stalled(&mut self) -> Option<Duration> {
+        self.queue.as_ref()?.stalled()
+    }
+
     fn stop(&mut self, timeout: Duration) -> Result<()> {
         self.driver = None;
         if let Some(queue) = self.queue.take() {

@@ -59,6 +59,7 @@ trait Operations {
     fn arm(&mut self) -> Result<usize>;
     fn counters(&mut self) -> Counters;
     fn depth(&mut self) -> (usize, usize);
+    fn stalled(&mut self) -> Option<Duration>;
     fn stop(&mut self, timeout: Duration) -> Result<()>;
 }
 
@@ -403,6 +404,18 @@ pub(crate) mod calls {
                 if let Some(available) = available {
                     available.write(numbers.1);
                 }
+                Ok(())
+            })
+        }
+
+        fn dma_queue_stalled(queue: dma_queue, milliseconds: *mut u64) -> dma_status {
+            guard(|| {
+                // SAFETY: the header requires that `milliseconds` is NULL or leads to a place that this call
+                // may write.
+                let out = unsafe { Out::new("milliseconds", milliseconds) }?;
+                let stalled = with!(queue, queue => queue.stalled());
+                // A stall shorter than a millisecond is not 0, which means none.
+                out.write(stalled.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)));
                 Ok(())
             })
         }

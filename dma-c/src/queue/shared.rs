@@ -498,6 +498,10 @@ impl Operations for &Shared {
         (depth, self.queue.available().min(depth.saturating_sub(occupied)))
     }
 
+    fn stalled(&mut self) -> Option<Duration> {
+        self.queue.stalled()
+    }
+
     fn stop(&mut self, timeout: Duration) -> Result<()> {
         self.in_flight.lock().stopped = true;
         let counters = self.queue.close(timeout);

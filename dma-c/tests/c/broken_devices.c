@@ -1,6 +1,7 @@
 /* Devices that fail, reset, lose completions, hang and vanish: every operation is reported once, a region closes only
  * when no device may write it, and the failed copies of a batch are reported. */
 #include "check.h"
+#include <time.h>
 
 enum { COPIES = 8, LEN = 4096 };
 
@@ -117,6 +118,49 @@ static void failed_copies_of_a_batch_are_known(uint32_t lanes) {
   OK(dma_close(engine));
 }
 
+/* A stall is known before the queue is full. */
+static void a_stall_is_known(uint32_t lanes) {
+  dma_engine engine;
+  dma_queue_options options;
+  dma_queue queue;
+  dma_region src, dst;
+  dma_copy one;
+  dma_completion done;
+  uint64_t stalled = 1;
+  size_t count, available;
+  time_t begun = time(NULL);
+  OK(dma_open("sim:seed=1,faults=stick@1", &engine));
+  memset(&options, 0, sizeof options);
+  options.size = sizeof options;
+  options.depth = 8;
+  options.lanes = lanes;
+  options.stall_timeout_ms = 20;
+  OK(dma_queue_open(engine, &options, &queue));
+  OK(dma_region_allocate(engine, 64, NULL, &src));
+  OK(dma_region_allocate(engine, 64, NULL, &dst));
+  OK(dma_queue_stalled(queue, &stalled));
+  CHECK(stalled == 0);
+  memset(&one, 0, sizeof one);
+  one.src.region = src;
+  one.dst.region = dst;
+  one.src.len = one.dst.len = 64;
+  OK(dma_queue_copy(queue, &one, 1, NULL));
+  while (stalled == 0 && time(NULL) < begun + 60) {
+    CHECK(dma_queue_wait(queue, &done, 1, 10, &count) == DMA_TIMED_OUT);
+    OK(dma_queue_stalled(queue, &stalled));
+  }
+  CHECK(stalled >= 20);
+  OK(dma_queue_depth(queue, NULL, &available));
+  CHECK(available == 7);
+  OK(dma_queue_stop(queue, 0));
+  OK(dma_queue_stalled(queue, &stalled));
+  CHECK(stalled == 0);
+  OK(dma_queue_close(queue, 0));
+  OK(dma_region_close(src));
+  OK(dma_region_close(dst));
+  OK(dma_close(engine));
+}
+
 int main(void) {
   static const char *const faults[] = {"fail@2", "reset@3", "refuse@2", "lose@4", "stick@3", "gone@2"};
   size_t i;
@@ -125,6 +169,7 @@ int main(void) {
     for (i = 0; i < sizeof faults / sizeof *faults; i++)
       copies_on(faults[i], lanes);
     failed_copies_of_a_batch_are_known(lanes);
+    a_stall_is_known(lanes);
   }
   puts(checks_failed ? "wrong" : "right");
   return checks_failed;

@@ -54,6 +54,7 @@ static void operations(dma_engine engine, uint32_t lanes) {
   unsigned char *src, *dst, *also;
   const uint8_t pattern[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   size_t i, count, accepted = 99, depth = 0, available = 0, ready = 0;
+  uint64_t stalled = 1;
   int fd = -1, round;
   dma_status status;
 
@@ -83,6 +84,8 @@ static void operations(dma_engine engine, uint32_t lanes) {
   }
   OK(dma_queue_depth(queue, &depth, &available));
   CHECK(depth >= 1 && available == depth);
+  OK(dma_queue_stalled(queue, &stalled));
+  CHECK(stalled == 0);
   for (i = 0; i < 8; i += accepted) {
     status = dma_queue_copy(queue, copies + i, 8 - i, &accepted);
     CHECK(status == DMA_OK || status == DMA_QUEUE_FULL);

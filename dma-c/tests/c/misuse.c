@@ -270,6 +270,8 @@ static void submissions(dma_engine engine, dma_engine other_engine, uint32_t lan
   counters.size = 1;
   FAILS(DMA_INVALID_ARGUMENT, dma_queue_counters(queue, &counters));
   FAILS(DMA_CLOSED, dma_queue_depth(gone, NULL, NULL));
+  FAILS(DMA_CLOSED, dma_queue_stalled(gone, &counters.full));
+  FAILS(DMA_INVALID_ARGUMENT, dma_queue_stalled(queue, NULL));
 
   FAILS(DMA_INVALID_ARGUMENT, dma_batch_create(NULL, 1, &batch));
   FAILS(DMA_INVALID_ARGUMENT, dma_batch_create(copies, 0, &batch));

@@ -790,8 +790,8 @@ impl Queue {
     }
 
     /// Returns the time for which the device has had operations and completed none of them, if this time
-    /// exceeds [`QueueOptions::stall_timeout`]. The time counts only while the queue is polled, so a program
-    /// that calls this must also poll. Does not poll.
+    /// exceeds [`QueueOptions::stall_timeout`]. Only time in waits and awaits counts, and time between calls
+    /// of this method in which the program polls the queue. Does not poll.
     #[must_use]
     pub fn stalled(&self) -> Option<Duration> {
         self.shared.borrow_mut().stalled()

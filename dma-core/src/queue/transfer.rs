@@ -198,6 +198,8 @@ pub(super) fn block(
             return is_over(&queue.borrow());
         }
         if backoff.may_sleep() {
+            // Let the stall detector count the time of this wait.
+            queue.borrow_mut().stalled();
             sleep(queue);
         }
     }
