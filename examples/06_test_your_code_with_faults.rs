@@ -3,7 +3,7 @@
 //! `cargo run --example 06_test_your_code_with_faults`
 
 use dma::prelude::*;
-use dma::{Queue, Retry};
+use dma::{Queue, Retry, RetryPolicy};
 
 /// The code under test. It copies `bytes` in chunks, all in flight at once, and retries failed chunks.
 fn copy_in_chunks(engine: &dyn DmaEngine, queue: &Queue, bytes: &[u8], chunk: usize) -> dma::Result<Vec<u8>> {
@@ -13,43 +13,21 @@ fn copy_in_chunks(engine: &dyn DmaEngine, queue: &Queue, bytes: &[u8], chunk: us
         src.copy_from_slice(part);
         transfers.push(queue.copy(src, engine.allocate(part.len())?));
     }
+    let policy = RetryPolicy::new().with_max_attempts(20);
     let mut out = Vec::with_capacity(bytes.len());
     for transfer in transfers {
-        let mut outcome = transfer.and_then(|transfer| transfer.wait());
-        let (mut tries, mut faults) = (0, 0);
-        while let Err(e) = outcome {
-            if !can_be_tried_again(e.error(), &mut tries, &mut faults) {
-                return Err(e.into());
-            }
-            outcome = match e.into_parts() {
-                (_, Some((src, dst))) => queue.copy(src, dst).and_then(|transfer| transfer.wait()),
+        let (_, dst) = match transfer.and_then(|transfer| transfer.wait()) {
+            Ok(pair) => pair,
+            Err(e) if e.retry() == Retry::Never => return Err(e.into()),
+            Err(e) => match e.into_parts() {
+                (_, Some(pair)) => queue.retry(&policy, pair, |(src, dst)| queue.copy(src, dst))?,
                 // The device may still access the buffers.
                 (error, None) => return Err(error),
-            };
-        }
-        out.extend_from_slice(&outcome?.1);
+            },
+        };
+        out.extend_from_slice(&dst);
     }
     Ok(out)
-}
-
-/// Follows the advice of [`dma::Error::retry`] up to a limit. A fault of this copy (`FewTimes`) may be
-/// permanent, so only a few attempts are allowed after such faults, and more after resets and temporary
-/// errors. If this function returned false for `FewTimes`, the test below would fail within the first seeds.
-fn can_be_tried_again(error: &dma::Error, tries: &mut u32, faults: &mut u32) -> bool {
-    const TRIES: u32 = 20;
-    const FAULTS: u32 = 5;
-    match error.retry() {
-        Retry::Never => false,
-        Retry::FewTimes => {
-            *faults += 1;
-            *faults <= FAULTS
-        }
-        // If other programs used the device, this code would have to sleep after `Later`.
-        _ => {
-            *tries += 1;
-            *tries <= TRIES
-        }
-    }
 }
 
 fn main() -> dma::Result<()> {

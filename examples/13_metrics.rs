@@ -1,8 +1,8 @@
 //! Prints counts, latencies and sizes of an engine's copies as Prometheus text.
 //!
-//! `meter+NAME` measures any engine. `publish` passes its counts to the recorder of the crate `metrics`, which
-//! renders the text that Prometheus scrapes, and `histograms` returns the text of latencies and sizes. The
-//! example `17_configured_server` serves both.
+//! `meter+NAME` measures any engine. `publish` passes its counts to the recorder of the crate `metrics`,
+//! which renders the text that Prometheus scrapes, and `histograms` returns the text of latencies and sizes.
+//! The example `17_configured_server` serves both.
 
 use std::error::Error;
 

@@ -1,5 +1,5 @@
-//! Runs the example `17_configured_server` with configuration files: on a device that hangs, with faults in the
-//! file, and until a signal.
+//! Runs the example `17_configured_server` with configuration files: on a device that hangs, with faults in
+//! the file, and until a signal.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -1,5 +1,5 @@
-//! Checks that all metrics have a help text, that the dashboard and the alert rules use no unknown metrics, and
-//! the values of metrics. `ci/metrics.sh` checks the names and the alert rules with Prometheus' own tool.
+//! Checks that all metrics have a help text, that the dashboard and the alert rules use no unknown metrics,
+//! and the values of metrics. `ci/metrics.sh` checks the names and the alert rules with Prometheus' own tool.
 
 use std::collections::BTreeSet;
 

@@ -5,8 +5,9 @@
 //! buffer, and the engine copies the bytes and computes the checksum.
 //!
 //! `cargo run --example 17_configured_server` starts the server with the file `server.toml` beside this
-//! source, runs some clients, and ends. With another file as its argument, it serves until it receives SIGTERM
-//! or SIGINT. `--schema` prints the schema of the configuration file. `RUST_LOG` filters the log on stderr.
+//! source, runs some clients, and ends. With another file as its argument, it serves until it receives
+//! SIGTERM or SIGINT. `--schema` prints the schema of the configuration file. `RUST_LOG` filters the log on
+//! stderr.
 
 mod scrape;
 

@@ -33,8 +33,8 @@ pub struct QueueOptions {
     /// [`SharedQueue`](crate::SharedQueue) poll it. A [`Queue`](crate::Queue) is polled by its awaited
     /// transfers, by [`Driver::run`](crate::Driver::run), and by its owner.
     ///
-    /// The timeout does not end operations. An operation whose wait or await has failed, or whose transfer was
-    /// dropped, keeps its memory and its slot until the device completes it or the queue is closed.
+    /// The timeout does not end operations. An operation whose wait or await has failed, or whose transfer
+    /// was dropped, keeps its memory and its slot until the device completes it or the queue is closed.
     pub stall_timeout: Duration,
     /// Maximum time that dropping the queue waits for operations in flight. Default 5 s. Operations that have
     /// not ended by then are aborted, which takes up to [`STOP_GRACE`] more.

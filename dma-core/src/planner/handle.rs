@@ -161,8 +161,8 @@ impl<P> Drop for Ticket<P> {
     }
 }
 
-/// The low byte is the [`Operation`], the next 4 bits are flags, the next 4 bits are the low bits of the stall
-/// detector's steps at the first poll, and the upper half is the lane.
+/// The low byte is the [`Operation`], the next 4 bits are flags, the next 4 bits are the low bits of the
+/// stall detector's steps at the first poll, and the upper half is the lane.
 #[derive(Clone, Copy)]
 pub(crate) struct TransferFlags(u32);
 
@@ -336,9 +336,9 @@ macro_rules! transfer {
                 Err(error::wait_timed_out(self.ticket.flags().operation(), self.backend(), stall))
             }
 
-            /// Makes an await of this transfer last until the operation has ended or the queue is closed, even if
-            /// the device has stalled. [`wait`](Self::wait) still fails then. Use this if the program detects
-            /// stalls in another way, and must not lose the operands before.
+            /// Makes an await of this transfer last until the operation has ended or the queue is closed,
+            /// even if the device has stalled. [`wait`](Self::wait) still fails then. Use this if the program
+            /// detects stalls in another way, and must not lose the operands before.
             pub fn outlast_stalls(mut self) -> Self {
                 self.ticket.set_outlasts_stalls();
                 self
@@ -368,10 +368,10 @@ macro_rules! transfer {
         impl<T: $($send +)? 'static, R: Answer> Future for $transfer<T, R> {
             type Output = Result<R::With<T>, OpError<T>>;
 
-            /// Returns the same result as [`wait`]($transfer::wait). The future fails with `TimedOut`, without
-            /// the operands, if the device has completed nothing on this queue, or lane, for
+            /// Returns the same result as [`wait`](Self::wait). The future fails with `TimedOut`,
+            /// without the operands, if the device has completed nothing on this queue, or lane, for
             /// [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout) while the transfer was
-            /// awaited, unless [`outlast_stalls`]($transfer::outlast_stalls) was called.
+            /// awaited, unless [`outlast_stalls`](Self::outlast_stalls) was called.
             ///
             /// A transfer that was done when it was submitted is ready at the first poll. One in 64 such
             /// transfers is ready only at the second poll, so that a task with many of them lets other tasks

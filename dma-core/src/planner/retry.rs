@@ -15,7 +15,7 @@ use crate::Retry;
 /// | [`Now`](Retry::Now) | immediately |
 /// | [`FewTimes`](Retry::FewTimes) | immediately, but only after the first three errors with this advice |
 /// | [`AfterProgress`](Retry::AfterProgress) | when the queue has room, which does not count as an attempt |
-/// | [`Later`](Retry::Later) | after [`delay`](Self::delay), which then doubles, up to [`max_delay`](Self::max_delay) |
+/// | [`Later`](Retry::Later) | after [`delay`](Self::delay), which then doubles |
 /// | [`Never`](Retry::Never) | never |
 ///
 /// An operation whose error does not return the operands is never repeated, because the device may still use
@@ -25,7 +25,7 @@ use crate::Retry;
 pub struct RetryPolicy {
     /// Maximum number of attempts, including the first. Default 10. 0 means 1.
     pub max_attempts: u32,
-    /// The first delay. Default 1 ms.
+    /// The first delay. Default 1 ms. Each delay is twice as long as the one before, up to `max_delay`.
     pub delay: Duration,
     /// The longest delay. Default 1 s.
     pub max_delay: Duration,

@@ -43,7 +43,8 @@ impl StallDetector {
         Self { limit, wait: None, steps: 0, since_step: Duration::ZERO }
     }
 
-    /// Returns the time without completions in all waits so far, in units of `limit / STEPS`. The number wraps.
+    /// Returns the time without completions in all waits so far, in units of `limit / STEPS`. The number
+    /// wraps.
     ///
     /// An awaited operation compares this number with that of its first poll. In this way, the operation
     /// measures its own wait without a clock.
@@ -51,8 +52,8 @@ impl StallDetector {
         self.steps
     }
 
-    /// Returns the time after which a device that a program only polls at intervals must be polled again. With
-    /// longer intervals, the detector would take longer than its limit.
+    /// Returns the time after which a device that a program only polls at intervals must be polled again.
+    /// With longer intervals, the detector would take longer than its limit.
     pub(crate) fn poll_interval(&self) -> Duration {
         (self.limit / Self::MIN_POLLS).clamp(Duration::from_micros(100), Duration::from_secs(60))
     }

@@ -79,8 +79,9 @@ pub type SubmitResult<T, R = ()> = Result<Transfer<T, R>, OpError<T>>;
 /// A task that moves between threads cannot hold a `Queue`:
 ///
 /// ```compile_fail
+/// # fn spawn(_: impl FnOnce() + Send) {}
 /// # fn demo(queue: dma_core::Queue) {
-/// std::thread::spawn(move || queue.flush()); // use a `SharedQueue`
+/// spawn(move || queue.flush()); // use a `SharedQueue`
 /// # }
 /// ```
 pub struct Queue {
@@ -549,9 +550,9 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// The last attempt's error, which is one of `submit` or of [`Transfer::wait`]; `QueueFull` if the program
-    /// holds all transfers of the queue, and their operations have ended, because only their owner can make
-    /// room.
+    /// The last attempt's error, which is one of `submit` or of [`Transfer::wait`]; `QueueFull` if the
+    /// program holds all transfers of the queue, and their operations have ended, because only their owner
+    /// can make room.
     pub fn retry<T: 'static, R: Answer>(
         &self,
         policy: &RetryPolicy,
@@ -918,8 +919,8 @@ impl Driver {
     /// Polls the device until it has nothing to report, and arms the file descriptor. Call this before the
     /// first sleep and after every wake-up. Does not block.
     ///
-    /// While operations are in flight, the file descriptor also becomes readable from time to time (64 times in
-    /// [`QueueOptions::stall_timeout`]), so that awaited transfers fail if the device has stalled.
+    /// While operations are in flight, the file descriptor also becomes readable from time to time (64 times
+    /// in [`QueueOptions::stall_timeout`]), so that awaited transfers fail if the device has stalled.
     ///
     /// # Errors
     ///

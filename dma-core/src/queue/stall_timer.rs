@@ -36,8 +36,8 @@ impl StallTimer {
         Ok(Self { both, timer, interval, next: Cell::new(None) })
     }
 
-    /// Sets the timer if operations are `in_flight` and the timer is not set. An expired timer is set again, or
-    /// stopped if no operation is in flight. Most calls make no system call.
+    /// Sets the timer if operations are `in_flight` and the timer is not set. An expired timer is set again,
+    /// or stopped if no operation is in flight. Most calls make no system call.
     pub(super) fn set(&self, in_flight: bool) -> Result<()> {
         match self.next.get() {
             None if !in_flight => return Ok(()),

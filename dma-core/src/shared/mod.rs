@@ -132,13 +132,12 @@ impl SharedQueueOptions {
 /// # Stalled devices
 ///
 /// No timeout ends an operation, because memory cannot be reused while a device may still write to it. If the
-/// device has stalled, a wait and an `.await` fail with `TimedOut`, and the operation keeps its memory and its
-/// slot, as that of a dropped transfer does.
-/// [`stalled`](Self::stalled) reports a device that has completed nothing for
-/// [`QueueOptions::stall_timeout`]. If the device has stalled, a full queue fails with `TimedOut` instead of
-/// `QueueFull`. To recover, [`close`](Self::close) the queue with a short timeout, which ends every transfer,
-/// and open another queue, or another engine. [`Counters::abandoned`] counts the operations whose memory is
-/// leaked.
+/// device has stalled, a wait and an `.await` fail with `TimedOut`, and the operation keeps its memory and
+/// its slot, as that of a dropped transfer does. [`stalled`](Self::stalled) reports a device that has
+/// completed nothing for [`QueueOptions::stall_timeout`]. If the device has stalled, a full queue fails with
+/// `TimedOut` instead of `QueueFull`. To recover, [`close`](Self::close) the queue with a short timeout,
+/// which ends every transfer, and open another queue, or another engine. [`Counters::abandoned`] counts the
+/// operations whose memory is leaked.
 pub struct SharedQueue {
     handle: Arc<QueueHandle>,
 }
@@ -497,8 +496,8 @@ impl SharedQueue {
     }
 
     /// Repeats an operation as [`retry`](Self::retry) does, for a task. `sleep` waits for a time, such as
-    /// `tokio::time::sleep`. The future does nothing before it is polled. Dropping the future is like dropping
-    /// that of [`when_ready`](Self::when_ready).
+    /// `tokio::time::sleep`. The future does nothing before it is polled. Dropping the future is like
+    /// dropping that of [`when_ready`](Self::when_ready).
     ///
     /// ```
     /// # use std::time::Duration;
