@@ -83,7 +83,7 @@ unsafe impl DmaEngine for MyEngine {
     }
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
-        let depth = options.depth_on(&self.info.limits);
+        let depth = options.depth_on(&self.info.limits)?;
         Ok(Box::new(MyQueue {
             engine: self.id,
             depth,

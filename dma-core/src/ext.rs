@@ -238,14 +238,7 @@ fn open<E: DmaEngine + ?Sized>(engine: &E, options: &QueueOptions) -> Result<Ope
 
     let info = engine.info();
     let fail = |e: Error| e.with_operation("open queue").with_backend(info.backend);
-    if options.depth > info.limits.max_queue_depth {
-        return Err(fail(
-            Error::new(ErrorKind::OutOfRange, format!("a depth of {}", options.depth))
-                .with_numbers(options.depth as u64, info.limits.max_queue_depth as u64)
-                .with_hint("open a queue with at most the allowed depth, or open several queues"),
-        ));
-    }
-    let options = options.clone().with_depth(options.depth_on(&info.limits));
+    let options = options.clone().with_depth(options.depth_on(&info.limits).map_err(fail)?);
     crate::check_headroom(
         options.depth.saturating_mul(crate::queue::SLOT_BYTES.max(crate::shared::SLOT_BYTES)),
     )

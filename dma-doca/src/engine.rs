@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dma_core::{
-    Capabilities, DeviceMemory, DmaEngine, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor,
-    HostMemory, Limits, MemoryRequest, PciAddress, QueueOptions, RawQueue, RawRegion, Result,
+    Capabilities, DeviceMemory, DmaEngine, EngineId, EngineInfo, ErrorKind, ExportDescriptor, HostMemory,
+    Limits, MemoryRequest, PciAddress, QueueOptions, RawQueue, RawRegion, Result,
 };
 use doca_sys::bindings::DOCA_SUCCESS;
 
@@ -178,14 +178,7 @@ unsafe impl DmaEngine for DocaEngine {
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
         let limits = &self.inner.info.limits;
-        let depth = options.depth_on(limits);
-        if depth > limits.max_queue_depth {
-            let too_deep = Error::new(ErrorKind::OutOfRange, format!("a depth of {depth}"));
-            return Err(too_deep
-                .with_backend(BACKEND)
-                .with_numbers(depth as u64, limits.max_queue_depth as u64)
-                .with_hint("choose a depth up to the limit, or open several queues"));
-        }
+        let depth = options.depth_on(limits)?;
         Ok(Box::new(DocaQueue::open(&self.inner, &options.clone().with_depth(depth))?))
     }
 }

@@ -172,7 +172,7 @@ unsafe impl DmaEngine for IoatEngine {
     }
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
-        let options = options.clone().with_depth(options.depth_on(&self.info.limits));
+        let options = options.clone().with_depth(options.depth_on(&self.info.limits)?);
         let mut tried = false;
         let channel = loop {
             let mut pool = self.environment.pool();

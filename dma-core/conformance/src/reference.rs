@@ -116,7 +116,7 @@ unsafe impl DmaEngine for ReferenceEngine {
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
         Ok(Box::new(ReferenceQueue {
             engine: self.id,
-            depth: options.depth_on(&self.info.limits),
+            depth: options.depth_on(&self.info.limits)?,
             options: self.options,
             accepted: VecDeque::new(),
             submitted: 0,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Limits;
+use crate::{Error, ErrorKind, Limits, Result};
 
 /// Time that a stopped device has to report its descriptors: 1 s, which is enough for software devices on a
 /// busy machine. The time begins when [`RawQueue::stop`](crate::RawQueue::stop) returns, and is extended
@@ -79,9 +79,17 @@ impl QueueOptions {
 
     /// Returns the queue depth on an engine with these limits. For a depth of 0, this is
     /// [`Limits::default_queue_depth`].
-    #[must_use]
-    pub const fn depth_on(&self, limits: &Limits) -> usize {
-        if self.depth == 0 { limits.default_queue_depth } else { self.depth }
+    ///
+    /// # Errors
+    ///
+    /// `OutOfRange` for a depth beyond [`Limits::max_queue_depth`].
+    pub fn depth_on(&self, limits: &Limits) -> Result<usize> {
+        if self.depth > limits.max_queue_depth {
+            return Err(Error::new(ErrorKind::OutOfRange, format!("a depth of {}", self.depth))
+                .with_numbers(self.depth as u64, limits.max_queue_depth as u64)
+                .with_hint("open a queue with at most the allowed depth, or open several queues"));
+        }
+        Ok(if self.depth == 0 { limits.default_queue_depth } else { self.depth })
     }
 
     crate::contract::setters::setters! {

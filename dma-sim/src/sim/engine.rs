@@ -211,7 +211,7 @@ unsafe impl DmaEngine for SimEngine {
     }
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
-        let options = options.clone().with_depth(options.depth_on(&self.info.limits));
+        let options = options.clone().with_depth(options.depth_on(&self.info.limits)?);
         Ok(Box::new(SimQueue::open(&self.shared, &options, self.wakes)?))
     }
 }

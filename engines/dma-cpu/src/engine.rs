@@ -138,7 +138,7 @@ unsafe impl DmaEngine for CpuEngine {
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
         let hint = if options.hint == CacheHint::Auto { self.hint } else { options.hint };
-        let options = options.clone().with_depth(options.depth_on(&self.info.limits));
+        let options = options.clone().with_depth(options.depth_on(&self.info.limits)?);
         Ok(Box::new(CpuQueue::open(self.id, &options, self.inline_limit, hint, &self.pool)?))
     }
 }

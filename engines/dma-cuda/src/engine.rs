@@ -141,8 +141,7 @@ impl CudaEngine {
     }
 
     fn open_cuda_queue(&self, options: &QueueOptions) -> Result<CudaQueue> {
-        let depth = options.depth_on(&self.info.limits).max(1);
-        check_depth(depth)?;
+        let depth = options.depth_on(&self.info.limits)?;
         CudaQueue::open(&self.device, self.id, depth)
     }
 }

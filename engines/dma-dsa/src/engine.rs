@@ -168,8 +168,7 @@ unsafe impl DmaEngine for DsaEngine {
     }
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
-        let depth = options.depth_on(&self.info.limits).max(1);
-        check_depth(depth, self.info.limits.max_queue_depth)?;
+        let depth = options.depth_on(&self.info.limits)?;
         Ok(Box::new(DsaQueue::open(&self.opened, self.id, depth, options.hint)))
     }
 }

@@ -380,7 +380,7 @@ unsafe impl DmaEngine for AutoEngine {
     }
 
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
-        let options = options.clone().with_depth(options.depth_on(&self.info.limits));
+        let options = options.clone().with_depth(options.depth_on(&self.info.limits)?);
         let mut cpu = self.cpu.open_queue_raw(&options)?;
         let device = DeviceQueue::open(&self.shared, &options, cpu.events().map(|events| &*events))?;
         Ok(Box::new(AutoQueue::new(&self.shared, cpu, device)))
