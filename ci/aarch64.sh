@@ -88,8 +88,8 @@ if [[ -n "$full" ]]; then
 else
     # The tests that run below. Packages whose tests do not run have tests of these names, too.
     tests=()
-    for name in allocations broken_engine comch 'conformance*' copies copy_bytes cores dmabufs examples faults fork huge_windows in_process \
-        limits list_memory logs 'model_*' output_file plain_bytes process_memory queue raw_queue reference sim_faults sim_properties \
+    for name in allocations comch 'conformance*' copies copy_bytes cores dmabufs examples faults fork huge_windows in_process \
+        limits list_memory logs lost_reports 'model_*' output_file plain_bytes process_memory queue raw_queue reference sim_faults sim_properties \
         sim_two_processes threads two_processes 'work_queues_*'; do
         tests+=(--test "$name")
     done

@@ -325,7 +325,10 @@ impl QueueEvents for HeaderEvents {
         Ok(ready == 0)
     }
 
-    fn disarm(&mut self) {}
+    fn disarm(&mut self) {
+        // dma.h has no call for this alone.
+        self.arm().expect("a queue is armed");
+    }
 }
 
 #[derive(Debug)]

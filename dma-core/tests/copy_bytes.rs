@@ -1,16 +1,16 @@
 //! Tests of `copy_bytes`: plain slices, copied through the buffers of a pool.
 
-#[path = "../conformance/tests/broken/mod.rs"]
+#[path = "../conformance/tests/faulty/engine.rs"]
 #[expect(dead_code, reason = "these tests need two of the faults")]
-mod broken;
+mod engine;
 
 use std::time::Duration;
 
-use broken::{Broken, Fault};
 use dma_conformance::{ReferenceEngine, ReferenceOptions, doc_engine};
 use dma_core::{
     BufferPool, DmaEngine, DmaEngineExt, ErrorKind, PoolOptions, QueueOptions, Result, SharedQueueOptions,
 };
+use engine::{Fault, Faulty};
 
 fn pool(engine: &dyn DmaEngine, len: usize, count: usize) -> BufferPool {
     BufferPool::new(engine, &PoolOptions::new().with_class(len, count)).expect("a pool")
@@ -74,7 +74,7 @@ fn an_impossible_copy_is_refused_before_a_byte_is_written() {
 fn a_device_that_does_not_answer_keeps_the_pools_buffers_and_not_the_slices() {
     let stall = Duration::from_millis(20);
     let (src, mut dst) = (sample(1000), vec![0; 1000]);
-    let engine = Broken::new(Fault::Lost);
+    let engine = Faulty::new(doc_engine(), Fault::ThirdIsLost);
     let pool = pool(&engine, 200, 20);
     let queue = engine.open_queue(&QueueOptions::new().with_stall_timeout(stall)).expect("a queue");
     let e = queue.copy_bytes(&pool, &src, &mut dst).expect_err("the third chunk is lost");
@@ -91,7 +91,7 @@ fn a_device_that_does_not_answer_keeps_the_pools_buffers_and_not_the_slices() {
 
 #[test]
 fn a_failure_of_the_device_is_the_copys() {
-    let engine = Broken::new(Fault::Failed);
+    let engine = Faulty::new(doc_engine(), Fault::ThirdFails);
     let pool = pool(&engine, 200, 20);
     on_both(&engine, &QueueOptions::new(), |copy| {
         let e = copy(&pool, &sample(1000), &mut [0; 1000]).expect_err("the third chunk fails");

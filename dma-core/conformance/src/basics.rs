@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use super::{
-    ACCEPTS, COMPLETES, SOON, allocate, expect_all_completed, expect_arrived, expect_kind, inline_limit,
+    ACCEPTS, COMPLETES, allocate, expect_all_completed, expect_arrived, expect_kind, inline_limit, patience,
     queue, queue_of, queued_len, sample,
 };
 use dma_core::{
@@ -332,7 +332,7 @@ pub fn memory_of_no_bytes_is_legal(engine: &dyn DmaEngine) {
         let pool = BufferPool::new(engine, &PoolOptions::new().with_class(64, 1)).expect("a pool");
         let _all = pool.try_get(64).expect("a buffer is free");
         destinations.push(pool.try_get(0).expect("0 bytes need no buffer of the pool"));
-        destinations.push(pool.get_timeout(0, SOON).expect("0 bytes need no buffer of the pool"));
+        destinations.push(pool.get_timeout(0, patience()).expect("0 bytes need no buffer of the pool"));
         sources.push(engine.allocate(0).expect("0 bytes are allocated").freeze());
     } else {
         let e = engine.allocate(0).expect_err("it allocates nothing");
@@ -382,7 +382,7 @@ pub fn memory_of_no_bytes_is_legal(engine: &dyn DmaEngine) {
             "an import of 0 bytes has the length and rights of the export"
         );
         q.copy(remote, allocate(engine, 0)).expect(ACCEPTS).wait().expect(COMPLETES);
-        export.revoke(SOON).expect("an export that no copy uses is revoked");
+        export.revoke(patience()).expect("an export that no copy uses is revoked");
     }
 }
 
@@ -453,7 +453,7 @@ pub fn short_operations_take_no_place(engine: &dyn DmaEngine) {
     long.wait().expect(COMPLETES);
     let again = hold(limit, 3);
     assert_eq!(q.counters().in_flight, 0, "nothing is in flight, so the short operation is done immediately");
-    expect_all_completed(q.close(SOON), n + 3, "after the close");
+    expect_all_completed(q.close(patience()), n + 3, "after the close");
     assert!(again.is_done(), "a transfer that is done stays done after its queue is closed");
     again.wait().expect(COMPLETES);
 }
@@ -525,7 +525,7 @@ pub fn waits_have_deadlines(engine: &dyn DmaEngine) {
     if let Err(e) = transfer.wait_until(Instant::now()) {
         expect_kind(&e, ErrorKind::TimedOut, "a wait that reaches its deadline fails with `TimedOut`");
     }
-    transfer.wait_for(SOON).expect(COMPLETES);
+    transfer.wait_for(patience()).expect(COMPLETES);
     assert!(transfer.is_done(), "a transfer is done after a wait for it");
     transfer.wait().expect(COMPLETES);
 }
@@ -575,8 +575,8 @@ pub fn futures_resolve_anywhere(engine: &dyn DmaEngine) {
         });
         let left = transfers.len();
         assert!(
-            started.elapsed() < SOON,
-            "{COMPLETES}: {left} copies are not done after {SOON:?} of polling"
+            started.elapsed() < patience(),
+            "{COMPLETES}: {left} copies are not done after the time limit"
         );
     }
 }
@@ -615,8 +615,8 @@ pub fn drivers_wake_from_a_file_descriptor(engine: &dyn DmaEngine) {
                     .expect("`poll` on a driver's file descriptor works");
             }
             assert!(
-                started.elapsed() < SOON,
-                "a completion makes the event fd of an armed queue readable, but within {SOON:?} the fd was not readable or the copy was not reported"
+                started.elapsed() < patience(),
+                "a completion makes the event fd of an armed queue readable, but within the time limit the fd was not readable or the copy was not reported"
             );
         }
         std::mem::forget(transfer);
@@ -652,7 +652,7 @@ pub fn tokens_are_reported_once(engine: &dyn DmaEngine) {
         let begun = Instant::now();
         while transfers.iter().any(Option::is_some) {
             if wait {
-                let reported = q.wait_tokens(&mut tokens, begun + SOON).expect(COMPLETES);
+                let reported = q.wait_tokens(&mut tokens, begun + patience()).expect(COMPLETES);
                 assert!(reported > 0, "a wait for tokens in flight reports at least one");
             } else {
                 q.poll_tokens(&mut tokens);
@@ -665,7 +665,7 @@ pub fn tokens_are_reported_once(engine: &dyn DmaEngine) {
                 let (src, dst) = transfer.wait().expect(COMPLETES);
                 expect_arrived(&src, &dst, format_args!("the copy with token {token}"));
             }
-            assert!(begun.elapsed() < SOON, "{COMPLETES}: some tokens were not reported within {SOON:?}");
+            assert!(begun.elapsed() < patience(), "{COMPLETES}: some tokens were not reported in time");
         }
         first += count;
     }
@@ -673,7 +673,7 @@ pub fn tokens_are_reported_once(engine: &dyn DmaEngine) {
     q.flush();
     let begun = Instant::now();
     while !transfer.is_done() {
-        assert!(begun.elapsed() < SOON, "{COMPLETES}");
+        assert!(begun.elapsed() < patience(), "{COMPLETES}");
     }
     q.set_token(&transfer, 7);
     assert_eq!(

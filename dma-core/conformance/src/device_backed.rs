@@ -6,16 +6,13 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use dma_core::{
     Access, Capabilities, Completion, Descriptor, DmaEngine, EngineId, EngineInfo, Error, ErrorKind,
     ExportDescriptor, HostMemory, MemoryRequest, NativeError, Operation, Outcome, Place, QueueEvents,
     QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, RegionKey, Result, Segment,
 };
-
-/// Timeout of a staging copy.
-const STAGING: Duration = Duration::from_secs(10);
 
 /// An engine whose users see host memory, but whose operations run on device memory.
 ///
@@ -232,7 +229,7 @@ impl BackedQueue {
         let mut completions = [Completion::done(0)];
         while self.staging.poll(&mut completions) == 0 {
             assert!(
-                begun.elapsed() < STAGING,
+                begun.elapsed() < crate::patience(),
                 "a copy between host memory and device memory was not reported in time"
             );
             std::thread::yield_now();

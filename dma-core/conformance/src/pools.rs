@@ -1,6 +1,6 @@
 //! Cases: memory of pools, and plain bytes that are copied through pool buffers.
 
-use super::{ACCEPTS, COMPLETES, SOON, expect_arrived, expect_kind, queue, queue_options, sample};
+use super::{ACCEPTS, COMPLETES, expect_arrived, expect_kind, patience, queue, queue_options, sample};
 use dma_core::{
     Access, BufferPool, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, NumaNodes,
     PoolOptions, SharedQueueOptions, WindowPool,
@@ -29,9 +29,9 @@ pub fn pools_get_their_buffers_back(engine: &dyn DmaEngine) {
     }
     // A dropped transfer returns its buffers when it ends.
     drop(q.copy(pool.try_get(5000).expect("free"), pool.try_get(5000).expect("free")).expect(ACCEPTS));
-    let _ = q.close(SOON);
+    let _ = q.close(patience());
     assert_eq!(in_use(), 0, "all buffers have returned to the pool after the close");
-    assert_eq!(pool.get_timeout(5000, SOON).expect("a buffer is free").len(), 5000);
+    assert_eq!(pool.get_timeout(5000, patience()).expect("a buffer is free").len(), 5000);
 
     let options = PoolOptions::new().with_class(5000, 2).exportable(Access::READ | Access::WRITE);
     let pool = match BufferPool::new(engine, &options) {
@@ -53,7 +53,7 @@ pub fn pools_get_their_buffers_back(engine: &dyn DmaEngine) {
         1,
         "an export keeps its buffer in use"
     );
-    export.revoke(SOON).expect("an export that no copy uses is revoked");
+    export.revoke(patience()).expect("an export that no copy uses is revoked");
     assert_eq!(
         pool.classes().map(|class| class.in_use).sum::<usize>(),
         0,
@@ -79,7 +79,8 @@ pub fn pools_of_device_memory_get_their_windows_back(engine: &dyn DmaEngine) {
     for len in [1, 100, 101, 5000] {
         let mut src = engine.allocate(len).expect("host memory");
         src.copy_from_slice(&sample(len as u64, len));
-        let windows = [pool.try_get(len), pool.get_timeout(len, SOON)].map(|window| window.expect("free"));
+        let windows =
+            [pool.try_get(len), pool.get_timeout(len, patience())].map(|window| window.expect("free"));
         let [first, second] = windows;
         let (src, first) = q.copy(src, first).expect(ACCEPTS).wait().expect(COMPLETES);
         let (_, second) = q.copy(first, second).expect(ACCEPTS).wait().expect(COMPLETES);
@@ -102,7 +103,7 @@ pub fn pools_of_device_memory_get_their_windows_back(engine: &dyn DmaEngine) {
     );
     // A dropped transfer returns its windows when it ends.
     drop(q.copy(taken.0, taken.1).expect(ACCEPTS));
-    let _ = q.close(SOON);
+    let _ = q.close(patience());
     assert_eq!(in_use(), 0, "all windows have returned to the pool after the close");
 }
 

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{COMPLETES, SOON, expect_all_completed, expect_arrived, expect_kind, queue_of, sample};
+use super::{COMPLETES, expect_all_completed, expect_arrived, expect_kind, patience, queue_of, sample};
 use dma_core::{
     Buffer, BufferMut, BufferPool, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, HostMemory,
     MemoryRequest, PageMemory, PoolOptions, Queue, RegistrationCache, RegistrationCacheOptions, Transfer,
@@ -266,7 +266,7 @@ impl<'a> Program<'a> {
             expect_arrived(&bytes, &source, "the bytes of memory that is only a source");
         }
         self.buffers.clear();
-        let counters = self.queue.close(SOON);
+        let counters = self.queue.close(patience());
         expect_all_completed(counters, counters.submitted, "after a random program");
         let in_use = self.pool.classes().map(|class| class.in_use).sum::<usize>();
         assert_eq!(in_use, 0, "all buffers have returned to the pool");

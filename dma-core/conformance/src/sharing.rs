@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    ACCEPTS, COMPLETES, SOON, allocate, expect_all_completed, expect_arrived, expect_kind, queue,
+    ACCEPTS, COMPLETES, allocate, expect_all_completed, expect_arrived, expect_kind, patience, queue,
     queue_options, sample,
 };
 use dma_core::{
@@ -42,8 +42,8 @@ pub fn shared_queues_serve_threads(engine: &dyn DmaEngine) {
                                 );
                                 (src, dst) = e.into_operands().expect("a refusal returns the operands");
                                 assert!(
-                                    begun.elapsed() < SOON,
-                                    "{COMPLETES}: the case has timed out, because the queue was full for {SOON:?}"
+                                    begun.elapsed() < patience(),
+                                    "{COMPLETES}: the case has timed out, because the queue stayed full"
                                 );
                                 std::thread::yield_now();
                             }
@@ -75,7 +75,7 @@ pub fn shared_queues_serve_threads(engine: &dyn DmaEngine) {
         expect_arrived(&[7; 50][..part.len()], &part, "a fill of a list");
     }
     expect_all_completed(
-        q.close(SOON),
+        q.close(patience()),
         4 * PER_THREAD + 11,
         "after the close of a queue without operations in flight",
     );
@@ -95,10 +95,10 @@ fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
     loop {
         match std::pin::Pin::new(&mut future).poll(&mut context) {
             std::task::Poll::Ready(output) => return output,
-            std::task::Poll::Pending => std::thread::park_timeout(SOON),
+            std::task::Poll::Pending => std::thread::park_timeout(patience()),
         }
         // An await has no timeout, so this loop checks the time.
-        assert!(begun.elapsed() < SOON, "{COMPLETES}: an awaited operation has timed out after {SOON:?}");
+        assert!(begun.elapsed() < patience(), "{COMPLETES}: an awaited operation has timed out");
     }
 }
 
@@ -110,15 +110,15 @@ pub fn shared_queues_close_cleanly(engine: &dyn DmaEngine) {
         (0..8).filter_map(|_| q.copy(allocate(engine, 20_000), allocate(engine, 20_000)).ok()).collect();
     let n = held.len() as u64;
     let clone = q.clone();
-    let counters = clone.close(SOON);
-    expect_all_completed(counters, n, format_args!("after a close with a time limit of {SOON:?}"));
+    let counters = clone.close(patience());
+    expect_all_completed(counters, n, "after a close within the time limit");
     let refused = q.copy(allocate(engine, 8), allocate(engine, 8)).expect_err("the queue is closed");
     expect_kind(&refused, ErrorKind::Closed, "a queue that one handle closed is closed for all handles");
     assert!(refused.into_operands().is_some(), "a refusal returns the operands");
     for transfer in held {
         transfer.wait().expect(COMPLETES);
     }
-    assert_eq!(q.close(SOON).completed, n, "closing again returns the same counters");
+    assert_eq!(q.close(patience()).completed, n, "closing again returns the same counters");
     // Dropping a queue with transfers in flight also waits for them.
     let q = shared(engine, 16);
     let transfer = q.copy(allocate(engine, 1000), allocate(engine, 1000)).expect(ACCEPTS);

@@ -1,0 +1,11 @@
+//! Tests of the suite itself, as in `faults.rs`: the cases that find an engine which never reports something.
+//! They wait a short time here, because such an engine reports it at no time.
+
+#[expect(dead_code, reason = "`faults.rs` also opens engines without a fault")]
+mod faulty;
+
+#[test]
+fn every_missing_report_is_found_by_its_case() {
+    dma_conformance::set_patience(std::time::Duration::from_millis(300));
+    faulty::check(true);
+}
