@@ -5,16 +5,28 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{c_int, c_uint, c_void};
-use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::{iter, ptr};
 
+use arrayvec::ArrayVec;
 use verbs_sys::*;
 
-use crate::network::{Job, Node, Request};
+use crate::network::{Job, Node, Request, patience};
 
 /// `IBV_EVENT_CQ_ERR`.
 const EVENT_CQ_ERR: c_int = 0;
+/// `IBV_EVENT_SRQ_LIMIT_REACHED`.
+const EVENT_SRQ_LIMIT_REACHED: c_int = 15;
+
+/// Values of a completion's `opcode` for receives.
+const WC_RECV: c_int = 1 << 7;
+const WC_RECV_RDMA_WITH_IMM: c_int = WC_RECV + 1;
+/// `IBV_WC_WITH_IMM`.
+const WC_WITH_IMM: c_uint = 1 << 1;
+
+/// The value of `rnr_retry` for retries without end.
+const RETRY_FOREVER: u8 = 7;
 
 /// Locks the mutex, even if another thread has panicked while holding it.
 pub(crate) fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -31,6 +43,8 @@ pub(crate) fn set_errno(code: c_int) {
 
 /// `IBV_WC_*` statuses.
 pub mod wc {
+    /// `IBV_WC_LOC_LEN_ERR`.
+    pub const LENGTH: i32 = 1;
     /// `IBV_WC_LOC_PROT_ERR`.
     pub const PROTECTION: i32 = 4;
     /// `IBV_WC_WR_FLUSH_ERR`.
@@ -39,8 +53,12 @@ pub mod wc {
     pub const REMOTE_INVALID: i32 = 9;
     /// `IBV_WC_REM_ACCESS_ERR`.
     pub const REMOTE_ACCESS: i32 = 10;
+    /// `IBV_WC_REM_OP_ERR`.
+    pub const REMOTE_FAILED: i32 = 11;
     /// `IBV_WC_RETRY_EXC_ERR`.
     pub const NO_ANSWER: i32 = 12;
+    /// `IBV_WC_RNR_RETRY_EXC_ERR`.
+    pub const NOT_READY: i32 = 13;
 }
 
 /// Settings and state of a device. Tests change them through [`Nic::state`]; the installed library reads some
@@ -76,8 +94,6 @@ pub struct State {
     pub errors: HashMap<&'static str, i32>,
     /// Number of requests of the next chain that are accepted before one is refused.
     pub refuse_after: Option<usize>,
-    /// `IBV_EVENT_*` of the next asynchronous events.
-    pub events: VecDeque<c_int>,
     /// True if queue pairs reach those of other stand-in devices, including devices of other processes.
     pub is_networked: bool,
     /// True if [`chains`](Self::chains) and [`flags`](Self::flags) are recorded.
@@ -88,12 +104,17 @@ pub struct State {
     pub flags: Vec<c_uint>,
     /// Number of objects of the library that exist.
     pub objects: usize,
+    /// Asynchronous events: `IBV_EVENT_*`, and the address of the object that the event is about.
+    pub(crate) events: VecDeque<(c_int, usize)>,
+    /// Files that count the asynchronous events, one for each context.
+    pub(crate) event_files: Vec<c_int>,
     pub(crate) random: u64,
     pub(crate) keys: u32,
     /// The device's entry among the machine's devices, once there is a queue pair.
     pub(crate) node: Option<Node>,
     pub(crate) regions: HashMap<u32, Region>,
     pub(crate) queues: HashMap<u32, Queue>,
+    pub(crate) shared_receives: HashMap<u32, SharedReceives>,
     pub(crate) completions: HashMap<u32, Completions>,
 }
 
@@ -110,30 +131,100 @@ pub(crate) struct Region {
     pub(crate) pd: usize,
 }
 
+/// A queue pair.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    pub(crate) state: c_int,
     pub(crate) pd: usize,
-    /// Rights of the peer (`access`), and number of the peer's queue pair (`peer`).
-    pub(crate) access: c_int,
-    pub(crate) peer: u32,
-    pub(crate) cq: u32,
-    pub(crate) depth: u64,
+    /// The attributes that were set so far, with the state, the peer (`dest_qp_num`) and the peer's rights
+    /// (`qp_access_flags`).
+    pub(crate) attr: ibv_qp_attr,
+    pub(crate) send_cq: u32,
+    pub(crate) recv_cq: u32,
+    /// The shared receive queue, if the queue pair has no receive queue of its own.
+    pub(crate) srq: Option<u32>,
+    /// True if all requests make completions.
+    pub(crate) signals_all: bool,
     pub(crate) posted: u64,
     /// Number of requests whose places are free again.
     pub(crate) retired: u64,
-    /// Time limit for an answer of another device.
-    pub(crate) patience: Duration,
     pub(crate) resets: u64,
     /// True while a request is at another device. Later requests wait.
     pub(crate) is_asking: bool,
-    pub(crate) waiting: VecDeque<(u64, ibv_send_wr, ibv_sge)>,
+    pub(crate) waiting: VecDeque<SendRequest>,
+    pub(crate) receives: VecDeque<Receive>,
+}
+
+/// A shared receive queue.
+#[derive(Debug)]
+pub(crate) struct SharedReceives {
+    /// Address of the structure that the program has.
+    pub(crate) public: usize,
+    pub(crate) pd: usize,
+    pub(crate) max_wr: u32,
+    pub(crate) max_sge: u32,
+    /// When fewer receives than this number remain, an event is reported once.
+    pub(crate) limit: u32,
+    pub(crate) receives: VecDeque<Receive>,
+}
+
+/// A request of a send queue.
+#[derive(Debug)]
+pub(crate) struct SendRequest {
+    /// Number of requests that were posted before this one.
+    pub(crate) index: u64,
+    pub(crate) wr_id: u64,
+    pub(crate) flags: c_uint,
+    pub(crate) pieces: Pieces,
+    /// The bytes of a request with `SEND_INLINE`, instead of pieces.
+    pub(crate) inline: Option<Vec<u8>>,
+    /// What the peer gets.
+    pub(crate) remote: Request,
+    /// Number of attempts that found no receive at the peer.
+    pub(crate) unready: u8,
+}
+
+/// A request of a receive queue.
+#[derive(Debug)]
+pub(crate) struct Receive {
+    pub(crate) wr_id: u64,
+    pub(crate) pieces: Pieces,
+}
+
+/// A receive that has ended, whose completion is not in the queue yet.
+#[derive(Debug)]
+pub(crate) struct Received {
+    number: u32,
+    resets: u64,
+    is_solicited: bool,
+    entry: ibv_wc,
+}
+
+/// Maximum number of pieces of a request.
+pub(crate) const MAX_SGE: usize = 16;
+
+/// The pieces of a request. Real devices allocate nothing for a request, so the stand-in does not, either.
+pub(crate) type Pieces = ArrayVec<ibv_sge, MAX_SGE>;
+
+/// The memory of one piece: its first byte and its length.
+type Segment = (*mut u8, usize);
+type Segments = ArrayVec<Segment, MAX_SGE>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Armed {
+    No,
+    Solicited,
+    Any,
 }
 
 #[derive(Debug)]
 pub(crate) struct Completions {
+    /// Address of the structure that the program has.
+    pub(crate) public: usize,
     pub(crate) room: usize,
-    pub(crate) armed: bool,
+    pub(crate) armed: Armed,
+    /// Number of events that the program has not taken yet.
+    pub(crate) pending: u32,
+    /// Number of events that the program has taken and not acknowledged yet.
     pub(crate) events: u32,
     pub(crate) signal: c_int,
     /// Completions, each with its queue pair, and with the number of requests whose places are free once this
@@ -141,8 +232,7 @@ pub(crate) struct Completions {
     pub(crate) entries: VecDeque<(ibv_wc, u32, u64)>,
 }
 
-// SAFETY: the pointers of regions are to memory that any thread may access while it is registered. The
-// pointers of requests are not dereferenced.
+// SAFETY: the pointers of regions are to memory that any thread may access while it is registered.
 unsafe impl Send for State {}
 
 pub(crate) type Shared = Arc<Mutex<State>>;
@@ -168,17 +258,19 @@ impl Default for Nic {
             statuses: VecDeque::new(),
             errors: HashMap::new(),
             refuse_after: None,
-            events: VecDeque::new(),
             is_networked: false,
             records: true,
             chains: Vec::new(),
             flags: Vec::new(),
             objects: 0,
+            events: VecDeque::new(),
+            event_files: Vec::new(),
             random: 0x9e37_79b9_7f4a_7c15,
             keys: 0,
             node: None,
             regions: HashMap::new(),
             queues: HashMap::new(),
+            shared_receives: HashMap::new(),
             completions: HashMap::new(),
         })))
     }
@@ -226,12 +318,50 @@ impl State {
         Some(code)
     }
 
+    /// Reports an asynchronous event, `IBV_EVENT_*`, to the open contexts.
+    pub fn emit(&mut self, event: c_int) {
+        self.emit_about(event, 0);
+    }
+
+    fn emit_about(&mut self, event: c_int, public: usize) {
+        for file in &self.event_files {
+            signal(*file);
+        }
+        if !self.event_files.is_empty() {
+            self.events.push_back((event, public));
+        }
+    }
+
     /// Returns a pointer to the byte at an address, if a region has the key, the bytes and the rights.
     fn granted(&self, pd: usize, key: u32, addr: u64, len: u64, access: c_int) -> Option<*mut u8> {
         let region = self.regions.get(&key)?;
-        let inside = addr >= region.base && addr + len <= region.base + region.len;
+        let offset = addr.checked_sub(region.base)?;
+        let inside = offset.checked_add(len)? <= region.len;
         let granted = inside && region.pd == pd && region.rights & access == access;
-        granted.then(|| region.bytes.wrapping_add((addr - region.base) as usize))
+        granted.then(|| region.bytes.wrapping_add(offset as usize))
+    }
+
+    /// Returns the memory of pieces, or `None` if a region is missing or lacks the rights. Empty pieces have no
+    /// memory.
+    fn segments(&self, pd: usize, pieces: &[ibv_sge], access: c_int) -> Option<Segments> {
+        let used = pieces.iter().filter(|piece| piece.length > 0);
+        let segment = |piece: &ibv_sge| {
+            let bytes = self.granted(pd, piece.lkey, piece.addr, piece.length.into(), access)?;
+            Some((bytes, piece.length as usize))
+        };
+        used.map(segment).collect()
+    }
+
+    /// Returns the memory of a request's own side, or the request's status.
+    fn local(&self, pd: usize, request: &mut SendRequest) -> Result<Segments, c_int> {
+        if request.remote.len > u64::from(self.max_msg_sz) {
+            return Err(wc::LENGTH);
+        }
+        if let Some(bytes) = &mut request.inline {
+            return Ok(iter::once((bytes.as_mut_ptr(), bytes.len())).collect());
+        }
+        let rights = if request.remote.returns_bytes() { access::LOCAL_WRITE } else { 0 };
+        self.segments(pd, &request.pieces, rights).ok_or(wc::PROTECTION)
     }
 
     /// Returns the status of the next request if the request must not be run.
@@ -245,159 +375,351 @@ impl State {
     }
 
     /// Runs a request to a queue pair of this device, and returns its status.
-    fn run_one(&self, number: u32, wr: &ibv_send_wr, sge: &ibv_sge) -> c_int {
-        let len = u64::from(sge.length);
-        let (pd, to) = (self.queues[&number].pd, self.queues[&number].peer);
-        let reads = wr.opcode == WR_RDMA_READ;
-        let request = Request { reads, to, from: number, rkey: wr.rkey, addr: wr.remote_addr, len };
-        let remote = match self.remote(&request) {
-            Ok(remote) => remote,
+    fn run_one(&mut self, pd: usize, request: &mut SendRequest) -> c_int {
+        let local = match self.local(pd, request) {
+            Ok(local) => local,
             Err(status) => return status,
         };
-        let Some(local) = self.granted(pd, sge.lkey, sge.addr, len, local_rights(reads)) else {
-            return wc::PROTECTION;
-        };
-        let (from, to) = if reads { (remote, local) } else { (local, remote) };
-        // SAFETY: both ranges are within registered regions, which their owners keep mapped until they are
-        // deregistered.
-        unsafe { ptr::copy(from, to, len as usize) };
-        0
-    }
-
-    /// Returns the first byte that a request of another queue pair names, or the request's status.
-    fn remote(&self, request: &Request) -> Result<*mut u8, c_int> {
-        let &Request { reads, to, from, rkey, addr, len } = request;
-        let connected = |queue: &&Queue| queue.peer == from && queue.state == qp_state::RTS;
-        let queue = self.queues.get(&to).filter(connected).ok_or(wc::NO_ANSWER)?;
-        let rights = if reads { access::REMOTE_READ } else { access::REMOTE_WRITE };
-        if queue.access & rights == 0 {
-            return Err(wc::REMOTE_INVALID);
+        let (status, received) = self.execute(&request.remote, &local);
+        if let Some(received) = received {
+            self.deliver(received);
         }
-        self.granted(queue.pd, rkey, addr, len, rights).ok_or(wc::REMOTE_ACCESS)
+        status
     }
 
-    /// Answers a request of another device: copies to or from `bytes`, and returns the status.
-    pub(crate) fn answer(&self, request: &Request, bytes: &mut [u8]) -> c_int {
-        if self.port_down || self.hangs {
-            return wc::NO_ANSWER;
-        }
-        let memory = match self.remote(request) {
-            Ok(memory) => memory,
-            Err(status) => return status,
+    /// Runs a request at the queue pair that it names. The request's own side has the memory `payload`.
+    /// Returns the request's status, and the receive that the request has used.
+    fn execute(&mut self, request: &Request, payload: &[Segment]) -> (c_int, Option<Received>) {
+        let connected = |queue: &&Queue| {
+            queue.attr.dest_qp_num == request.from
+                && matches!(queue.attr.qp_state, qp_state::RTR | qp_state::RTS)
         };
-        let ours = bytes.as_mut_ptr();
-        let (from, to) = if request.reads { (memory, ours) } else { (ours, memory) };
-        // SAFETY: the memory lies within a registered region, which its owner keeps mapped until it is
-        // deregistered. `bytes` has the request's length.
-        unsafe { ptr::copy(from, to, bytes.len()) };
-        0
-    }
-
-    /// Sends a request to another device. An error is the request's status, if it is already known.
-    fn ask(&mut self, number: u32, (index, wr, sge): (u64, ibv_send_wr, ibv_sge)) -> Result<(), c_int> {
-        let (len, reads) = (u64::from(sge.length), wr.opcode == WR_RDMA_READ);
-        let &Queue { pd, peer: to, patience, resets, .. } = &self.queues[&number];
-        let local = self.granted(pd, sge.lkey, sge.addr, len, local_rights(reads)).ok_or(wc::PROTECTION)?;
-        let mut bytes = Vec::new();
-        if !reads {
-            bytes.resize(len as usize, 0);
-            // SAFETY: the memory lies within a registered region, which its owner keeps mapped until it is
-            // deregistered. `bytes` has the request's length.
-            unsafe { ptr::copy(local, bytes.as_mut_ptr(), bytes.len()) };
-        }
-        let request = Request { reads, to, from: number, rkey: wr.rkey, addr: wr.remote_addr, len };
-        let node = self.node.as_mut().ok_or(wc::NO_ANSWER)?;
-        let sent = node.send(Job { request, bytes, patience, resets, index, wr, sge });
-        sent.map_err(|_| wc::NO_ANSWER)?;
-        self.queues.entry(number).and_modify(|queue| queue.is_asking = true);
-        Ok(())
-    }
-
-    /// Ends a request that another device has answered.
-    pub(crate) fn finish(&mut self, job: &Job, mut status: c_int) {
-        let (number, reads) = (job.request.from, job.request.reads);
-        let Some(queue) = self.queues.get_mut(&number).filter(|queue| queue.resets == job.resets) else {
-            return;
+        let Some(queue) = self.queues.get(&request.to).filter(connected) else {
+            return (wc::NO_ANSWER, None);
         };
-        queue.is_asking = false;
-        let (pd, cq) = (queue.pd, queue.cq);
-        if status == 0 && reads {
-            match self.granted(pd, job.sge.lkey, job.sge.addr, job.request.len, local_rights(reads)) {
-                // SAFETY: the memory lies within a registered region, which its owner keeps mapped until it
-                // is deregistered. `bytes` has the request's length.
-                Some(local) => unsafe { ptr::copy(job.bytes.as_ptr(), local, job.bytes.len()) },
-                None => status = wc::PROTECTION,
+        if request.uses_receive() && self.receives(queue).is_none_or(VecDeque::is_empty) {
+            return (wc::NOT_READY, None);
+        }
+        if request.op == WR_SEND || request.op == WR_SEND_WITH_IMM {
+            return self.receive(request, payload);
+        }
+        let rights = request.rights();
+        if queue.attr.qp_access_flags & rights == 0
+            || (request.returns_bytes() && queue.attr.max_dest_rd_atomic == 0)
+        {
+            return (wc::REMOTE_INVALID, None);
+        }
+        // No key is checked for a request without bytes.
+        if request.len > 0 {
+            let Some(memory) = self.granted(queue.pd, request.rkey, request.addr, request.len, rights) else {
+                return (wc::REMOTE_ACCESS, None);
+            };
+            let memory = (memory, request.len as usize);
+            match request.op {
+                WR_RDMA_READ => copy(&[memory], payload),
+                WR_RDMA_WRITE | WR_RDMA_WRITE_WITH_IMM => copy(payload, &[memory]),
+                _ => {
+                    let Some(old) = request.atomic(memory.0) else { return (wc::REMOTE_INVALID, None) };
+                    let mut old = old.to_ne_bytes();
+                    copy(&[(old.as_mut_ptr(), old.len())], payload);
+                }
             }
         }
-        self.complete(cq, number, (job.index, &job.wr), status);
-        if self.completions.get(&cq).is_some_and(|completions| completions.armed) {
-            self.run(cq, u64::MAX);
+        let received = (request.op == WR_RDMA_WRITE_WITH_IMM).then(|| self.received(request).1);
+        (0, received)
+    }
+
+    /// Puts the bytes of a send into the next receive, which the caller has checked for.
+    fn receive(&mut self, request: &Request, payload: &[Segment]) -> (c_int, Option<Received>) {
+        let (pieces, mut received) = self.received(request);
+        let queue = &self.queues[&request.to];
+        let pd = queue.srq.and_then(|srq| self.shared_receives.get(&srq)).map_or(queue.pd, |srq| srq.pd);
+        let room: u64 = pieces.iter().map(|piece| u64::from(piece.length)).sum();
+        let (status, own) = if room < request.len {
+            (wc::REMOTE_INVALID, wc::LENGTH)
+        } else if let Some(memory) = self.segments(pd, &pieces, access::LOCAL_WRITE) {
+            copy(payload, &memory);
+            (0, 0)
+        } else {
+            (wc::REMOTE_FAILED, wc::PROTECTION)
+        };
+        received.entry.status = own;
+        (status, Some(received))
+    }
+
+    /// Returns the receive queue of a queue pair.
+    fn receives<'a>(&'a self, queue: &'a Queue) -> Option<&'a VecDeque<Receive>> {
+        match queue.srq {
+            Some(srq) => self.shared_receives.get(&srq).map(|srq| &srq.receives),
+            None => Some(&queue.receives),
         }
+    }
+
+    /// Takes the next receive for a request, which the caller has checked for, and makes its completion.
+    fn received(&mut self, request: &Request) -> (Pieces, Received) {
+        let mut reached = None;
+        let queue = self.queues.get_mut(&request.to).expect("the caller has checked");
+        let next = match queue.srq.and_then(|srq| self.shared_receives.get_mut(&srq)) {
+            Some(srq) => {
+                let next = srq.receives.pop_front();
+                if srq.receives.len() < srq.limit as usize {
+                    srq.limit = 0;
+                    reached = Some(srq.public);
+                }
+                next
+            }
+            None => queue.receives.pop_front(),
+        };
+        let Receive { wr_id, pieces } = next.expect("the caller has checked");
+        let writes = request.op == WR_RDMA_WRITE_WITH_IMM;
+        let has_imm = writes || request.op == WR_SEND_WITH_IMM;
+        let entry = ibv_wc {
+            wr_id,
+            opcode: if writes { WC_RECV_RDMA_WITH_IMM } else { WC_RECV },
+            byte_len: request.len as u32,
+            imm_data: if has_imm { request.imm } else { 0 },
+            wc_flags: if has_imm { WC_WITH_IMM } else { 0 },
+            qp_num: request.to,
+            src_qp: request.from,
+            ..ibv_wc::default()
+        };
+        let (number, resets) = (request.to, queue.resets);
+        let received = Received { number, resets, is_solicited: request.is_solicited, entry };
+        if let Some(public) = reached {
+            self.emit_about(EVENT_SRQ_LIMIT_REACHED, public);
+        }
+        (pieces, received)
+    }
+
+    /// Reports a receive that has ended.
+    pub(crate) fn deliver(&mut self, received: Received) {
+        let Received { number, resets, is_solicited, entry } = received;
+        let Some(queue) = self.queues.get_mut(&number).filter(|queue| queue.resets == resets) else { return };
+        let recv_cq = queue.recv_cq;
+        if !self.loses {
+            self.push(recv_cq, (entry, number, 0), is_solicited);
+        }
+        if entry.status != 0 {
+            self.fail(number);
+        }
+    }
+
+    /// Moves a queue pair to the error state, and flushes its receives. Later, [`run`](Self::run) flushes the
+    /// requests of its send queue.
+    pub(crate) fn fail(&mut self, number: u32) {
+        let Some(queue) = self.queues.get_mut(&number) else { return };
+        queue.attr.qp_state = qp_state::ERR;
+        let (recv_cq, receives) = (queue.recv_cq, std::mem::take(&mut queue.receives));
+        for Receive { wr_id, .. } in receives {
+            let (status, opcode) = (wc::FLUSHED, WC_RECV);
+            let entry = ibv_wc { wr_id, status, opcode, qp_num: number, ..ibv_wc::default() };
+            self.push(recv_cq, (entry, number, 0), true);
+        }
+    }
+
+    /// Answers a request of another device: copies to or from `bytes`. Returns the status, and the receive that
+    /// the request has used.
+    pub(crate) fn answer(&mut self, request: &Request, bytes: &mut [u8]) -> (c_int, Option<Received>) {
+        if self.port_down || self.hangs {
+            return (wc::NO_ANSWER, None);
+        }
+        self.execute(request, &[(bytes.as_mut_ptr(), bytes.len())])
+    }
+
+    /// Sends a request to another device. Returns the request and its status if the status is already known.
+    fn ask(&mut self, number: u32, mut request: SendRequest) -> Option<(SendRequest, c_int)> {
+        let &Queue { pd, attr, resets, .. } = &self.queues[&number];
+        let local = match self.local(pd, &mut request) {
+            Ok(local) => local,
+            Err(status) => return Some((request, status)),
+        };
+        let mut bytes = Vec::new();
+        if !request.remote.returns_bytes() {
+            bytes.resize(request.remote.len as usize, 0);
+            copy(&local, &[(bytes.as_mut_ptr(), bytes.len())]);
+        }
+        let Some(node) = self.node.as_mut() else { return Some((request, wc::NO_ANSWER)) };
+        let job = Job { request, bytes, patience: patience(attr.timeout), resets };
+        if let Some(job) = node.send(job) {
+            return Some((job.request, wc::NO_ANSWER));
+        }
+        self.queues.entry(number).and_modify(|queue| queue.is_asking = true);
+        None
+    }
+
+    /// Ends a request that another device has answered. Returns the job if it must be sent again.
+    pub(crate) fn finish(&mut self, mut job: Job, mut status: c_int) -> Option<Job> {
+        let number = job.request.remote.from;
+        let queue = self.queues.get_mut(&number).filter(|queue| queue.resets == job.resets)?;
+        let retries = queue.attr.rnr_retry;
+        if status == wc::NOT_READY
+            && queue.attr.qp_state != qp_state::ERR
+            && (retries == RETRY_FOREVER || job.request.unready < retries)
+        {
+            job.request.unready = job.request.unready.saturating_add(1);
+            return Some(job);
+        }
+        queue.is_asking = false;
+        let pd = queue.pd;
+        if status == 0 && job.request.remote.returns_bytes() {
+            match self.local(pd, &mut job.request) {
+                Ok(local) => copy(&[(job.bytes.as_mut_ptr(), job.bytes.len())], &local),
+                Err(own) => status = own,
+            }
+        }
+        self.complete(number, &job.request, status);
+        self.run_queue(number, u64::MAX);
+        None
     }
 
     /// Runs up to `most` requests of a completion queue's pairs.
     pub(crate) fn run(&mut self, cq: u32, most: u64) {
         let of_cq = |(number, queue): (&u32, &Queue)| {
-            let is_ready = queue.cq == cq && !queue.waiting.is_empty() && !queue.is_asking;
+            let is_ready = queue.send_cq == cq && !queue.waiting.is_empty() && !queue.is_asking;
             is_ready.then_some(*number)
         };
-        let Some(number) = self.queues.iter().find_map(of_cq) else { return };
+        if let Some(number) = self.queues.iter().find_map(of_cq) {
+            self.run_queue(number, most);
+        }
+    }
+
+    /// Runs the requests of all queue pairs whose requests wait for a receive of this device.
+    pub(crate) fn run_unready(&mut self) {
+        let is_unready = |queue: &Queue| queue.waiting.front().is_some_and(|request| request.unready > 0);
+        let unready = self.queues.iter().filter(|(_, queue)| is_unready(queue));
+        for number in unready.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.run_queue(number, u64::MAX);
+        }
+    }
+
+    /// Runs up to `most` requests of a queue pair.
+    pub(crate) fn run_queue(&mut self, number: u32, most: u64) {
         for _ in 0..most {
-            let Some(queue) = self.queues.get_mut(&number) else { return };
-            let failed = queue.state == qp_state::ERR;
+            let Some(queue) = self.queues.get_mut(&number).filter(|queue| !queue.is_asking) else { return };
+            let failed = queue.attr.qp_state == qp_state::ERR;
             if self.hangs && !failed {
                 return;
             }
-            let peer = queue.peer;
-            let Some((index, wr, sge)) = queue.waiting.pop_front() else { return };
+            let (pd, peer, retries) = (queue.pd, queue.attr.dest_qp_num, queue.attr.rnr_retry);
+            let Some(mut request) = queue.waiting.pop_front() else { return };
+            request.remote.to = peer;
             let is_foreign = self.node.as_ref().is_some_and(|node| node.is_foreign(peer));
-            let status = if failed {
-                wc::FLUSHED
-            } else if let Some(status) = self.planned_status() {
+            let planned = if failed { Some(wc::FLUSHED) } else { self.planned_status() };
+            let status = if let Some(status) = planned {
                 status
             } else if is_foreign {
-                match self.ask(number, (index, wr, sge)) {
-                    Ok(()) => return,
-                    Err(status) => status,
+                match self.ask(number, request) {
+                    None => return,
+                    Some((refused, status)) => {
+                        request = refused;
+                        status
+                    }
                 }
             } else {
-                self.run_one(number, &wr, &sge)
+                self.run_one(pd, &mut request)
             };
-            if !self.complete(cq, number, (index, &wr), status) {
+            if status == wc::NOT_READY && planned.is_none() && retries == RETRY_FOREVER {
+                // The request runs again when a receive is posted.
+                request.unready = 1;
+                self.queues.entry(number).and_modify(|queue| queue.waiting.push_front(request));
+                return;
+            }
+            if !self.complete(number, &request, status) {
                 return;
             }
         }
     }
 
     /// Ends a request. Returns false if the completion queue overflows or does not exist.
-    fn complete(&mut self, cq: u32, number: u32, (index, wr): (u64, &ibv_send_wr), status: c_int) -> bool {
-        if status != 0
-            && let Some(queue) = self.queues.get_mut(&number)
-        {
-            queue.state = qp_state::ERR;
+    fn complete(&mut self, number: u32, request: &SendRequest, status: c_int) -> bool {
+        let Some(queue) = self.queues.get(&number) else { return false };
+        let (cq, is_silent) = (queue.send_cq, request.flags & SEND_SIGNALED == 0 && !queue.signals_all);
+        let has_failed = queue.attr.qp_state == qp_state::ERR;
+        let mut complete = true;
+        if !self.loses && (status != 0 || !is_silent) {
+            let entry = ibv_wc {
+                wr_id: request.wr_id,
+                status,
+                opcode: request.remote.completion(),
+                byte_len: request.remote.len as u32,
+                qp_num: number,
+                ..ibv_wc::default()
+            };
+            complete = self.push(cq, (entry, number, request.index + 1), status != 0);
         }
-        if self.loses || (status == 0 && wr.send_flags & SEND_SIGNALED == 0) {
-            return true;
+        if status != 0 && !has_failed {
+            self.fail(number);
         }
-        let entry = ibv_wc { wr_id: wr.wr_id, status, qp_num: number, ..ibv_wc::default() };
+        complete
+    }
+
+    /// Adds a completion. Returns false if the completion queue overflows or does not exist.
+    fn push(&mut self, cq: u32, entry: (ibv_wc, u32, u64), is_solicited: bool) -> bool {
         let Some(completions) = self.completions.get_mut(&cq) else { return false };
         if completions.entries.len() >= completions.room {
             // Like a real device, the stand-in reports the overflow by an event, and loses the completion.
-            self.events.push_back(EVENT_CQ_ERR);
+            let public = completions.public;
+            self.emit_about(EVENT_CQ_ERR, public);
             return false;
         }
-        completions.entries.push_back((entry, number, index + 1));
-        if std::mem::take(&mut completions.armed) {
-            // SAFETY: the channel's file is open as long as its completion queue.
-            let file = unsafe { std::os::fd::BorrowedFd::borrow_raw(completions.signal) };
-            // The write fails only if the counter is full, and then the file is readable.
-            let _ = rustix::io::write(file, &1_u64.to_ne_bytes());
+        completions.entries.push_back(entry);
+        if completions.armed == Armed::Any || (completions.armed == Armed::Solicited && is_solicited) {
+            completions.armed = Armed::No;
+            if completions.signal >= 0 {
+                completions.pending += 1;
+                signal(completions.signal);
+            }
         }
         true
     }
 }
 
-/// Returns the rights that a request needs for the memory of its own side.
-const fn local_rights(reads: bool) -> c_int {
-    if reads { access::LOCAL_WRITE } else { 0 }
+/// Counts an event in an eventfd.
+fn signal(file: c_int) {
+    // SAFETY: the file is open as long as its context, or its channel with the completion queues.
+    let file = unsafe { std::os::fd::BorrowedFd::borrow_raw(file) };
+    // The write fails only if the counter is full, and then the file is readable.
+    let _ = rustix::io::write(file, &1_u64.to_ne_bytes());
+}
+
+/// Copies bytes from one list of memory to another one, until one of them ends.
+fn copy(from: &[Segment], to: &[Segment]) {
+    let (mut from, mut to) = (from.iter().copied(), to.iter().copied());
+    let (mut source, mut dest) = ((ptr::null_mut::<u8>(), 0), (ptr::null_mut::<u8>(), 0));
+    loop {
+        for (segment, rest) in [(&mut source, &mut from), (&mut dest, &mut to)] {
+            while segment.1 == 0 {
+                let Some(next) = rest.next() else { return };
+                *segment = next;
+            }
+        }
+        let len = source.1.min(dest.1);
+        // SAFETY: both ranges are within registered regions, which their owners keep mapped until they are
+        // deregistered, or within a buffer of the caller.
+        unsafe { ptr::copy(source.0, dest.0, len) };
+        for segment in [&mut source, &mut dest] {
+            *segment = (segment.0.wrapping_add(len), segment.1 - len);
+        }
+    }
+}
+
+impl Request {
+    /// Runs an atomic operation, and returns the earlier value. Returns `None` if the address is not a multiple
+    /// of 8.
+    fn atomic(&self, memory: *mut u8) -> Option<u64> {
+        let memory = memory.cast::<u64>();
+        if !memory.is_aligned() || self.len != 8 {
+            return None;
+        }
+        // SAFETY: the address is aligned, and its 8 bytes lie within a registered region, which its owner keeps
+        // mapped until it is deregistered.
+        let value = unsafe { AtomicU64::from_ptr(memory) };
+        Some(if self.op == WR_ATOMIC_FETCH_AND_ADD {
+            value.fetch_add(self.compare_add, Ordering::SeqCst)
+        } else {
+            let swapped =
+                value.compare_exchange(self.compare_add, self.swap, Ordering::SeqCst, Ordering::SeqCst);
+            swapped.unwrap_or_else(|old| old)
+        })
+    }
 }

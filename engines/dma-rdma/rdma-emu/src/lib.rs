@@ -26,9 +26,13 @@
 //!   through a socket.
 //! - *Events that were not acknowledged* make `ibv_destroy_cq` fail, where rdma-core waits.
 
+mod abi;
 mod calls;
 mod config;
 mod device;
 mod network;
+mod refused;
+mod requests;
+mod text;
 
 pub use device::{Nic, State, wc};

@@ -2,19 +2,21 @@
 //! machine. The bytes travel over Unix sockets, and the device that owns the memory checks keys, ranges and
 //! rights.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::c_int;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dma_standin::{ForkMark, with_signals_blocked};
 use verbs_sys::*;
 
-use crate::device::{State, lock, wc};
+use crate::device::{SendRequest, State, lock, wc};
 
 /// Number of the low bits of a queue pair's number; the bits above identify its device.
 const NUMBER_BITS: u32 = 12;
@@ -23,37 +25,37 @@ const NODES: u32 = 1 << 12;
 /// Maximum time to wait for bytes of an answer, if the timeout is longer or unlimited.
 const MAX_PATIENCE: Duration = Duration::from_secs(30);
 /// The length of a request in bytes.
-const REQUEST: usize = 32;
+const REQUEST: usize = 80;
+/// Time until a request that found no receive is sent again.
+const UNREADY_DELAY: Duration = Duration::from_millis(1);
 
-/// A request to another device.
-#[derive(Debug)]
+/// What the peer of a queue pair gets of a request.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Request {
-    pub(crate) reads: bool,
+    /// `IBV_WR_*`.
+    pub(crate) op: c_int,
     /// The peer's queue pair (`to`), and the request's own queue pair (`from`).
     pub(crate) to: u32,
     pub(crate) from: u32,
     pub(crate) rkey: u32,
+    pub(crate) imm: u32,
+    pub(crate) is_solicited: bool,
     pub(crate) addr: u64,
     pub(crate) len: u64,
+    pub(crate) compare_add: u64,
+    pub(crate) swap: u64,
 }
 
 /// A request that this device has to send.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) request: Request,
-    /// Bytes to write.
+    pub(crate) request: SendRequest,
+    /// Bytes to write, or bytes that were read.
     pub(crate) bytes: Vec<u8>,
     pub(crate) patience: Duration,
     /// The number of resets of the queue pair before this request.
     pub(crate) resets: u64,
-    pub(crate) index: u64,
-    pub(crate) wr: ibv_send_wr,
-    pub(crate) sge: ibv_sge,
 }
-
-// SAFETY: the pointers inside belong to a request, and are not dereferenced.
-#[expect(unsafe_code, reason = "passes a request to a thread")]
-unsafe impl Send for Job {}
 
 /// A device's entry among the machine's devices.
 #[derive(Debug)]
@@ -132,19 +134,21 @@ impl Node {
         Ok(())
     }
 
-    /// Sends a request. [`State::finish`] gets the answer.
-    pub(crate) fn send(&mut self, job: Job) -> io::Result<()> {
-        let peer = job.request.to >> NUMBER_BITS;
-        let sender = match self.peers.get(&peer) {
-            Some(sender) => sender,
-            None => {
+    /// Sends a request. [`State::finish`] gets the answer. Returns the request if it cannot be sent.
+    pub(crate) fn send(&mut self, job: Job) -> Option<Job> {
+        let peer = job.request.remote.to >> NUMBER_BITS;
+        let sender = match self.peers.entry(peer) {
+            Entry::Occupied(sender) => sender.into_mut(),
+            Entry::Vacant(place) => {
                 let ((sender, jobs), state) = (channel(), self.state.clone());
-                start_thread(move || ask(peer, &jobs, &state))?;
-                self.peers.entry(peer).or_insert(sender)
+                if start_thread(move || ask(peer, &jobs, &state)).is_err() {
+                    return Some(job);
+                }
+                place.insert(sender)
             }
         };
         // Sending works, because the receiving thread ends only after this value is dropped.
-        sender.send(job).map_err(|_| ErrorKind::BrokenPipe.into())
+        sender.send(job).err().map(|error| error.0)
     }
 }
 
@@ -181,13 +185,19 @@ fn answer(mut stream: UnixStream, state: &Weak<Mutex<State>>) {
             return Err(ErrorKind::InvalidData.into());
         }
         let mut bytes = vec![0; request.len as usize];
-        if !request.reads {
+        if !request.returns_bytes() {
             stream.read_exact(&mut bytes)?;
         }
-        let status = lock(&state).answer(&request, &mut bytes);
-        drop(state);
-        stream.write_all(&status.to_le_bytes())?;
-        if request.reads && status == 0 { stream.write_all(&bytes) } else { Ok(()) }
+        let (status, received) = lock(&state).answer(&request, &mut bytes);
+        // The answer is on its way before this program can see the completion, and end.
+        let mut answered = stream.write_all(&status.to_le_bytes());
+        if answered.is_ok() && request.returns_bytes() && status == 0 {
+            answered = stream.write_all(&bytes);
+        }
+        if let Some(received) = received {
+            lock(&state).deliver(received);
+        }
+        answered
     };
     while next().is_ok() {}
 }
@@ -195,7 +205,20 @@ fn answer(mut stream: UnixStream, state: &Weak<Mutex<State>>) {
 /// Runs the thread that sends requests to a device.
 fn ask(peer: u32, jobs: &Receiver<Job>, state: &Weak<Mutex<State>>) {
     let mut connection = None;
-    for mut job in jobs {
+    // Requests that found no receive, and the times at which they are sent again.
+    let mut unready: VecDeque<(Instant, Job)> = VecDeque::new();
+    loop {
+        let due = unready.front().map(|(at, _)| at.saturating_duration_since(Instant::now()));
+        let next = match due {
+            None => jobs.recv().ok(),
+            Some(Duration::ZERO) => unready.pop_front().map(|(_, job)| job),
+            Some(due) => match jobs.recv_timeout(due) {
+                Ok(job) => Some(job),
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => None,
+            },
+        };
+        let Some(mut job) = next else { return };
         let had_connection = connection.is_some();
         let mut status = exchange(&mut connection, peer, &mut job);
         if status.is_err() && had_connection {
@@ -207,7 +230,8 @@ fn ask(peer: u32, jobs: &Receiver<Job>, state: &Weak<Mutex<State>>) {
             connection = None;
         }
         let Some(state) = state.upgrade() else { return };
-        lock(&state).finish(&job, status.unwrap_or(wc::NO_ANSWER));
+        let again = lock(&state).finish(job, status.unwrap_or(wc::NO_ANSWER));
+        unready.extend(again.map(|job| (Instant::now() + UNREADY_DELAY, job)));
     }
 }
 
@@ -222,45 +246,79 @@ fn exchange(connection: &mut Option<UnixStream>, peer: u32, job: &mut Job) -> io
     }
     stream.set_read_timeout(Some(job.patience))?;
     stream.set_write_timeout(Some(job.patience))?;
-    stream.write_all(&job.request.encode())?;
-    if !job.request.reads {
+    let request = &job.request.remote;
+    stream.write_all(&request.encode())?;
+    if !request.returns_bytes() {
         stream.write_all(&job.bytes)?;
     }
     let mut status = [0; 4];
     stream.read_exact(&mut status)?;
     let status = i32::from_le_bytes(status);
-    if job.request.reads && status == 0 {
-        job.bytes.resize(job.request.len as usize, 0);
+    if request.returns_bytes() && status == 0 {
+        job.bytes.resize(request.len as usize, 0);
         stream.read_exact(&mut job.bytes)?;
     }
     Ok(status)
 }
 
 impl Request {
+    /// Returns true for a request whose bytes come from the peer.
+    pub(crate) const fn returns_bytes(&self) -> bool {
+        matches!(self.op, WR_RDMA_READ | WR_ATOMIC_CMP_AND_SWP | WR_ATOMIC_FETCH_AND_ADD)
+    }
+
+    /// Returns true for a request that uses a receive of the peer.
+    pub(crate) const fn uses_receive(&self) -> bool {
+        matches!(self.op, WR_SEND | WR_SEND_WITH_IMM | WR_RDMA_WRITE_WITH_IMM)
+    }
+
+    /// Returns the rights that the peer must have granted.
+    pub(crate) const fn rights(&self) -> c_int {
+        match self.op {
+            WR_RDMA_READ => access::REMOTE_READ,
+            WR_ATOMIC_CMP_AND_SWP | WR_ATOMIC_FETCH_AND_ADD => access::REMOTE_ATOMIC,
+            _ => access::REMOTE_WRITE,
+        }
+    }
+
+    /// Returns the `IBV_WC_*` opcode of the request's completion.
+    pub(crate) const fn completion(&self) -> c_int {
+        match self.op {
+            WR_RDMA_WRITE | WR_RDMA_WRITE_WITH_IMM => 1,
+            WR_RDMA_READ => 2,
+            WR_ATOMIC_CMP_AND_SWP => 3,
+            WR_ATOMIC_FETCH_AND_ADD => 4,
+            _ => 0,
+        }
+    }
+
     fn encode(&self) -> [u8; REQUEST] {
-        let Self { reads, to, from, rkey, addr, len } = self;
+        let &Self { op, to, from, rkey, imm, is_solicited, addr, len, compare_add, swap } = self;
         let mut bytes = [0; REQUEST];
-        let numbers = [u32::from(*reads), *to, *from, *rkey];
-        for (place, number) in bytes.chunks_exact_mut(4).zip(numbers) {
+        let numbers = [u64::from(op as u32), u64::from(is_solicited), to.into(), from.into(), rkey.into()];
+        let numbers = numbers.into_iter().chain([imm.into(), addr, len, compare_add, swap]);
+        for (place, number) in bytes.chunks_exact_mut(8).zip(numbers) {
             place.copy_from_slice(&number.to_le_bytes());
         }
-        bytes[16..24].copy_from_slice(&addr.to_le_bytes());
-        bytes[24..].copy_from_slice(&len.to_le_bytes());
         bytes
     }
 
     fn decode(bytes: &[u8; REQUEST]) -> Self {
-        let number = |at: usize| {
-            bytes[4 * at..4 * at + 4].iter().rev().fold(0_u32, |all, byte| all << 8 | u32::from(*byte))
-        };
-        let long = |at: usize| u64::from(number(at)) | u64::from(number(at + 1)) << 32;
+        let mut numbers = bytes
+            .chunks_exact(8)
+            .map(|number| number.iter().rev().fold(0_u64, |all, byte| all << 8 | u64::from(*byte)));
+        let mut next = || numbers.next().unwrap_or(0);
         Self {
-            reads: number(0) != 0,
-            to: number(1),
-            from: number(2),
-            rkey: number(3),
-            addr: long(4),
-            len: long(6),
+            op: next() as c_int,
+            is_solicited: next() != 0,
+            to: next() as u32,
+            from: next() as u32,
+            rkey: next() as u32,
+            imm: next() as u32,
+            addr: next(),
+            len: next(),
+            compare_add: next(),
+            swap: next(),
         }
     }
 }
@@ -271,10 +329,19 @@ mod tests {
 
     #[test]
     fn requests_are_decoded_as_they_were_encoded() {
-        let request =
-            Request { reads: true, to: 1 << 23, from: 7, rkey: u32::MAX, addr: 1 << 63 | 5, len: 9 };
-        let decoded = Request::decode(&request.encode());
-        assert_eq!(format!("{decoded:?}"), format!("{request:?}"));
+        let request = Request {
+            op: WR_ATOMIC_CMP_AND_SWP,
+            to: 1 << 23,
+            from: 7,
+            rkey: u32::MAX,
+            imm: 0x0102_0304,
+            is_solicited: true,
+            addr: 1 << 63 | 5,
+            len: 8,
+            compare_add: u64::MAX - 1,
+            swap: 9,
+        };
+        assert_eq!(Request::decode(&request.encode()), request);
     }
 
     #[test]

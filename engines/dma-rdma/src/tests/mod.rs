@@ -335,7 +335,7 @@ fn a_fatal_event_loses_the_device() {
     let nic = Nic::default();
     let engine = nic.open();
     let queue = open_queue(&engine);
-    nic.state().events.extend([10, EVENT_DEVICE_FATAL, 9]);
+    [10, EVENT_DEVICE_FATAL, 9].into_iter().for_each(|event| nic.state().emit(event));
     nic.state().statuses.extend([19]);
     copy(&engine, &queue).unwrap_err();
     let error = copy(&engine, &queue).unwrap_err();

@@ -11,10 +11,24 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 pub const SEND_FENCE: c_uint = 1 << 0;
 /// `IBV_SEND_SIGNALED`: the request makes a completion.
 pub const SEND_SIGNALED: c_uint = 1 << 1;
+/// `IBV_SEND_SOLICITED`: the request makes an event at the peer that waits for solicited completions.
+pub const SEND_SOLICITED: c_uint = 1 << 2;
+/// `IBV_SEND_INLINE`: the bytes are taken while the request is posted, without a local key.
+pub const SEND_INLINE: c_uint = 1 << 3;
 /// `IBV_WR_RDMA_WRITE`.
 pub const WR_RDMA_WRITE: c_int = 0;
+/// `IBV_WR_RDMA_WRITE_WITH_IMM`.
+pub const WR_RDMA_WRITE_WITH_IMM: c_int = 1;
+/// `IBV_WR_SEND`.
+pub const WR_SEND: c_int = 2;
+/// `IBV_WR_SEND_WITH_IMM`.
+pub const WR_SEND_WITH_IMM: c_int = 3;
 /// `IBV_WR_RDMA_READ`.
 pub const WR_RDMA_READ: c_int = 4;
+/// `IBV_WR_ATOMIC_CMP_AND_SWP`.
+pub const WR_ATOMIC_CMP_AND_SWP: c_int = 5;
+/// `IBV_WR_ATOMIC_FETCH_AND_ADD`.
+pub const WR_ATOMIC_FETCH_AND_ADD: c_int = 6;
 /// `IBV_QPT_RC`.
 pub const QPT_RC: c_int = 2;
 /// `IBV_PORT_ACTIVE`.
@@ -25,12 +39,15 @@ pub const LINK_LAYER_ETHERNET: u8 = 2;
 pub const EVENT_DEVICE_FATAL: c_int = 8;
 /// `IBV_FORK_DISABLED`.
 pub const FORK_DISABLED: c_int = 0;
+/// `IBV_FORK_UNNEEDED`.
+pub const FORK_UNNEEDED: c_int = 2;
 
 /// `enum ibv_access_flags`.
 pub mod access {
     pub const LOCAL_WRITE: i32 = 1;
     pub const REMOTE_WRITE: i32 = 1 << 1;
     pub const REMOTE_READ: i32 = 1 << 2;
+    pub const REMOTE_ATOMIC: i32 = 1 << 3;
 }
 
 /// `enum ibv_qp_state`.
@@ -45,6 +62,7 @@ pub mod qp_state {
 /// `enum ibv_qp_attr_mask`.
 pub mod qp_mask {
     pub const STATE: i32 = 1 << 0;
+    pub const CUR_STATE: i32 = 1 << 1;
     pub const ACCESS_FLAGS: i32 = 1 << 3;
     pub const PKEY_INDEX: i32 = 1 << 4;
     pub const PORT: i32 = 1 << 5;
@@ -74,6 +92,9 @@ type unused = *const c_void;
 pub type ibv_poll_cq = unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int;
 pub type ibv_req_notify_cq = unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int;
 pub type ibv_post_send = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int;
+pub type ibv_post_recv = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int;
+pub type ibv_post_srq_recv =
+    unsafe extern "C" fn(*mut c_void, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int;
 
 /// The provider's calls of the data path.
 #[repr(C)]
@@ -82,9 +103,12 @@ pub struct ibv_context_ops {
     pub before: [unused; 11],
     pub poll_cq: Option<ibv_poll_cq>,
     pub req_notify_cq: Option<ibv_req_notify_cq>,
-    pub between: [unused; 12],
+    pub unused_13: [unused; 7],
+    pub post_srq_recv: Option<ibv_post_srq_recv>,
+    pub unused_21: [unused; 4],
     pub post_send: Option<ibv_post_send>,
-    pub behind: [unused; 6],
+    pub post_recv: Option<ibv_post_recv>,
+    pub behind: [unused; 5],
 }
 
 #[repr(C)]
@@ -121,7 +145,11 @@ pub struct ibv_device_attr {
     pub max_res_rd_atom: c_int,
     pub max_qp_init_rd_atom: c_int,
     pub max_ee_init_rd_atom: c_int,
-    pub rest: [c_int; 15],
+    pub atomic_cap: c_int,
+    pub rest: [c_int; 11],
+    pub max_srq: c_int,
+    pub max_srq_wr: c_int,
+    pub max_srq_sge: c_int,
     pub max_pkeys: u16,
     pub local_ca_ack_delay: u8,
     pub phys_port_cnt: u8,
@@ -286,7 +314,7 @@ pub struct ibv_sge {
     pub lkey: u32,
 }
 
-/// A work request, with the fields of RDMA reads and writes.
+/// A request of a send queue, with the fields of RDMA reads and writes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_send_wr {
@@ -301,6 +329,15 @@ pub struct ibv_send_wr {
     pub rkey: u32,
     /// Room for the longer variants of C's unions.
     pub others: [u64; 9],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_recv_wr {
+    pub wr_id: u64,
+    pub next: *mut Self,
+    pub sg_list: *mut ibv_sge,
+    pub num_sge: c_int,
 }
 
 #[repr(C)]
@@ -398,8 +435,8 @@ mod tests {
             )*};
         }
         layouts! {
-            ibv_context_ops 256 (poll_cq 88, req_notify_cq 96, post_send 200);
-            ibv_device_attr 232 (max_qp_wr 112, max_cqe 132, max_qp_rd_atom 144, max_qp_init_rd_atom 156, phys_port_cnt 227);
+            ibv_context_ops 256 (poll_cq 88, req_notify_cq 96, post_srq_recv 160, post_send 200, post_recv 208);
+            ibv_device_attr 232 (max_qp_wr 112, max_cqe 132, max_qp_rd_atom 144, max_qp_init_rd_atom 156, atomic_cap 164, max_srq 212, phys_port_cnt 227);
             ibv_port_attr 52 (max_msg_sz 20, lid 34, link_layer 46);
             ibv_gid 16;
             ibv_global_route 24;
@@ -409,6 +446,7 @@ mod tests {
             ibv_qp_init_attr 64 (qp_type 52);
             ibv_mr 48 (lkey 36, rkey 40);
             ibv_sge 16;
+            ibv_recv_wr 32 (num_sge 24);
             ibv_send_wr 128 (send_flags 32, remote_addr 40, rkey 48);
             ibv_wc 48 (status 8, qp_num 28);
             ibv_async_event 16 (event_type 8);
