@@ -65,6 +65,13 @@ pub(crate) struct ibv_pd {
 }
 
 #[repr(C)]
+pub(crate) struct ibv_ah {
+    pub(crate) context: *mut ibv_context,
+    pub(crate) pd: *mut verbs_sys::ibv_pd,
+    pub(crate) handle: u32,
+}
+
+#[repr(C)]
 pub(crate) struct ibv_srq {
     pub(crate) context: *mut ibv_context,
     pub(crate) srq_context: *mut c_void,
@@ -146,7 +153,7 @@ pub(crate) struct ibv_qp_ex {
     pub(crate) wr_send_imm: unsafe extern "C" fn(This, u32),
     pub(crate) wr_send_inv: usize,
     pub(crate) wr_send_tso: usize,
-    pub(crate) wr_set_ud_addr: usize,
+    pub(crate) wr_set_ud_addr: unsafe extern "C" fn(This, *mut ibv_ah, u32, u32),
     pub(crate) wr_set_xrc_srqn: usize,
     pub(crate) wr_set_inline_data: unsafe extern "C" fn(This, *mut c_void, usize),
     pub(crate) wr_set_inline_data_list: unsafe extern "C" fn(This, usize, *const ibv_data_buf),

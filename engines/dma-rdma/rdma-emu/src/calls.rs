@@ -16,7 +16,7 @@ use crate::abi::{self, init_mask};
 use crate::config::configured;
 use crate::device;
 use crate::device::{
-    Armed, Completions, LISTED, Nic, Queue, Region, Shared, SharedReceives, State, lock, set_errno,
+    Armed, Completions, GID, LISTED, Nic, Queue, Region, Shared, SharedReceives, State, lock, set_errno,
 };
 use crate::network::Node;
 use crate::requests::{Built, poll_cq, post_recv, post_send, post_srq_recv, req_notify_cq, writers};
@@ -285,6 +285,7 @@ unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_
     // Atomic operations are atomic to the program's own, too.
     attr.atomic_cap = 2;
     (attr.max_srq, attr.max_srq_wr, attr.max_srq_sge) = (1 << 12, MAX_SRQ_WR as c_int, MAX_SGE as c_int);
+    attr.max_ah = 1 << 16;
     attr.max_pkeys = 1;
     attr.phys_port_cnt = 1;
     0
@@ -347,9 +348,6 @@ unsafe extern "C" fn query_port(
     // SAFETY: the caller passes a pointer to properties of this length that can be written.
     unsafe { write_port(context, port, attr, len) }
 }
-
-/// The only GID, at index 1.
-const GID: ibv_gid = ibv_gid { raw: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1] };
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_gid(
@@ -913,7 +911,7 @@ fn new_qp(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, builds: bool) -> *mut ib
     let ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, qp_type, sq_sig_all, .. } = *init;
     let cap = &mut init.cap;
     let most = state.max_qp_wr as u32;
-    if qp_type != QPT_RC {
+    if !(QPT_RC..=QPT_UD).contains(&qp_type) {
         return refused(libc::EOPNOTSUPP);
     }
     let receives = if srq.is_null() { (cap.max_recv_wr, cap.max_recv_sge) } else { (0, 0) };
@@ -944,6 +942,7 @@ fn new_qp(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, builds: bool) -> *mut ib
     let (_, recv_cq) = cq_of(recv_cq);
     let queue = Queue {
         pd: pd.addr(),
+        qp_type,
         attr: ibv_qp_attr { cap: *cap, ..ibv_qp_attr::default() },
         send_cq,
         recv_cq,
@@ -965,6 +964,36 @@ fn new_qp(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, builds: bool) -> *mut ib
 unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut abi::ibv_qp_ex {
     // SAFETY: the object was made by `new_qp`.
     if unsafe { (*qp.cast::<EmuQp>()).builds } { qp.cast() } else { ptr::null_mut() }
+}
+
+/// Makes an address of a peer on this machine. It has no state: datagrams name the peer's queue pair.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut abi::ibv_ah {
+    let context = context_of(pd);
+    let state = state_of(context);
+    let mut state = lock(&state);
+    // SAFETY: the caller passes valid attributes.
+    if !reaches(state.link_layer, unsafe { &*attr }) {
+        return refused(libc::EINVAL);
+    }
+    state.keys += 2;
+    let handle = state.keys;
+    give(&mut state, abi::ibv_ah { context, pd, handle })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_destroy_ah(ah: *mut abi::ibv_ah) -> c_int {
+    // SAFETY: the object was made by `ibv_create_ah`.
+    let state = state_of(unsafe { (*ah).context });
+    // SAFETY: the object was made by `ibv_create_ah`, and is destroyed once.
+    unsafe { take(&mut lock(&state), ah) };
+    0
+}
+
+/// Returns true if a path leads from this port to this machine's port.
+fn reaches(link_layer: u8, path: &ibv_ah_attr) -> bool {
+    let global = link_layer == LINK_LAYER_ETHERNET;
+    path.port_num == 1 && (!global || (path.is_global == 1 && path.grh.dgid == GID))
 }
 
 /// Returns the number of a new queue pair.
@@ -990,6 +1019,34 @@ pub(crate) fn qp_of(qp: *mut ibv_qp) -> (Shared, u32) {
     (state_of(qp.context), qp.qp_num)
 }
 
+/// Returns the attributes that a step from one state to another needs, and those that it may have besides:
+/// ibv_modify_qp(3) lists them. Returns `None` if there is no such step.
+const fn step_masks(qp_type: c_int, from: c_int, to: c_int) -> Option<(c_int, c_int)> {
+    use qp_mask as m;
+    let own = if qp_type == QPT_UD { m::QKEY } else { m::ACCESS_FLAGS };
+    let path = m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN;
+    let (path, receives, sends) = match qp_type {
+        QPT_UD => (0, 0, 0),
+        QPT_UC => (path, 0, 0),
+        _ => (
+            path,
+            m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER,
+            m::TIMEOUT | m::RETRY_CNT | m::RNR_RETRY | m::MAX_QP_RD_ATOMIC,
+        ),
+    };
+    Some(match (from, to) {
+        (_, qp_state::RESET | qp_state::ERR) => (m::STATE, m::CUR_STATE),
+        (qp_state::RESET, qp_state::INIT) => (m::STATE | m::PKEY_INDEX | m::PORT | own, 0),
+        (qp_state::INIT, qp_state::INIT) => (0, m::STATE | m::PKEY_INDEX | m::PORT | own),
+        (qp_state::INIT, qp_state::RTR) => (m::STATE | path | receives, m::PKEY_INDEX | own),
+        (qp_state::RTR, qp_state::RTS) => {
+            (m::STATE | m::SQ_PSN | sends, m::CUR_STATE | own | m::MIN_RNR_TIMER)
+        }
+        (qp_state::RTS, qp_state::RTS) => (0, m::STATE | m::CUR_STATE | own | m::MIN_RNR_TIMER),
+        _ => return None,
+    })
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
     use qp_mask as m;
@@ -1000,40 +1057,20 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask
     }
     // SAFETY: the caller passes valid attributes.
     let attr = unsafe { &*attr };
-    let global = state.link_layer == LINK_LAYER_ETHERNET;
+    let link_layer = state.link_layer;
     let State { queues, node, .. } = &mut *state;
     let Some(queue) = queues.get_mut(&number) else { return libc::EINVAL };
     let from = queue.attr.qp_state;
     let to = if mask & m::STATE != 0 { attr.qp_state } else { from };
-    // ibv_modify_qp(3) lists the attributes that each step needs, and those that it may have.
-    let (needs, may) = match (from, to) {
-        (_, qp_state::RESET | qp_state::ERR) => (m::STATE, m::CUR_STATE),
-        (qp_state::RESET, qp_state::INIT) => (m::STATE | m::PKEY_INDEX | m::PORT | m::ACCESS_FLAGS, 0),
-        (qp_state::INIT, qp_state::INIT) => (0, m::STATE | m::PKEY_INDEX | m::PORT | m::ACCESS_FLAGS),
-        (qp_state::INIT, qp_state::RTR) => {
-            let path = m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN;
-            let needs = m::STATE | path | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER;
-            (needs, m::PKEY_INDEX | m::ACCESS_FLAGS)
-        }
-        (qp_state::RTR, qp_state::RTS) => {
-            let retries = m::TIMEOUT | m::RETRY_CNT | m::RNR_RETRY;
-            let needs = m::STATE | retries | m::SQ_PSN | m::MAX_QP_RD_ATOMIC;
-            (needs, m::CUR_STATE | m::ACCESS_FLAGS | m::MIN_RNR_TIMER)
-        }
-        (qp_state::RTS, qp_state::RTS) => (0, m::STATE | m::CUR_STATE | m::ACCESS_FLAGS | m::MIN_RNR_TIMER),
-        _ => return libc::EINVAL,
-    };
-    let path = &attr.ah_attr;
-    let reaches = path.port_num == 1
-        && (!global || (path.is_global == 1 && path.grh.dgid == GID))
-        && (1..=4).contains(&attr.path_mtu)
-        && attr.dest_qp_num != 0;
+    let Some((needs, may)) = step_masks(queue.qp_type, from, to) else { return libc::EINVAL };
     if mask & needs != needs
         || mask & !(needs | may) != 0
         || (mask & m::PORT != 0 && attr.port_num != 1)
         || (mask & m::PKEY_INDEX != 0 && attr.pkey_index != 0)
         || (mask & m::CUR_STATE != 0 && attr.cur_qp_state != from)
-        || (mask & m::AV != 0 && !reaches)
+        || (mask & m::AV != 0 && !reaches(link_layer, &attr.ah_attr))
+        || (mask & m::PATH_MTU != 0 && !(1..=4).contains(&attr.path_mtu))
+        || (mask & m::DEST_QPN != 0 && attr.dest_qp_num == 0)
     {
         return libc::EINVAL;
     }
@@ -1045,7 +1082,7 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask
         };
     }
     set! {
-        STATE qp_state; ACCESS_FLAGS qp_access_flags; PKEY_INDEX pkey_index; PORT port_num; AV ah_attr;
+        STATE qp_state; QKEY qkey; ACCESS_FLAGS qp_access_flags; PKEY_INDEX pkey_index; PORT port_num; AV ah_attr;
         PATH_MTU path_mtu; TIMEOUT timeout; RETRY_CNT retry_cnt; RNR_RETRY rnr_retry; RQ_PSN rq_psn;
         MAX_QP_RD_ATOMIC max_rd_atomic; MIN_RNR_TIMER min_rnr_timer; SQ_PSN sq_psn;
         MAX_DEST_RD_ATOMIC max_dest_rd_atomic; DEST_QPN dest_qp_num;
@@ -1063,7 +1100,8 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask
             queue.attr = ibv_qp_attr { cap: queue.attr.cap, ..ibv_qp_attr::default() };
         }
         qp_state::RTR => {
-            if let Some(node) = node.as_mut().filter(|node| node.is_foreign(attr.dest_qp_num))
+            let is_datagram = queue.qp_type == QPT_UD;
+            if let Some(node) = node.as_mut().filter(|node| is_datagram || node.is_foreign(attr.dest_qp_num))
                 && node.serve().is_err()
             {
                 return libc::ENOMEM;
@@ -1094,7 +1132,8 @@ unsafe extern "C" fn ibv_query_qp(
     let (cap, sq_sig_all) = (queue.attr.cap, queue.signals_all.into());
     // SAFETY: the caller passes a pointer to which the attributes can be written.
     unsafe { *attr = current };
-    let made = ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type: QPT_RC, sq_sig_all };
+    let qp_type = queue.qp_type;
+    let made = ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all };
     // SAFETY: as above.
     unsafe { *init = made };
     0

@@ -35,7 +35,7 @@ impl Default for Config {
             link_layer: LinkLayer::Ethernet,
             gid: true,
             port_down: false,
-            max_qp_wr: 1024,
+            max_qp_wr: 16384,
             max_msg_sz: 1 << 30,
             fail_every: 0,
             hangs: false,

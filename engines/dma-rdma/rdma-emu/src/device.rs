@@ -22,8 +22,27 @@ const EVENT_SRQ_LIMIT_REACHED: c_int = 15;
 /// Values of a completion's `opcode` for receives.
 const WC_RECV: c_int = 1 << 7;
 const WC_RECV_RDMA_WITH_IMM: c_int = WC_RECV + 1;
+/// `IBV_WC_GRH`.
+const WC_GRH: c_uint = 1 << 0;
 /// `IBV_WC_WITH_IMM`.
 const WC_WITH_IMM: c_uint = 1 << 1;
+
+/// Length in bytes of the header in front of a datagram.
+const GRH: usize = 40;
+/// Maximum length in bytes of a datagram, the port's MTU.
+const MAX_DATAGRAM: u32 = 1024;
+
+/// The only GID, at index 1.
+pub(crate) const GID: ibv_gid = ibv_gid { raw: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1] };
+
+/// Returns the header in front of a datagram from this machine to itself: version 6, and both GIDs.
+fn grh() -> [u8; GRH] {
+    let mut bytes = [0; GRH];
+    bytes[0] = 0x60;
+    bytes[8..24].copy_from_slice(&GID.raw);
+    bytes[24..].copy_from_slice(&GID.raw);
+    bytes
+}
 
 /// The value of `rnr_retry` for retries without end.
 const RETRY_FOREVER: u8 = 7;
@@ -135,6 +154,8 @@ pub(crate) struct Region {
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) pd: usize,
+    /// `IBV_QPT_*`.
+    pub(crate) qp_type: c_int,
     /// The attributes that were set so far, with the state, the peer (`dest_qp_num`) and the peer's rights
     /// (`qp_access_flags`).
     pub(crate) attr: ibv_qp_attr,
@@ -354,7 +375,8 @@ impl State {
 
     /// Returns the memory of a request's own side, or the request's status.
     fn local(&self, pd: usize, request: &mut SendRequest) -> Result<Segments, c_int> {
-        if request.remote.len > u64::from(self.max_msg_sz) {
+        let most = if request.remote.qp_type == QPT_UD { MAX_DATAGRAM } else { self.max_msg_sz };
+        if request.remote.len > most.into() {
             return Err(wc::LENGTH);
         }
         if let Some(bytes) = &mut request.inline {
@@ -384,14 +406,19 @@ impl State {
         if let Some(received) = received {
             self.deliver(received);
         }
-        status
+        if request.remote.is_reliable() { status } else { 0 }
     }
 
     /// Runs a request at the queue pair that it names. The request's own side has the memory `payload`.
     /// Returns the request's status, and the receive that the request has used.
     fn execute(&mut self, request: &Request, payload: &[Segment]) -> (c_int, Option<Received>) {
         let connected = |queue: &&Queue| {
-            queue.attr.dest_qp_num == request.from
+            let accepts = match request.qp_type {
+                QPT_UD => queue.attr.qkey == request.rkey,
+                _ => queue.attr.dest_qp_num == request.from,
+            };
+            accepts
+                && queue.qp_type == request.qp_type
                 && matches!(queue.attr.qp_state, qp_state::RTR | qp_state::RTS)
         };
         let Some(queue) = self.queues.get(&request.to).filter(connected) else {
@@ -434,11 +461,15 @@ impl State {
         let (pieces, mut received) = self.received(request);
         let queue = &self.queues[&request.to];
         let pd = queue.srq.and_then(|srq| self.shared_receives.get(&srq)).map_or(queue.pd, |srq| srq.pd);
+        let mut header = grh();
+        let is_datagram = request.qp_type == QPT_UD;
+        let header = is_datagram.then_some((header.as_mut_ptr(), header.len()));
+        let whole = header.into_iter().chain(payload.iter().copied());
         let room: u64 = pieces.iter().map(|piece| u64::from(piece.length)).sum();
-        let (status, own) = if room < request.len {
+        let (status, own) = if room < received.entry.byte_len.into() {
             (wc::REMOTE_INVALID, wc::LENGTH)
         } else if let Some(memory) = self.segments(pd, &pieces, access::LOCAL_WRITE) {
-            copy(payload, &memory);
+            copy(&whole.collect::<ArrayVec<_, { MAX_SGE + 1 }>>(), &memory);
             (0, 0)
         } else {
             (wc::REMOTE_FAILED, wc::PROTECTION)
@@ -473,12 +504,13 @@ impl State {
         let Receive { wr_id, pieces } = next.expect("the caller has checked");
         let writes = request.op == WR_RDMA_WRITE_WITH_IMM;
         let has_imm = writes || request.op == WR_SEND_WITH_IMM;
+        let (header, grh) = if request.qp_type == QPT_UD { (GRH, WC_GRH) } else { (0, 0) };
         let entry = ibv_wc {
             wr_id,
             opcode: if writes { WC_RECV_RDMA_WITH_IMM } else { WC_RECV },
-            byte_len: request.len as u32,
+            byte_len: header as u32 + request.len as u32,
             imm_data: if has_imm { request.imm } else { 0 },
-            wc_flags: if has_imm { WC_WITH_IMM } else { 0 },
+            wc_flags: if has_imm { WC_WITH_IMM | grh } else { grh },
             qp_num: request.to,
             src_qp: request.from,
             ..ibv_wc::default()
@@ -538,10 +570,11 @@ impl State {
             bytes.resize(request.remote.len as usize, 0);
             copy(&local, &[(bytes.as_mut_ptr(), bytes.len())]);
         }
-        let Some(node) = self.node.as_mut() else { return Some((request, wc::NO_ANSWER)) };
+        let failed = if request.remote.is_reliable() { wc::NO_ANSWER } else { 0 };
+        let Some(node) = self.node.as_mut() else { return Some((request, failed)) };
         let job = Job { request, bytes, patience: patience(attr.timeout), resets };
         if let Some(job) = node.send(job) {
-            return Some((job.request, wc::NO_ANSWER));
+            return Some((job.request, failed));
         }
         self.queues.entry(number).and_modify(|queue| queue.is_asking = true);
         None
@@ -552,6 +585,9 @@ impl State {
         let number = job.request.remote.from;
         let queue = self.queues.get_mut(&number).filter(|queue| queue.resets == job.resets)?;
         let retries = queue.attr.rnr_retry;
+        if !job.request.remote.is_reliable() {
+            status = 0;
+        }
         if status == wc::NOT_READY
             && queue.attr.qp_state != qp_state::ERR
             && (retries == RETRY_FOREVER || job.request.unready < retries)
@@ -602,8 +638,11 @@ impl State {
             }
             let (pd, peer, retries) = (queue.pd, queue.attr.dest_qp_num, queue.attr.rnr_retry);
             let Some(mut request) = queue.waiting.pop_front() else { return };
-            request.remote.to = peer;
-            let is_foreign = self.node.as_ref().is_some_and(|node| node.is_foreign(peer));
+            if request.remote.qp_type != QPT_UD {
+                request.remote.to = peer;
+            }
+            let to = request.remote.to;
+            let is_foreign = self.node.as_ref().is_some_and(|node| node.is_foreign(to));
             let planned = if failed { Some(wc::FLUSHED) } else { self.planned_status() };
             let status = if let Some(status) = planned {
                 status

@@ -25,7 +25,7 @@ const NODES: u32 = 1 << 12;
 /// Maximum time to wait for bytes of an answer, if the timeout is longer or unlimited.
 const MAX_PATIENCE: Duration = Duration::from_secs(30);
 /// The length of a request in bytes.
-const REQUEST: usize = 80;
+const REQUEST: usize = 88;
 /// Time until a request that found no receive is sent again.
 const UNREADY_DELAY: Duration = Duration::from_millis(1);
 
@@ -34,9 +34,12 @@ const UNREADY_DELAY: Duration = Duration::from_millis(1);
 pub(crate) struct Request {
     /// `IBV_WR_*`.
     pub(crate) op: c_int,
+    /// `IBV_QPT_*` of both queue pairs.
+    pub(crate) qp_type: c_int,
     /// The peer's queue pair (`to`), and the request's own queue pair (`from`).
     pub(crate) to: u32,
     pub(crate) from: u32,
+    /// The key of the memory; for a datagram, the key of the peer's queue pair.
     pub(crate) rkey: u32,
     pub(crate) imm: u32,
     pub(crate) is_solicited: bool,
@@ -262,6 +265,11 @@ fn exchange(connection: &mut Option<UnixStream>, peer: u32, job: &mut Job) -> io
 }
 
 impl Request {
+    /// Returns true if the peer's answer is the request's status.
+    pub(crate) const fn is_reliable(&self) -> bool {
+        self.qp_type == QPT_RC
+    }
+
     /// Returns true for a request whose bytes come from the peer.
     pub(crate) const fn returns_bytes(&self) -> bool {
         matches!(self.op, WR_RDMA_READ | WR_ATOMIC_CMP_AND_SWP | WR_ATOMIC_FETCH_AND_ADD)
@@ -293,9 +301,9 @@ impl Request {
     }
 
     fn encode(&self) -> [u8; REQUEST] {
-        let &Self { op, to, from, rkey, imm, is_solicited, addr, len, compare_add, swap } = self;
+        let &Self { op, qp_type, to, from, rkey, imm, is_solicited, addr, len, compare_add, swap } = self;
         let mut bytes = [0; REQUEST];
-        let numbers = [u64::from(op as u32), u64::from(is_solicited), to.into(), from.into(), rkey.into()];
+        let numbers = [op as u64, qp_type as u64, is_solicited.into(), to.into(), from.into(), rkey.into()];
         let numbers = numbers.into_iter().chain([imm.into(), addr, len, compare_add, swap]);
         for (place, number) in bytes.chunks_exact_mut(8).zip(numbers) {
             place.copy_from_slice(&number.to_le_bytes());
@@ -310,6 +318,7 @@ impl Request {
         let mut next = || numbers.next().unwrap_or(0);
         Self {
             op: next() as c_int,
+            qp_type: next() as c_int,
             is_solicited: next() != 0,
             to: next() as u32,
             from: next() as u32,
@@ -331,6 +340,7 @@ mod tests {
     fn requests_are_decoded_as_they_were_encoded() {
         let request = Request {
             op: WR_ATOMIC_CMP_AND_SWP,
+            qp_type: QPT_RC,
             to: 1 << 23,
             from: 7,
             rkey: u32::MAX,

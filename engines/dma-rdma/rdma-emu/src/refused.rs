@@ -23,7 +23,6 @@ macro_rules! calls {
 // Calls of the public interface that return an error number, or -1.
 calls! { c_int, libc::EOPNOTSUPP;
     ibv_attach_mcast
-    ibv_destroy_ah
     ibv_detach_mcast
     ibv_query_ece
     ibv_set_ece
@@ -39,7 +38,6 @@ calls! { c_int, 0;
 }
 // Calls that return an object.
 calls! { *mut c_void, ptr::null_mut();
-    ibv_create_ah
     ibv_create_ah_from_wc
     ibv_import_device
     ibv_import_dm

@@ -41,7 +41,7 @@ unsafe fn append(bytes: &mut Vec<u8>, addr: *const u8, len: usize) {
 }
 
 /// Reads a request of a list. Returns `None` if the device does not know its opcode.
-unsafe fn read(wr: *const ibv_send_wr) -> Option<Built> {
+unsafe fn read(wr: *const ibv_send_wr, qp_type: c_int) -> Option<Built> {
     // SAFETY: the caller passes a valid request.
     let ibv_send_wr {
         wr_id, sg_list, num_sge, opcode, send_flags, imm_data, remote_addr, rkey, others, ..
@@ -56,6 +56,16 @@ unsafe fn read(wr: *const ibv_send_wr) -> Option<Built> {
         remote.compare_add = unsafe { *compare_add };
         (remote.swap, remote.rkey) =
             (others[0], others[1].to_ne_bytes().first_chunk().map_or(0, |key| u32::from_ne_bytes(*key)));
+    }
+    if qp_type == QPT_UD {
+        // C's structure has the address handle at the place of the remote address, and two numbers behind it.
+        let key = wr.wrapping_byte_add(offset_of!(ibv_send_wr, rkey) + 4).cast::<u32>();
+        (remote.addr, remote.to) = (0, rkey);
+        // SAFETY: as above, the key is the second number.
+        remote.rkey = unsafe { *key };
+        if remote_addr == 0 {
+            return None;
+        }
     }
     // SAFETY: the caller passes a valid list.
     let pieces = unsafe { list(sg_list.cast_const(), usize::try_from(num_sge).ok()?) };
@@ -85,7 +95,12 @@ impl State {
             Some(bytes) => bytes.len() <= cap.max_inline_data as usize && !remote.returns_bytes(),
             None => pieces.len() <= cap.max_send_sge.max(1) as usize,
         };
-        if !fits || remote.op < 0 || queue.attr.qp_state < qp_state::RTS {
+        let known = match queue.qp_type {
+            QPT_RC => WR_RDMA_WRITE..=WR_ATOMIC_FETCH_AND_ADD,
+            QPT_UC => WR_RDMA_WRITE..=WR_SEND_WITH_IMM,
+            _ => WR_SEND..=WR_SEND_WITH_IMM,
+        };
+        if !fits || !known.contains(&remote.op) || queue.attr.qp_state < qp_state::RTS {
             return Err(libc::EINVAL);
         }
         if queue.posted - queue.retired >= cap.max_send_wr.into() {
@@ -94,6 +109,7 @@ impl State {
         let pieces_len = pieces.iter().map(|piece| u64::from(piece.length)).sum();
         remote.len = inline.as_ref().map_or(pieces_len, |bytes| bytes.len() as u64);
         (remote.from, remote.is_solicited) = (number, flags & SEND_SOLICITED != 0);
+        remote.qp_type = queue.qp_type;
         let index = queue.posted;
         queue.waiting.push_back(SendRequest { index, wr_id, flags, pieces, inline, remote, unready: 0 });
         queue.posted += 1;
@@ -120,11 +136,12 @@ pub(crate) unsafe extern "C" fn post_send(
 ) -> c_int {
     let (state, number) = qp_of(qp);
     let mut state = lock(&state);
+    let qp_type = state.queues.get(&number).map_or(QPT_RC, |queue| queue.qp_type);
     let refuse_after = state.refuse_after.take();
     let (mut taken, mut next, mut code) = (0, first, 0);
     while !next.is_null() {
         // SAFETY: the caller passes a chain of valid requests.
-        let built = unsafe { read(next) }.filter(|_| refuse_after != Some(taken));
+        let built = unsafe { read(next, qp_type) }.filter(|_| refuse_after != Some(taken));
         if let Err(refused) = built.ok_or(libc::EINVAL).and_then(|built| state.post(number, built)) {
             // SAFETY: the caller passes a pointer to which the refused request can be written.
             unsafe { *bad = next };
@@ -272,7 +289,7 @@ pub(crate) const fn writers(base: ibv_qp, qp_type: c_int) -> ibv_qp_ex {
         wr_send_imm,
         wr_send_inv: 0,
         wr_send_tso: 0,
-        wr_set_ud_addr: 0,
+        wr_set_ud_addr,
         wr_set_xrc_srqn: 0,
         wr_set_inline_data,
         wr_set_inline_data_list,
@@ -342,6 +359,11 @@ unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, len: usize, pieces: *co
 unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
     // SAFETY: the caller passes memory that can be read.
     unsafe { wr_set_inline_data_list(qp, 1, &ibv_data_buf { addr, length }) };
+}
+
+unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, _ah: *mut abi::ibv_ah, number: u32, key: u32) {
+    // SAFETY: the caller passes a queue pair with calls that build requests.
+    unsafe { change(qp, |built| (built.remote.to, built.remote.rkey) = (number, key)) };
 }
 
 /// Longer data than any queue pair accepts is read no further, so that `wr_complete` refuses the request.

@@ -31,6 +31,10 @@ pub const WR_ATOMIC_CMP_AND_SWP: c_int = 5;
 pub const WR_ATOMIC_FETCH_AND_ADD: c_int = 6;
 /// `IBV_QPT_RC`.
 pub const QPT_RC: c_int = 2;
+/// `IBV_QPT_UC`.
+pub const QPT_UC: c_int = 3;
+/// `IBV_QPT_UD`.
+pub const QPT_UD: c_int = 4;
 /// `IBV_PORT_ACTIVE`.
 pub const PORT_ACTIVE: c_int = 4;
 /// `IBV_LINK_LAYER_ETHERNET`.
@@ -66,6 +70,7 @@ pub mod qp_mask {
     pub const ACCESS_FLAGS: i32 = 1 << 3;
     pub const PKEY_INDEX: i32 = 1 << 4;
     pub const PORT: i32 = 1 << 5;
+    pub const QKEY: i32 = 1 << 6;
     pub const AV: i32 = 1 << 7;
     pub const PATH_MTU: i32 = 1 << 8;
     pub const TIMEOUT: i32 = 1 << 9;
@@ -146,7 +151,10 @@ pub struct ibv_device_attr {
     pub max_qp_init_rd_atom: c_int,
     pub max_ee_init_rd_atom: c_int,
     pub atomic_cap: c_int,
-    pub rest: [c_int; 11],
+    pub rest: [c_int; 8],
+    pub max_ah: c_int,
+    pub max_fmr: c_int,
+    pub max_map_per_fmr: c_int,
     pub max_srq: c_int,
     pub max_srq_wr: c_int,
     pub max_srq_sge: c_int,
