@@ -329,7 +329,8 @@ unsafe impl RawRegion for FaultyRegion {
 #[derive(Debug)]
 struct NoExport;
 
-impl RawExport for NoExport {
+// SAFETY: no peer can import it.
+unsafe impl RawExport for NoExport {
     fn native(&self) -> &[u8] {
         b"nothing"
     }
@@ -342,7 +343,9 @@ impl RawExport for NoExport {
 #[derive(Debug)]
 struct Unrevoked(ManuallyDrop<Box<dyn RawExport>>);
 
-impl RawExport for Unrevoked {
+// SAFETY: the inner export conforms. The case that runs with this fault keeps the memory and accesses it by
+// copies alone, so that a peer that still reaches it does no harm.
+unsafe impl RawExport for Unrevoked {
     fn native(&self) -> &[u8] {
         self.0.native()
     }
