@@ -229,7 +229,8 @@ unsafe impl DmaEngine for Faulty {
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
         if self.is(Fault::RegistersAnyDeviceAddress) {
-            return self.inner.allocate_raw(&MemoryRequest::new(memory.len()));
+            let region = self.inner.allocate_raw(&MemoryRequest::new(memory.len()))?;
+            return Ok(self.region(region, |info| (info.addr, info.cpu) = (memory.addr(), None)));
         }
         // SAFETY: this method and the inner one have the same requirements, and the caller meets them.
         unsafe { self.inner.register_device_raw(memory, request) }

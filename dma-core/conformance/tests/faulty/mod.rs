@@ -66,7 +66,6 @@ const FAULTS: &[Row] = &[
     (Fault::NotZeroed, plain, "allocation_is_zeroed_and_aligned", "allocated memory is zeroed"),
     (Fault::Misaligned, plain, "allocation_is_zeroed_and_aligned", "aligned to 64"),
     (Fault::MoreRightsThanRequested, plain, "regions_are_what_was_requested", "an allocated region with"),
-    (Fault::MoreRightsThanRequested, plain, "missing_rights_are_rejected", "the region cannot be written"),
     (Fault::OtherEnginesId, plain, "regions_have_names_of_their_own", "has the id of its engine"),
     (Fault::OneKeyForAll, plain, "regions_have_names_of_their_own", "two regions have the same key"),
     (Fault::ZeroBytesAllocated, plain, "bad_requests_are_rejected", "the memory request is invalid"),
@@ -80,7 +79,7 @@ const FAULTS: &[Row] = &[
     (Fault::RegistersNothing, plain, "registered_memory_comes_back", "a vector can be registered"),
     (Fault::RegistersReadOnlyForWriting, plain, "regions_are_what_was_requested", "a registered region with"),
     (Fault::RegistersACopy, plain, "regions_are_what_was_requested", "begins where its memory begins"),
-    (Fault::RegistersACopy, plain, "memory_of_others_becomes_a_window", ARRIVED),
+    (Fault::RegistersACopy, plain, "memory_of_others_becomes_a_window", "is the address of the memory"),
     (Fault::RegistersOneByteLess, plain, "regions_are_what_was_requested", "has the length of its memory"),
     (
         Fault::RegistersAnyDeviceAddress,
