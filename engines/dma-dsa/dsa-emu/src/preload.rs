@@ -14,9 +14,10 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::config::{Config, Mode};
+use crate::descriptor::SIZE;
 use crate::queue::Queue;
 use crate::tree::{DEVICE_NUMBERS, Tree};
-use crate::{emu, trap};
+use crate::{emu, memory, trap};
 
 /// Folders of the system that are replaced by folders below the root.
 const REPLACED: [&[u8]; 3] = [b"/dev/dsa", b"/sys/bus/dsa", b"/sys/module/idxd"];
@@ -262,12 +263,19 @@ unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, len: size_t) -> ssiz
         // SAFETY: the arguments are those of the caller's `write`, and the caller meets its requirements.
         return unsafe { real::write(fd, bytes, len) };
     };
-    // SAFETY: the caller of `write` passes `len` readable bytes.
-    let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), len) };
-    match queue.write(bytes, true) {
-        Ok(written) => written as ssize_t,
-        Err(errno) => fail(errno, -1),
+    // The kernel copies one descriptor after another, so a bad pointer is the error EFAULT.
+    let mut descriptor = [0; SIZE];
+    for at in (0..len).step_by(SIZE) {
+        let from = (bytes.addr() as u64).wrapping_add(at as u64);
+        // SAFETY: the trap handler is installed before the first work queue can be opened.
+        let read = unsafe { memory::read(from, &mut descriptor) }.map_err(|_| Errno::FAULT);
+        match read.and_then(|()| queue.write(&descriptor, true)) {
+            Ok(_) => {}
+            Err(errno) if at == 0 => return fail(errno, -1),
+            Err(_) => return at as ssize_t,
+        }
     }
+    len as ssize_t
 }
 
 unsafe fn map(

@@ -153,6 +153,14 @@ int main(void) {
     }
     d.command = 1u << 24 | 4 | 8;
     CHECK(write(written, &d, sizeof d) == -1 && errno == EINVAL);
+    // A pointer without memory is an error, as in the kernel. Descriptors before it are submitted.
+    char *last = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(last != MAP_FAILED && munmap(last + 4096, 4096) == 0);
+    CHECK(write(written, last + 4096, sizeof d) == -1 && errno == EFAULT);
+    d = copy();
+    memcpy(last + 4096 - sizeof d, &d, sizeof d);
+    CHECK(write(written, last + 4096 - sizeof d, 2 * sizeof d) == sizeof d);
+    arrives();
 
     // A forked child has no thread of the stand-in.
     fflush(NULL);
