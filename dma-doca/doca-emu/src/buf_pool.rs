@@ -64,7 +64,8 @@ impl BufPool {
         let buf = self.inventory.next().map_err(|_| c::DOCA_ERROR_EMPTY)?;
         let addr = run.first + run.stride * buf.index as usize;
         buf.take(Arc::clone(&run.memory), addr, self.size, addr, 0);
-        Ok(Handle::of(buf))
+        // SAFETY: C destroys a pool only when it no longer uses the pool's buffers, which do not move.
+        Ok(unsafe { Handle::of(buf) })
     }
 }
 

@@ -10,7 +10,7 @@
 //! reference. A handle is NULL, or came from this library and was not destroyed, and is used on the thread
 //! that owns it. Other pointers are NULL or valid for the declared type, as long as the call, task or object
 //! needs them. Strings end in NUL. Safe code cannot make an `In`, `Out` or `Text` from an address: they come
-//! only from such a call. So reading and writing through them relies on the promise of C's caller. A length
+//! only from such a call. A `Handle` comes from such a call, from an owned object, or from the unsafe `of`. So reading and writing through them relies on the promise of C's caller. A length
 //! that C passes beside a pointer is not part of the type, and the methods that take one are unsafe.
 #![expect(unsafe_code, reason = "pointers from C are dereferenced here, and almost nowhere else")]
 
@@ -190,8 +190,12 @@ impl<T> Default for Handle<T> {
 }
 
 impl<T> Handle<T> {
-    /// Returns the pointer to pass to C for `object`, which must not move until C returns the pointer.
-    pub(crate) fn of(object: &T) -> Self {
+    /// Makes a handle of `object`.
+    ///
+    /// # Safety
+    ///
+    /// The object exists and does not move as long as the handle is used.
+    pub(crate) unsafe fn of(object: &T) -> Self {
         Self(object)
     }
 
@@ -207,6 +211,11 @@ impl<T> Handle<T> {
     pub(crate) fn cast<U>(self) -> *mut U {
         self.0.cast::<U>().cast_mut()
     }
+}
+
+/// Returns the pointer to pass to C for `object`, as C's type for the object or for its first field.
+pub(crate) fn pointer_to<T, U>(object: &T) -> *mut U {
+    ptr::from_ref(object).cast::<U>().cast_mut()
 }
 
 impl<T: Object> Handle<T> {

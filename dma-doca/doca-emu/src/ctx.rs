@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use crate::c_abi::{
-    Handle, INVALID, Mark, NO_DATA, Object, Out, Outcome, c, c_calls, getters, object, require,
+    Handle, INVALID, Mark, NO_DATA, Object, Out, Outcome, c, c_calls, getters, object, pointer_to, require,
 };
 use crate::dev::Info;
 use crate::pe::{Pe, Ready};
@@ -157,7 +157,7 @@ impl Ctx {
             return;
         }
         if let Some(on_change) = self.on_change.get() {
-            let this = Handle::of(self).cast();
+            let this = pointer_to(self);
             // SAFETY: the program registered this function for this context's changes of state, with this
             // user data.
             unsafe { on_change(self.user_data(), this, before as u32, next as u32) }
@@ -246,7 +246,7 @@ pub(crate) fn destroy<T: Context + Object>(context: Handle<T>) -> Outcome {
 
 /// Converts a handle of one kind of context to `doca_ctx`. Returns NULL for an invalid handle.
 pub(crate) fn as_ctx<T: Context + Object>(context: &Handle<T>) -> *mut c::doca_ctx {
-    context.get().map_or(std::ptr::null_mut(), |context| Handle::of(context.ctx()).cast())
+    context.get().map_or(std::ptr::null_mut(), |context| pointer_to(context.ctx()))
 }
 
 /// Returns `NOT_SUPPORTED` if the context is idle and the device's handle is not NULL. Otherwise returns the

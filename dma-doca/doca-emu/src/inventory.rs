@@ -199,7 +199,9 @@ c_calls! {
         buf: Out<Handle<Buf>>,
     ) {
         buf.check()?;
-        buf.put(Handle::of(inventory.get()?.window(mmap.get()?, addr, len, data, data_len)?))
+        let window = inventory.get()?.window(mmap.get()?, addr, len, data, data_len)?;
+        // SAFETY: C destroys an inventory only when it no longer uses the inventory's buffers, which do not move.
+        buf.put(unsafe { Handle::of(window) })
     }
     /// Changes the window of a buffer. No task may use the buffer.
     fn doca_buf_inventory_buf_reuse_by_args(
@@ -218,7 +220,11 @@ c_calls! {
         src_buf: Handle<Buf>,
         dst_buf: Out<Handle<Buf>>,
     ) {
-        dst_buf.make(|| Ok(Handle::of(inventory.get()?.duplicate(src_buf.get()?)?)))
+        dst_buf.make(|| {
+            let copy = inventory.get()?.duplicate(src_buf.get()?)?;
+            // SAFETY: C destroys an inventory only when it no longer uses the inventory's buffers, which do not move.
+            Ok(unsafe { Handle::of(copy) })
+        })
     }
     fn doca_buf_inventory_set_user_data(inventory: Handle<Inventory>, user_data: c::doca_data) {
         let inventory = inventory.get()?;

@@ -7,7 +7,9 @@ use std::ops::RangeInclusive;
 use std::ptr;
 use std::rc::{Rc, Weak};
 
-use crate::c_abi::{Code, Handle, INVALID, Mark, NO_DATA, Object, Outcome, c, c_calls, object, require};
+use crate::c_abi::{
+    Code, Handle, INVALID, Mark, NO_DATA, Object, Outcome, c, c_calls, object, pointer_to, require,
+};
 use crate::ctx::{Context, Ctx};
 use crate::graph::Instance;
 
@@ -240,7 +242,8 @@ impl<B> Tasks<B> {
         let pool = self.pool();
         let task = pool.take(user_data).ok_or(c::DOCA_ERROR_NO_MEMORY)?;
         set_up(&task.body);
-        Ok(Handle::of(task))
+        // SAFETY: the pool keeps the task at its place until the context is destroyed, and C uses no task after that.
+        Ok(unsafe { Handle::of(task) })
     }
 
     /// Returns a task to the pool. Returns `false` if the task is from another pool. The device must not have
@@ -290,7 +293,7 @@ impl<B> Tasks<B> {
     pub(crate) fn tell(&self, task: &Task<B>, status: Code, ctx_user_data: c::doca_data) {
         let Some(conf) = self.conf.get() else { return };
         let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
-        let (this, user_data) = (Handle::of(task).cast(), task.head.user_data.get());
+        let (this, user_data) = (pointer_to(task), task.head.user_data.get());
         // SAFETY: the program registered this function for tasks of this kind on this context. The task lives
         // during the call.
         task.head.end(status, || unsafe { callback(this, user_data, ctx_user_data) });
@@ -299,7 +302,7 @@ impl<B> Tasks<B> {
 
 /// Converts a handle of one kind of task to `doca_task`. Returns NULL for an invalid handle.
 pub(crate) fn as_task<B>(task: &Handle<Task<B>>) -> *mut c::doca_task {
-    task.get().map_or(ptr::null_mut(), |task| Handle::of(&task.head).cast())
+    task.get().map_or(ptr::null_mut(), |task| pointer_to(&task.head))
 }
 
 /// Declares calls that set and get a field of a task. Setting a field has no effect while the device has the
@@ -400,7 +403,7 @@ c_calls! {
     fn doca_task_batch_get_user_data(_batch: *const c::doca_task_batch) -> c::doca_data { NO_DATA }
     /// Returns the context that the task belongs to, or NULL for an invalid task.
     fn doca_task_get_ctx(task: Handle<Head>) -> *mut c::doca_ctx {
-        task.get().and_then(Head::owner).map_or(ptr::null_mut(), |owner| Handle::of(owner.ctx()).cast())
+        task.get().and_then(Head::owner).map_or(ptr::null_mut(), |owner| pointer_to(owner.ctx()))
     }
     fn doca_task_batch_get_ctx(_batch: *const c::doca_task_batch) -> *mut c::doca_ctx { ptr::null_mut() }
     fn doca_task_batch_get_ctx_user_data(_batch: *const c::doca_task_batch) -> c::doca_data { NO_DATA }

@@ -12,7 +12,10 @@ getters! {
     doca_buf_get_data_len(buf: Buf) -> usize { buf.data_len.get() }
     doca_buf_get_data(buf: Buf) -> usize { buf.data.get() }
     doca_buf_get_next_in_list | doca_buf_list_next(buf: Buf) -> Handle<Buf> { buf.next.get() }
-    doca_buf_get_last_in_list | doca_buf_list_last(buf: Buf) -> Handle<Buf> { Handle::of(buf.last()) }
+    doca_buf_get_last_in_list | doca_buf_list_last(buf: Buf) -> Handle<Buf> {
+        // SAFETY: C does not release the buffers of a list while it uses the list, and buffers do not move.
+        unsafe { Handle::of(buf.last()) }
+    }
     doca_buf_is_last_in_list | doca_buf_list_is_last(buf: Buf) -> u8 { buf.next.get().is_null().into() }
     doca_buf_is_first_in_list | doca_buf_list_is_first(buf: Buf) -> u8 { (!buf.chained.get()).into() }
     doca_buf_is_in_list(buf: Buf) -> u8 { buf.is_in_list().into() }

@@ -296,9 +296,11 @@ impl Buf {
 
     /// Appends the list that begins with `second` after `last`, the last buffer of this list.
     pub(crate) fn append(&self, last: &Self, second: &Self) {
-        self.last.set(Handle::of(second.last()));
+        // SAFETY: C does not release the buffers of a list while it uses the list, and buffers do not move.
+        self.last.set(unsafe { Handle::of(second.last()) });
         self.count.set(self.count.get() + second.count.get());
-        last.next.set(Handle::of(second));
+        // SAFETY: C does not release the buffers of a list while it uses the list, and buffers do not move.
+        last.next.set(unsafe { Handle::of(second) });
         second.chained.set(true);
         second.last.set(Handle::null());
         second.count.set(1);
@@ -328,7 +330,8 @@ impl Buf {
         second.chained.set(false);
         second.refs.set(1);
         last.next.set(Handle::null());
-        self.last.set(Handle::of(last));
+        // SAFETY: C does not release the buffers of a list while it uses the list, and buffers do not move.
+        self.last.set(unsafe { Handle::of(last) });
         self.count.set(kept);
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::connection::Connection;
 use super::endpoint::{Endpoint, Send};
 use super::{ConsumerCallback, OnMessage, ReceiveCallback, StatusCallback};
 use crate::c_abi::{
-    Handle, INVALID, In, NO_DATA, Out, Outcome, TaskBytes, Text, c, c_calls, getters, require,
+    Handle, INVALID, In, NO_DATA, Out, Outcome, TaskBytes, Text, c, c_calls, getters, pointer_to, require,
 };
 use crate::config::{ComchConfig, Side};
 use crate::ctx::destroy;
@@ -49,7 +49,7 @@ pub(super) fn check_name<'a>(dev: &Dev, name: &'a Text) -> Outcome<&'a str> {
 }
 
 fn as_ctx(endpoint: Outcome<&Endpoint>) -> *mut c::doca_ctx {
-    endpoint.map_or(ptr::null_mut(), |endpoint| Handle::of(&endpoint.ctx).cast())
+    endpoint.map_or(ptr::null_mut(), |endpoint| pointer_to(&endpoint.ctx))
 }
 
 pub(super) fn get<T>(endpoint: &Endpoint, out: &Out<T>, value: impl FnOnce(&Endpoint) -> T) -> Outcome {
@@ -102,7 +102,8 @@ pairs! {
     }
     doca_comch_server_get_device | doca_cc_server_get_device,
     doca_comch_client_get_device | doca_cc_client_get_device; |endpoint| (dev: Out<Handle<Dev>>) {
-        get(endpoint, &dev, |endpoint| Handle::of(&*endpoint.dev))
+        // SAFETY: the endpoint keeps its device open, and C uses this handle only while the endpoint exists.
+        get(endpoint, &dev, |endpoint| unsafe { Handle::of(&*endpoint.dev) })
     }
 }
 
@@ -160,7 +161,9 @@ c_calls! {
     fn doca_comch_server_get_device_rep
         | doca_cc_server_get_device_repr(comch_server: Handle<Endpoint>, rep: Out<Handle<Rep>>) {
         get(server(&comch_server)?, &rep, |endpoint| {
-            endpoint.rep.as_ref().map_or(Handle::null(), |rep| Handle::of(&**rep))
+            // SAFETY: the endpoint keeps its representor open, and C uses this handle only while the endpoint
+            // exists.
+            endpoint.rep.as_ref().map_or(Handle::null(), |rep| unsafe { Handle::of(&**rep) })
         })
     }
     fn doca_comch_server_as_ctx
@@ -191,7 +194,11 @@ c_calls! {
     /// Writes the client's connection. Returns `BAD_STATE` before the client is started.
     fn doca_comch_client_get_connection
         | doca_cc_client_get_connection(comch_client: Handle<Endpoint>, connection: Out<Handle<Connection>>) {
-        connection.make(|| Ok(Handle::of(&*client(&comch_client)?.client_connection()?)))
+        connection.make(|| {
+            let own = client(&comch_client)?.client_connection()?;
+            // SAFETY: the client keeps its connection, and C uses this handle only while the client is connected.
+            Ok(unsafe { Handle::of(&*own) })
+        })
     }
     /// Updates the counters that `get_counter` reads. Returns an error unless the connection is open.
     fn doca_comch_connection_update_info | doca_cc_connection_update_info(connection: Handle<Connection>) {

@@ -16,6 +16,7 @@
 //!   peer's state. The peer exists until the service disconnects it.
 //! - The event channel for room is readable whenever there is room, and the one for new clients whenever
 //!   there is a new client, even if they are not armed.
+#![expect(unsafe_code, reason = "makes handles of peers")]
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -221,7 +222,8 @@ impl Active {
     /// Returns a client's peer, which is the service.
     pub(super) fn server(&self) -> Outcome<Handle<Peer>> {
         let peers = self.peers.borrow();
-        peers.first().map(|peer| Handle::of(&**peer)).ok_or(c::DOCA_ERROR_UNEXPECTED)
+        // SAFETY: the channel keeps its peers until it is disconnected, and C uses no peer after that.
+        peers.first().map(|peer| unsafe { Handle::of(&**peer) }).ok_or(c::DOCA_ERROR_UNEXPECTED)
     }
 
     /// Serves the sockets until this number of messages has arrived, or no work is left.
@@ -234,7 +236,8 @@ impl Active {
         self.progress(1);
         let mut inbox = self.inbox.borrow_mut();
         let (peer, message) = inbox.front().ok_or(c::DOCA_ERROR_AGAIN)?;
-        take(Handle::of(&**peer), message)?;
+        // SAFETY: the channel keeps its peers until it is disconnected, and C uses no peer after that.
+        take(unsafe { Handle::of(&**peer) }, message)?;
         inbox.pop_front();
         Ok(())
     }
@@ -243,7 +246,8 @@ impl Active {
     pub(super) fn lost(&self) -> Option<Handle<Peer>> {
         let peers = self.peers.borrow();
         let peer = peers.first().filter(|peer| peer.connection.link.get() == Link::Closed)?;
-        (!self.endpoint.is_server()).then(|| Handle::of(&**peer))
+        // SAFETY: the channel keeps its peers until it is disconnected, and C uses no peer after that.
+        (!self.endpoint.is_server()).then(|| unsafe { Handle::of(&**peer) })
     }
 
     /// Sends a message. Returns `AGAIN` if the connection is not open yet or has no room, `CONNECTION_RESET`
@@ -283,7 +287,9 @@ impl Active {
         self.progress(self.inbox_size);
         self.changes.clear();
         let is_open = |peer: &&Rc<Peer>| peer.connection.link.get() == Link::Open;
-        let listed = self.peers.borrow().iter().filter(is_open).map(|peer| Handle::of(&**peer)).collect();
+        let peers = self.peers.borrow();
+        // SAFETY: the channel keeps its peers until it is disconnected, and C uses no peer after that.
+        let listed = peers.iter().filter(is_open).map(|peer| unsafe { Handle::of(&**peer) }).collect();
         self.listed.replace(listed);
         let connections = self.endpoint.connections.borrow();
         let waiting = connections.iter().filter(|other| other.link.get() == Link::Greeting).count();

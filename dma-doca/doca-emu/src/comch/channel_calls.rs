@@ -86,11 +86,17 @@ c_calls! {
     fn doca_comm_channel_ep_create(ep: Out<Handle<Channel>>) { ep.make(|| Ok(Handle::new_rc(Channel::new()))) }
     /// Writes the device, or NULL if the program set none.
     fn doca_comm_channel_ep_get_device(ep: Handle<Channel>, device: Out<Handle<Dev>>) {
-        get(&ep, &device, |ep| ep.dev.borrow().as_ref().map_or(Handle::null(), |dev| Handle::of(&**dev)))
+        get(&ep, &device, |ep| {
+            // SAFETY: the endpoint keeps the device open, and C uses this handle only while the endpoint exists.
+            ep.dev.borrow().as_ref().map_or(Handle::null(), |dev| unsafe { Handle::of(&**dev) })
+        })
     }
     /// Writes the representor, or NULL if the program set none.
     fn doca_comm_channel_ep_get_device_rep(ep: Handle<Channel>, device_rep: Out<Handle<Rep>>) {
-        get(&ep, &device_rep, |ep| ep.rep.borrow().as_ref().map_or(Handle::null(), |rep| Handle::of(&**rep)))
+        get(&ep, &device_rep, |ep| {
+            // SAFETY: the endpoint keeps the device open, and C uses this handle only while the endpoint exists.
+            ep.rep.borrow().as_ref().map_or(Handle::null(), |rep| unsafe { Handle::of(&**rep) })
+        })
     }
     /// Writes the maximum length of a message: the value that the program set, or the device's limit.
     fn doca_comm_channel_ep_get_max_msg_size(ep: Handle<Channel>, size: Out<u16>) {

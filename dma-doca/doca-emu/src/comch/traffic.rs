@@ -17,7 +17,7 @@ use super::fast_path::{ConsumerChange, FastPath};
 use super::wire::{self, Greeting};
 use super::wire::{accept, fast_path};
 use super::{OnMessage, StatusCallback};
-use crate::c_abi::{Handle, Outcome, c};
+use crate::c_abi::{Outcome, c, pointer_to};
 use crate::ctx::State;
 use crate::log::sdk_log;
 
@@ -162,7 +162,7 @@ impl Endpoint {
                     channel.received(connection, message);
                 } else if let Some(on_message) = self.on_message.get() {
                     let event = ptr::from_ref(self).cast_mut().cast();
-                    let handle = Handle::of(&**connection).cast();
+                    let handle = pointer_to(&**connection);
                     let (start, len) = (message.as_mut_ptr(), message.len());
                     match on_message {
                         // SAFETY: the program's function takes the event, the message and the connection,
@@ -197,7 +197,7 @@ impl Endpoint {
             let event = ptr::from_ref(self).cast_mut().cast();
             // SAFETY: the program's function takes the event and the connection, which live until the call
             // returns.
-            unsafe { callback(event, Handle::of(&**connection).cast(), id) }
+            unsafe { callback(event, pointer_to(&**connection), id) }
             return true;
         }
         false
@@ -211,7 +211,7 @@ impl Endpoint {
         let event = ptr::from_ref(self).cast_mut().cast();
         // SAFETY: the program's function takes the event and the connection, which live until the call
         // returns.
-        unsafe { callback(event, Handle::of(&**connection).cast(), 1) }
+        unsafe { callback(event, pointer_to(&**connection), 1) }
     }
 
     /// Ends a connection. A client stops when its connection ends. Returns `true` if a callback ran.

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::rc::{Rc, Weak};
 
 use super::{Graph, NodeKind, Step};
-use crate::c_abi::{Code, Handle, INVALID, Mark, NO_DATA, Outcome, c, object, require};
+use crate::c_abi::{Code, Handle, INVALID, Mark, NO_DATA, Outcome, c, object, pointer_to, require};
 use crate::task::{Head, Submit, TaskOwner};
 
 /// An instance: `struct doca_graph_instance`.
@@ -254,6 +254,6 @@ impl Instance {
         let callback = if status == c::DOCA_SUCCESS { conf.completed } else { conf.failed };
         // SAFETY: the program registered this function for instances of this graph, and `self` lives during
         // the call.
-        unsafe { callback(Handle::of(self).cast(), self.user_data.get(), self.graph.user_data.get()) }
+        unsafe { callback(pointer_to(self), self.user_data.get(), self.graph.user_data.get()) }
     }
 }

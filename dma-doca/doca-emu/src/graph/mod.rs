@@ -92,7 +92,8 @@ impl Graph {
         let mut nodes = self.nodes.borrow_mut();
         let node = Node { mark: Mark::of::<Node>(), graph: self.this.clone(), index: nodes.len(), kind };
         nodes.push(Rc::new(node));
-        Handle::of(&*nodes[nodes.len() - 1])
+        // SAFETY: the graph keeps its nodes in boxes until C destroys it, and C uses no node after that.
+        unsafe { Handle::of(&*nodes[nodes.len() - 1]) }
     }
 
     fn own(&self, node: &Node) -> Outcome<usize> {

@@ -27,7 +27,7 @@ impl DmaBuf {
         // the calls below return an error.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         // A dma-buf cannot shrink, and seeking to its end returns its size. A memfd is sealed so that it
-        // cannot shrink. A descriptor that cannot be sealed is not a memfd.
+        // cannot shrink. If it cannot be sealed, the program is trusted not to make it shorter.
         let _ = fcntl_add_seals(fd, SealFlags::SHRINK);
         let size = seek(fd, SeekFrom::End(0)).map_err(|_| INVALID)?;
         let end = offset.checked_add(len).ok_or(INVALID)?;

@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 use super::event::{Compare, Event};
 use super::value::{UserNumber, Value};
 use crate::buf::Buf;
-use crate::c_abi::{Code, Handle, INVALID, In, Out, Outcome, c, c_calls, getters, require};
+use crate::c_abi::{Code, Handle, INVALID, In, Out, Outcome, c, c_calls, getters, pointer_to, require};
 use crate::dev::{Dev, Info};
 
 fn supported(devinfo: &Handle<Info>) -> Outcome {
@@ -163,7 +163,7 @@ c_calls! {
     /// Makes the event a context. Returns NULL if the event was started without a context.
     fn doca_sync_event_as_ctx(event: Handle<Event>) -> *mut c::doca_ctx {
         let ctx = event.get().ok().and_then(Event::as_ctx);
-        ctx.map_or(ptr::null_mut(), |ctx| Handle::of(ctx).cast())
+        ctx.map_or(ptr::null_mut(), pointer_to)
     }
 }
 

@@ -16,7 +16,7 @@ use doca_sys::workq::bindings as old;
 
 use super::events;
 use crate::buf::Buf;
-use crate::c_abi::{Code, Handle, INVALID, In, Mark, Out, Outcome, c, c_calls, object, require};
+use crate::c_abi::{Code, Handle, INVALID, In, Mark, Out, Outcome, c, c_calls, object, pointer_to, require};
 use crate::ctx::Context as _;
 use crate::dev::{Dev, Info};
 use crate::dma;
@@ -260,7 +260,7 @@ c_calls! {
         let event = event.rc().ok().filter(|event| event.as_ctx().is_some());
         event.map_or(std::ptr::null_mut(), |event| {
             let make = || Context::new(Kind::Event(Rc::downgrade(&event)));
-            Handle::of(&**event.on_work_queues.get_or_init(make)).cast()
+            pointer_to(&**event.on_work_queues.get_or_init(make))
         })
     }
     /// Returns success if the device can copy, otherwise `NOT_SUPPORTED`.

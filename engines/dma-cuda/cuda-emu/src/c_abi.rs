@@ -5,7 +5,7 @@
 //! Every exported function is an `unsafe extern "C" fn`. The caller of such a function meets the requirements
 //! of the driver API: a pointer to a result is NULL or valid for a write of its type; an array has the length
 //! that the call states; a string ends in NUL. Safe code cannot make an [`Out`], [`In`] or [`Text`], so every
-//! access through them relies on that promise. Handles are numbers, which are looked up in tables.
+//! access through them relies on that promise. Methods that take a length, a type or an address are unsafe. Handles are numbers, which are looked up in tables.
 #![expect(unsafe_code, reason = "dereferences pointers from C")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -72,19 +72,31 @@ impl<T> Out<T> {
 
 impl Out<c_void> {
     /// Makes a pointer to a result from an element of an array of pointers that C passed.
-    pub(crate) fn from_array(addr: u64) -> Self {
+    ///
+    /// # Safety
+    ///
+    /// The address is 0, or valid for a write of the result.
+    pub(crate) unsafe fn from_array(addr: u64) -> Self {
         Self(std::ptr::with_exposed_provenance_mut(addr as usize))
     }
 
-    /// Writes a value of another type, which the call defines.
-    pub(crate) fn put_as<T>(self, value: T) -> Outcome {
+    /// Writes a value of another type.
+    ///
+    /// # Safety
+    ///
+    /// C passes a pointer to a value of this type, or NULL.
+    pub(crate) unsafe fn put_as<T>(self, value: T) -> Outcome {
         Out(self.0.cast::<T>()).put(value)
     }
 }
 
 impl Out<c_char> {
     /// Writes a string and its NUL, truncated to `room` bytes.
-    pub(crate) fn put_text(self, room: c_int, text: &str) -> Outcome {
+    ///
+    /// # Safety
+    ///
+    /// C passes a buffer of `room` bytes, or NULL.
+    pub(crate) unsafe fn put_text(self, room: c_int, text: &str) -> Outcome {
         let room = usize::try_from(room).ok().filter(|room| *room > 0 && !self.0.is_null());
         let kept = text.len().min(room.ok_or(Code::INVALID_VALUE)? - 1);
         for (i, byte) in text.bytes().take(kept).chain([0]).enumerate() {
@@ -108,8 +120,12 @@ impl<T> In<T> {
 
 impl<T: Copy> In<T> {
     /// Returns the array of `n` values. NULL is an invalid value.
+    ///
+    /// # Safety
+    ///
+    /// C passes an array of `n` values, or NULL, and does not change it while the result is used.
     #[inline]
-    pub(crate) fn array<'a>(&self, n: usize) -> Outcome<&'a [T]> {
+    pub(crate) unsafe fn array<'a>(&self, n: usize) -> Outcome<&'a [T]> {
         if self.0.is_null() || !self.0.is_aligned() || n > isize::MAX as usize / size_of::<T>().max(1) {
             return Err(Code::INVALID_VALUE);
         }

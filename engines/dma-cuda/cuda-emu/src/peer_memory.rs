@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::codes::{Code, Outcome};
@@ -84,6 +84,9 @@ impl PeerMemory {
         }
         let failed = |_| Code::MAP_FAILED;
         let file = rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
+        if !rustix::fs::fcntl_get_seals(&file).map_err(failed)?.contains(SealFlags::SHRINK) {
+            return Err(Code::MAP_FAILED);
+        }
         if rustix::fs::fstat(&file).map_err(failed)?.st_size.unsigned_abs() < end {
             return Err(Code::MAP_FAILED);
         }

@@ -621,6 +621,7 @@ unsafe extern "C" fn ibv_reg_dmabuf_mr(
     }
     let (mapped, rights) = (len + skip, libc::PROT_READ | libc::PROT_WRITE);
     let at = offset - skip as u64;
+    // The caller must not make the file shorter. A dma-buf of the kernel cannot become shorter.
     // SAFETY: the kernel chooses unused addresses for the new mapping.
     let start = unsafe { libc::mmap(ptr::null_mut(), mapped, rights, libc::MAP_SHARED, fd, at as i64) };
     if start == libc::MAP_FAILED {

@@ -48,8 +48,11 @@ fn copy_now(to: (u64, CopySide), from: (u64, CopySide), len: usize) -> Outcome {
     driver::wait_stream(lock()?, 0)
 }
 
+/// # Safety
+///
+/// C passes `count` addresses and lengths, and `kinds` attributes and indices.
 #[expect(clippy::too_many_arguments, reason = "as C's")]
-fn batch(
+unsafe fn batch(
     dsts: In<u64>,
     srcs: In<u64>,
     lens: In<usize>,
@@ -64,8 +67,16 @@ fn batch(
     if count == 0 || kinds == 0 || kinds > count {
         return Err(Code::INVALID_VALUE);
     }
-    let (dsts, srcs, lens) = (dsts.array(count)?, srcs.array(count)?, lens.array(count)?);
-    let (attributes, indices) = (attributes.array(kinds)?, indices.array(kinds)?);
+    // SAFETY: the caller guarantees the length.
+    let dsts = unsafe { dsts.array(count) }?;
+    // SAFETY: the caller guarantees the length.
+    let srcs = unsafe { srcs.array(count) }?;
+    // SAFETY: the caller guarantees the length.
+    let lens = unsafe { lens.array(count) }?;
+    // SAFETY: the caller guarantees the length.
+    let attributes = unsafe { attributes.array(kinds) }?;
+    // SAFETY: the caller guarantees the length.
+    let indices = unsafe { indices.array(kinds) }?;
     let rising = indices[0] == 0 && indices.is_sorted_by(|a, b| a < b) && indices[kinds - 1] < count;
     if !rising || attributes.iter().any(|attributes| !ORDERS.contains(&attributes.order)) {
         return Err(Code::INVALID_VALUE);
@@ -143,7 +154,8 @@ c_calls! {
         failed: Out<usize>,
         stream: u64,
     ) {
-        let outcome = batch(dsts, srcs, lens, count, attributes, indices, kinds, stream);
+        // SAFETY: C passes arrays of these lengths.
+        let outcome = unsafe { batch(dsts, srcs, lens, count, attributes, indices, kinds, stream) };
         if outcome.is_err() {
             failed.put_if_wanted(usize::MAX);
         }
@@ -161,7 +173,8 @@ c_calls! {
         kinds: usize,
         stream: u64,
     ) {
-        batch(dsts, srcs, lens, count, attributes, indices, kinds, stream)
+        // SAFETY: C passes arrays of these lengths.
+        unsafe { batch(dsts, srcs, lens, count, attributes, indices, kinds, stream) }
     }
 
     fn cuMemsetD8_v2(dst: u64, value: u8, number: usize) { fill_now(dst, value.into(), 1, number) }

@@ -81,7 +81,8 @@ c_calls! {
     fn cuDeviceGetName(name: Out<c_char>, room: c_int, device: c_int) {
         let driver = lock()?;
         let gpu = driver.device(device)?;
-        name.put_text(room, &driver.config.gpus[gpu].name)
+        // SAFETY: C passes a buffer of `room` bytes.
+        unsafe { name.put_text(room, &driver.config.gpus[gpu].name) }
     }
 
     fn cuDeviceGetUuid_v2(uuid: Out<[u8; 16]>, device: c_int) { uuid.put(uuid_of(lock()?.device(device)?)) }
@@ -108,7 +109,9 @@ c_calls! {
     }
 
     fn cuDeviceGetPCIBusId(id: Out<c_char>, room: c_int, device: c_int) {
-        id.put_text(room, &pci(lock()?.device(device)?))
+        let address = pci(lock()?.device(device)?);
+        // SAFETY: C passes a buffer of `room` bytes.
+        unsafe { id.put_text(room, &address) }
     }
 
     fn cuDeviceGetByPCIBusId(device: Out<c_int>, id: Text) {
@@ -175,6 +178,8 @@ pub(crate) unsafe extern "C" fn cuda_emu_model(model: Out<c_char>, room: c_int) 
             let delay = gpu.delay.map_or(String::new(), |delay| format!(", {delay} longer"));
             format!("{} ({}){delay}", gpu.profile.name, gpu.profile.source)
         });
-        model.put_text(room, &profiles.collect::<Vec<_>>().join("; "))
+        let text = profiles.collect::<Vec<_>>().join("; ");
+        // SAFETY: C passes a buffer of `room` bytes.
+        unsafe { model.put_text(room, &text) }
     })
 }

@@ -38,27 +38,52 @@ fn free(free: impl FnOnce(&mut Driver) -> Outcome) -> Outcome {
     free(&mut *lock()?)
 }
 
-/// Writes an attribute of the pointer `addr` to `to`. `attribute` is a number of `CUpointer_attribute`.
-fn attribute(driver: &Driver, to: Out<c_void>, attribute: c_int, addr: u64) -> Outcome {
+/// An attribute of a pointer, in the type that C expects.
+enum Attribute {
+    /// 4 bytes.
+    Int(c_uint),
+    /// 8 bytes.
+    Long(u64),
+}
+
+impl Attribute {
+    /// Writes the attribute to `to`.
+    ///
+    /// # Safety
+    ///
+    /// C passes a pointer to a value of the attribute's type, or NULL.
+    unsafe fn put(self, to: Out<c_void>) -> Outcome {
+        match self {
+            // SAFETY: the caller guarantees the type.
+            Self::Int(value) => unsafe { to.put_as(value) },
+            // SAFETY: the caller guarantees the type.
+            Self::Long(value) => unsafe { to.put_as(value) },
+        }
+    }
+}
+
+/// Returns an attribute of the pointer `addr`. `attribute` is a number of `CUpointer_attribute`.
+fn attribute(driver: &Driver, attribute: c_int, addr: u64) -> Outcome<Attribute> {
+    use Attribute::{Int, Long};
     let found = *driver.memory.find(addr).ok_or(Code::INVALID_VALUE)?;
     let on_device = found.kind.is_on_device();
     match attribute {
-        1 => to.put_as(found.context),
-        2 => to.put_as::<c_uint>(if on_device { 2 } else { 1 }),
-        3 => to.put_as(addr),
+        1 => Ok(Long(found.context)),
+        2 => Ok(Int(if on_device { 2 } else { 1 })),
+        3 => Ok(Long(addr)),
         4 if on_device => Err(Code::INVALID_VALUE),
-        4 => to.put_as(addr),
-        6 => to.put_as::<c_uint>(1),
-        7 => to.put_as(found.id),
-        8 => to.put_as::<c_uint>(0),
-        9 => to.put_as(found.device as c_int),
+        4 => Ok(Long(addr)),
+        6 => Ok(Int(1)),
+        7 => Ok(Long(found.id)),
+        8 => Ok(Int(0)),
+        9 => Ok(Int(found.device as c_uint)),
         // `CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE`.
-        10 => to.put_as(c_uint::from(found.kind == AllocationKind::Device)),
-        15 => to.put_as::<c_uint>(0),
-        11 => to.put_as(found.addr),
-        12 => to.put_as(found.len as usize),
-        13 => to.put_as::<c_uint>(1),
-        14 | 17 => to.put_as::<u64>(0),
+        10 => Ok(Int(c_uint::from(found.kind == AllocationKind::Device))),
+        15 => Ok(Int(0)),
+        11 => Ok(Long(found.addr)),
+        12 => Ok(Long(found.len)),
+        13 => Ok(Int(1)),
+        14 | 17 => Ok(Long(0)),
         _ => Err(Code::NOT_SUPPORTED),
     }
 }
@@ -146,21 +171,27 @@ c_calls! {
     }
 
     fn cuPointerGetAttribute(to: Out<c_void>, wanted: c_int, addr: u64) {
-        attribute(&*lock()?, to, wanted, addr)
+        let found = attribute(&*lock()?, wanted, addr)?;
+        // SAFETY: C passes a pointer to a value of the attribute's type.
+        unsafe { found.put(to) }
     }
 
     fn cuPointerGetAttributes(number: c_uint, wanted: In<c_int>, to: In<u64>, addr: u64) {
         let driver = lock()?;
-        let wanted = wanted.array(number as usize)?;
-        for (wanted, to) in wanted.iter().zip(to.array(number as usize)?) {
-            let to = || Out::<c_void>::from_array(*to);
+        // SAFETY: C passes `number` attributes.
+        let wanted = unsafe { wanted.array(number as usize) }?;
+        // SAFETY: C passes `number` pointers.
+        let to = unsafe { to.array(number as usize) }?;
+        for (wanted, to) in wanted.iter().zip(to) {
             // Attributes that the pointer does not have are written as 0.
-            if attribute(&driver, to(), *wanted, addr).is_err() {
-                match attribute_len(*wanted) {
-                    8 => to().put_as::<u64>(0)?,
-                    _ => to().put_as::<c_uint>(0)?,
-                }
-            }
+            let found = attribute(&driver, *wanted, addr).unwrap_or_else(|_| match attribute_len(*wanted) {
+                8 => Attribute::Long(0),
+                _ => Attribute::Int(0),
+            });
+            // SAFETY: each element of C's array is a pointer to a result, or NULL.
+            let to = unsafe { Out::from_array(*to) };
+            // SAFETY: C passes a pointer to a value of the attribute's type.
+            unsafe { found.put(to) }?;
         }
         Ok(())
     }
