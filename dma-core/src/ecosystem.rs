@@ -2,6 +2,9 @@
 #![expect(unsafe_code, reason = "implements unsafe traits of other crates for buffers")]
 
 #[cfg(feature = "compio")]
+pub use compio::CompioBufMut;
+
+#[cfg(feature = "compio")]
 mod compio {
     use std::mem::MaybeUninit;
 
@@ -23,21 +26,63 @@ mod compio {
         }
     }
 
-    impl SetLen for BufferMut {
+    /// A buffer into which compio reads files and sockets.
+    ///
+    /// [`BufferMut`] itself is not an [`IoBufMut`], because [`as_uninit`](IoBufMut::as_uninit) lets safe code
+    /// write uninitialized bytes, which the buffer's owner and devices would read:
+    ///
+    /// ```compile_fail,E0277
+    /// # fn demo(mut buffer: dma_core::BufferMut) {
+    /// fn as_uninit(buffer: &mut impl compio_buf::IoBufMut) -> &mut [std::mem::MaybeUninit<u8>] {
+    ///     buffer.as_uninit()
+    /// }
+    /// as_uninit(&mut buffer).fill(std::mem::MaybeUninit::uninit());
+    /// # }
+    /// ```
+    #[derive(Debug)]
+    pub struct CompioBufMut(BufferMut);
+
+    impl CompioBufMut {
+        /// Wraps a buffer for reads by compio.
+        ///
+        /// # Safety
+        ///
+        /// Nobody writes uninitialized bytes to the slice from [`as_uninit`](IoBufMut::as_uninit). The
+        /// files and sockets of compio write only bytes that they have read.
+        #[must_use]
+        pub const unsafe fn new(buffer: BufferMut) -> Self {
+            Self(buffer)
+        }
+
+        /// Returns the buffer.
+        #[must_use]
+        pub fn into_inner(self) -> BufferMut {
+            self.0
+        }
+    }
+
+    /// Compio writes the buffer to files and sockets.
+    impl IoBuf for CompioBufMut {
+        fn as_init(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    impl SetLen for CompioBufMut {
         /// Has no effect, because all bytes of a buffer are initialized and its length is fixed.
         unsafe fn set_len(&mut self, len: usize) {
-            debug_assert!(len <= self.len());
+            debug_assert!(len <= self.0.len());
         }
     }
 
     /// Compio reads files and sockets into the buffer. The result of a read is the number of bytes read.
     /// [`buf_len`](IoBuf::buf_len) always returns the length of the whole buffer.
-    impl IoBufMut for BufferMut {
+    impl IoBufMut for CompioBufMut {
         fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
-            let bytes: &mut [u8] = self;
+            let bytes: &mut [u8] = &mut self.0;
             let (begin, len) = (bytes.as_mut_ptr().cast(), bytes.len());
-            // SAFETY: the slice has the bytes and the lifetime of `self`. Users of the trait only write
-            // initialized bytes.
+            // SAFETY: the slice has the bytes and the lifetime of `self`. The caller of `new` has promised that
+            // only initialized bytes are written.
             unsafe { std::slice::from_raw_parts_mut(begin, len) }
         }
     }
@@ -52,7 +97,9 @@ mod compio {
 
         #[test]
         fn a_buffer_is_one_of_compio() {
-            let mut buffer = doc_engine().allocate(8).expect("memory");
+            let buffer = doc_engine().allocate(8).expect("memory");
+            // SAFETY: this test writes initialized bytes only.
+            let mut buffer = unsafe { CompioBufMut::new(buffer) };
             assert_eq!((buffer.buf_len(), buffer.buf_capacity()), (8, 8));
             for (slot, byte) in buffer.as_uninit().iter_mut().zip(b"abc") {
                 slot.write(*byte);
@@ -62,7 +109,7 @@ mod compio {
             assert_eq!(buffer.as_init(), b"abc\0\0\0\0\0");
             let slice = IoBuf::slice(buffer, 1..3);
             assert_eq!(slice.as_init(), b"bc");
-            let buffer = compio_buf::IntoInner::into_inner(slice).freeze();
+            let buffer = compio_buf::IntoInner::into_inner(slice).into_inner().freeze();
             let mut text = String::new();
             let read = IoBuf::into_reader(buffer).read_to_string(&mut text).expect("text");
             assert_eq!((read, &text[..3]), (8, "abc"));

@@ -52,6 +52,8 @@ extern crate self as dma_core;
 pub mod reference;
 
 pub use contract::*;
+#[cfg(feature = "compio")]
+pub use ecosystem::CompioBufMut;
 pub use ext::DmaEngineExt;
 pub use memory::{
     Buffer, BufferMut, BufferPool, BufferWriter, Destination, Export, ForkMark, NumaNodes, PageMemory,
