@@ -222,6 +222,20 @@ pub fn memory_of_others_becomes_a_window(engine: &dyn DmaEngine) {
             "memory that is registered with `Access::READ` cannot be a destination",
         );
     }
+    if let Ok(window) = engine.register_window(shared(), &read_only) {
+        let memory = window
+            .deregister()
+            .expect("a window without transfers is deregistered")
+            .expect("registered memory is returned");
+        let e = engine
+            .register_window(memory, &MemoryRequest::new(0))
+            .expect_err("memory that was registered with `Access::READ` stays read-only");
+        expect_kind(
+            &e,
+            ErrorKind::InvalidArgument,
+            "read-only memory cannot be registered with `Access::WRITE`",
+        );
+    }
     let _ = q.close(patience());
 }
 

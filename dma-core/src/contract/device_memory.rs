@@ -51,7 +51,8 @@ impl DeviceMemory {
     ///
     /// # Safety
     ///
-    /// See [`from_raw`](Self::from_raw).
+    /// The requirements of [`from_raw`](Self::from_raw), and those of [`with_dmabuf`](Self::with_dmabuf) on the
+    /// file.
     #[expect(unsafe_code, reason = "the caller guarantees that the bytes are valid")]
     pub unsafe fn from_dmabuf(
         fd: OwnedFd,

@@ -88,7 +88,8 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     -> Result<Box<dyn RawRegion>>;
 
     /// Registers existing device memory without copying it: memory of the engine's own device by its address,
-    /// or memory of another device by its dma-buf. The region's address is the address of `memory`.
+    /// or memory of another device by its dma-buf. The region has the address and the length of `memory`, and
+    /// no right that `request.access` lacks.
     ///
     /// # Safety
     ///

@@ -349,8 +349,9 @@ impl HostMemory {
     /// # Safety
     ///
     /// While `owner` lives and this value or a region made from it exists, the bytes must be mapped,
-    /// initialized and valid for reads. The bytes must also be valid for writes, unless they are registered
-    /// as read-only. No reference to them may exist in Rust code during that time.
+    /// initialized and valid for reads. The bytes must also be valid for writes, unless the first registration
+    /// is read-only; the memory then stays [read-only](Self::is_read_only). No reference to them may exist in
+    /// Rust code during that time.
     #[must_use]
     #[expect(unsafe_code, reason = "the caller guarantees that the pointer is valid")]
     pub unsafe fn from_shared(ptr: NonNull<u8>, len: usize, owner: impl Send + Sync + 'static) -> Self {
@@ -370,7 +371,8 @@ impl HostMemory {
     ///
     /// The bytes are a shared mapping (`MAP_SHARED`) of `fd` that begins at byte `offset`. The mapping exists
     /// as long as this value or a region made from it exists. The file is not made shorter. No other mapping
-    /// or call accesses this part of the file, because a write to the file is a write to these bytes.
+    /// or call accesses this part of the file, because a write to the file is a write to these bytes. This
+    /// value lends the descriptor only to callers of [`fd`](Self::fd), which make the same promise.
     #[must_use]
     #[expect(unsafe_code, reason = "the caller guarantees that a device may access the bytes")]
     pub unsafe fn with_fd(mut self, fd: std::os::fd::OwnedFd, offset: u64) -> Self {
@@ -418,6 +420,14 @@ impl HostMemory {
 
     /// Returns the descriptor of the file that the bytes map, and the offset of the first byte in that file.
     /// Returns `None` if the file is unknown.
+    ///
+    /// Safe code cannot get the descriptor:
+    ///
+    /// ```compile_fail,E0133
+    /// # fn demo(memory: &dma_core::HostMemory) {
+    /// let (fd, offset) = memory.fd().unwrap();
+    /// # }
+    /// ```
     ///
     /// # Safety
     ///

@@ -220,3 +220,114 @@ fn require<E: DmaEngine + ?Sized>(
 fn aligned_address(align: usize) -> NonNull<u8> {
     NonNull::without_provenance(NonZero::new(align).expect("an alignment is not 0"))
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(unsafe_code, reason = "an engine whose regions differ from their memory")]
+
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::reference::{ReferenceEngine, doc_engine};
+    use crate::{
+        DmaEngineExt, EngineId, EngineInfo, ExportDescriptor, QueueOptions, RawExport, RawQueue, RawRegion,
+        RegionInfo,
+    };
+
+    /// The reference engine, with regions that `change` makes wrong.
+    #[derive(Debug)]
+    struct Wrong {
+        inner: ReferenceEngine,
+        change: fn(&mut RegionInfo),
+    }
+
+    impl Wrong {
+        fn new(change: fn(&mut RegionInfo)) -> Self {
+            Self { inner: doc_engine(), change }
+        }
+
+        fn region(&self, inner: Box<dyn RawRegion>) -> Box<dyn RawRegion> {
+            let mut info = *inner.info();
+            (self.change)(&mut info);
+            Box::new(WrongRegion { info, _inner: inner })
+        }
+    }
+
+    #[derive(Debug)]
+    struct WrongRegion {
+        info: RegionInfo,
+        _inner: Box<dyn RawRegion>,
+    }
+
+    // SAFETY: this breaks the contract on purpose. The tests submit no operation on the memory.
+    unsafe impl RawRegion for WrongRegion {
+        fn info(&self) -> &RegionInfo {
+            &self.info
+        }
+        unsafe fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
+            Err(Error::bare(ErrorKind::Unsupported))
+        }
+    }
+
+    // SAFETY: this breaks the contract on purpose. The tests submit no operation on the memory.
+    unsafe impl DmaEngine for Wrong {
+        fn info(&self) -> &EngineInfo {
+            self.inner.info()
+        }
+        fn id(&self) -> EngineId {
+            self.inner.id()
+        }
+        fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
+            self.inner.allocate_raw(request).map(|raw| self.region(raw))
+        }
+        unsafe fn register_raw(
+            &self,
+            memory: &HostMemory,
+            request: &MemoryRequest,
+        ) -> Result<Box<dyn RawRegion>> {
+            // SAFETY: this method and the inner method have the same requirements, and the caller meets them.
+            unsafe { self.inner.register_raw(memory, request) }.map(|raw| self.region(raw))
+        }
+        fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+            self.inner.import_raw(descriptor)
+        }
+        fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+            self.inner.open_queue_raw(options)
+        }
+    }
+
+    #[test]
+    fn an_engine_cannot_grant_more_rights_than_were_requested() {
+        let engine = Wrong::new(|info| info.access = Access::all());
+        let read_only = MemoryRequest::new(64).with_access(Access::READ);
+        let buffer = engine.register_read_only([0; 64]).expect("registered");
+        assert_eq!(buffer.region().access(), Access::READ);
+        assert_eq!(engine.allocate_with(&read_only).expect("memory").region().access(), Access::READ);
+        let memory = HostMemory::from_owner(vec![0; 64]);
+        let buffer = engine.register_with(memory, &read_only).expect("registered");
+        assert_eq!(buffer.region().access(), Access::READ);
+    }
+
+    #[test]
+    #[cfg_attr(not(debug_assertions), ignore = "only debug builds check this")]
+    fn debug_builds_check_that_a_region_is_its_memory() {
+        let shorter: fn(&mut RegionInfo) = |info| info.len -= 1;
+        let elsewhere: fn(&mut RegionInfo) =
+            |info| info.cpu = info.cpu.map(|cpu| cpu.map_addr(|a| a.saturating_add(8)));
+        for change in [shorter, elsewhere] {
+            let engine = Wrong::new(change);
+            let memory = HostMemory::from_owner(vec![0_u8; 64]);
+            assert!(catch_unwind(AssertUnwindSafe(|| engine.register(memory).map(drop))).is_err());
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "places memory on a NUMA node")]
+    fn memory_of_a_node_is_not_longer_than_its_region() {
+        let engine = Wrong::new(|info| info.len -= 1);
+        let node = NumaNodes::of_system().numbers().next();
+        let request = MemoryRequest::new(4096).with_node(node);
+        let allocated = catch_unwind(AssertUnwindSafe(|| engine.allocate_with(&request).map(|b| b.len())));
+        assert!(!matches!(allocated, Ok(Ok(4096))), "{allocated:?}");
+    }
+}

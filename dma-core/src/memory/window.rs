@@ -235,7 +235,8 @@ impl Window {
         // window's bytes exists, and a window cannot become a buffer while another handle exists.
         let memory = unsafe { DeviceMemory::from_raw(self.0.addr, self.len(), region.clone()) };
         // SAFETY: `RawRegion::dmabuf` returned the offset of the region's first byte in the dma-buf, and the
-        // window begins `self.offset()` bytes after that byte.
+        // window begins `self.offset()` bytes after that byte. It also promises that the file cannot be made
+        // shorter.
         Ok(unsafe { memory.with_dmabuf(fd, offset + self.offset() as u64) })
     }
 
