@@ -81,8 +81,8 @@ mod compio {
         fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
             let bytes: &mut [u8] = &mut self.0;
             let (begin, len) = (bytes.as_mut_ptr().cast(), bytes.len());
-            // SAFETY: the slice has the bytes and the lifetime of `self`. The caller of `new` has promised that
-            // only initialized bytes are written.
+            // SAFETY: the slice has the bytes and the lifetime of `self`. The caller of `new` has promised
+            // that only initialized bytes are written.
             unsafe { std::slice::from_raw_parts_mut(begin, len) }
         }
     }

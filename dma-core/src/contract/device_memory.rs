@@ -51,8 +51,8 @@ impl DeviceMemory {
     ///
     /// # Safety
     ///
-    /// The requirements of [`from_raw`](Self::from_raw), and those of [`with_dmabuf`](Self::with_dmabuf) on the
-    /// file.
+    /// The requirements of [`from_raw`](Self::from_raw), and those of [`with_dmabuf`](Self::with_dmabuf) on
+    /// the file.
     #[expect(unsafe_code, reason = "the caller guarantees that the bytes are valid")]
     pub unsafe fn from_dmabuf(
         fd: OwnedFd,
@@ -72,8 +72,8 @@ impl DeviceMemory {
     ///
     /// # Safety
     ///
-    /// The memory of this value is the dma-buf's memory, beginning at byte `offset` of the dma-buf. The file is sealed
-    /// against becoming shorter, or all processes that have it are trusted not to make it shorter.
+    /// The memory of this value is the dma-buf's memory, beginning at byte `offset` of the dma-buf. The file
+    /// is sealed against becoming shorter, or all processes that have it are trusted not to make it shorter.
     #[must_use]
     #[expect(unsafe_code, reason = "the caller guarantees that a device may access the bytes")]
     pub unsafe fn with_dmabuf(mut self, fd: OwnedFd, offset: u64) -> Self {
@@ -111,7 +111,8 @@ impl DeviceMemory {
     /// # Safety
     ///
     /// The caller passes the dma-buf, or a copy of its descriptor, only to devices, which access it as
-    /// [`DmaEngine::register_device_raw`](crate::DmaEngine::register_device_raw) permits. It does not make the file shorter.
+    /// [`DmaEngine::register_device_raw`](crate::DmaEngine::register_device_raw) permits. It does not make
+    /// the file shorter.
     #[must_use]
     #[expect(unsafe_code, reason = "an access to the file is an access to the bytes")]
     pub unsafe fn dmabuf(&self) -> Option<(BorrowedFd<'_>, u64)> {

@@ -65,8 +65,8 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
 
     /// Registers existing memory without copying it. May block while the system pins it.
     ///
-    /// The region's length is that of `memory`. [`RegionInfo::cpu`] is the address of `memory`, and [`RegionInfo::access`] has
-    /// at most the rights of `request`.
+    /// The region's length is that of `memory`. [`RegionInfo::cpu`] is the address of `memory`, and
+    /// [`RegionInfo::access`] has at most the rights of `request`.
     ///
     /// # Safety
     ///
@@ -202,8 +202,9 @@ impl RegionInfo {
 /// - `cpu`, if given, points to `len` bytes that are mapped, initialized and valid for reads and writes by
 ///   the CPU until this value is dropped. Registered memory that is read-only need only be valid for reads.
 ///   The engine accesses the bytes only as submitted descriptors require.
-/// - A peer reaches the memory only through an export, only the exported range, and only with the granted rights. A dma-buf
-///   contains the region's bytes at the returned offset. If it is a file that could become shorter, it is sealed.
+/// - A peer reaches the memory only through an export, only the exported range, and only with the granted
+///   rights. A dma-buf contains the region's bytes at the returned offset. If it is a file that could become
+///   shorter, it is sealed.
 /// - Dropping deregisters the memory. The safe API drops a region only while no descriptor that names it is
 ///   in flight; otherwise it leaks the region.
 pub unsafe trait RawRegion: fmt::Debug + Send + Sync {
@@ -231,8 +232,9 @@ pub unsafe trait RawRegion: fmt::Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// The caller passes the dma-buf, or a copy of its descriptor, only to devices that access it while the region exists, and
-    /// while no reference to the bytes exists in this process. It does not make the file shorter.
+    /// The caller passes the dma-buf, or a copy of its descriptor, only to devices that access it while the
+    /// region exists, and while no reference to the bytes exists in this process. It does not make the file
+    /// shorter.
     ///
     /// # Errors
     ///
@@ -247,9 +249,9 @@ pub unsafe trait RawRegion: fmt::Debug + Send + Sync {
 ///
 /// # Safety
 ///
-/// The safe API reuses the memory after [`revoke`](Self::revoke) has returned `Ok`, so an implementer ensures that no peer
-/// accesses the memory from then on. Until then, or if this value is dropped while a peer still copies, peers access only the
-/// exported range, with the granted rights.
+/// The safe API reuses the memory after [`revoke`](Self::revoke) has returned `Ok`, so an implementer ensures
+/// that no peer accesses the memory from then on. Until then, or if this value is dropped while a peer still
+/// copies, peers access only the exported range, with the granted rights.
 pub unsafe trait RawExport: fmt::Debug + Send + Sync {
     /// Returns the backend's own blob, at most 64 KiB. The blob contains everything that the backend's
     /// `import_raw` needs, and becomes a part of an [`ExportDescriptor`].

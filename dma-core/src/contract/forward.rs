@@ -15,8 +15,8 @@ use crate::{
 ///
 /// # Safety
 ///
-/// [`forward_to`](Self::forward_to) must return the same engine at each call, as long as nobody has had unique access to the
-/// value in between (which can replace the engine that a `Box` points to).
+/// [`forward_to`](Self::forward_to) must return the same engine at each call, as long as nobody has had
+/// unique access to the value in between (which can replace the engine that a `Box` points to).
 pub unsafe trait ForwardEngine {
     /// The type of the inner engine.
     type Inner: DmaEngine + ?Sized;
@@ -98,8 +98,8 @@ macro_rules! forward_engine {
 }
 macro_rules! forward_engine_pointer {
     ($($pointer:ty),+) => {$(
-        // SAFETY: the pointer returns the same engine at each call, until unique access replaces the engine that
-        // it points to.
+        // SAFETY: the pointer returns the same engine at each call, until unique access replaces the engine
+        // that it points to.
         unsafe impl<E: DmaEngine + ?Sized> ForwardEngine for $pointer {
             type Inner = E;
             fn forward_to(&self) -> &E {

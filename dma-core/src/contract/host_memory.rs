@@ -349,9 +349,9 @@ impl HostMemory {
     /// # Safety
     ///
     /// While `owner` lives and this value or a region made from it exists, the bytes must be mapped,
-    /// initialized and valid for reads. The bytes must also be valid for writes, unless the first registration
-    /// is read-only; the memory then stays [read-only](Self::is_read_only). No reference to them may exist in
-    /// Rust code during that time.
+    /// initialized and valid for reads. The bytes must also be valid for writes, unless the first
+    /// registration is read-only; the memory then stays [read-only](Self::is_read_only). No reference to them
+    /// may exist in Rust code during that time.
     #[must_use]
     #[expect(unsafe_code, reason = "the caller guarantees that the pointer is valid")]
     pub unsafe fn from_shared(ptr: NonNull<u8>, len: usize, owner: impl Send + Sync + 'static) -> Self {
@@ -399,8 +399,8 @@ impl HostMemory {
     }
 
     /// Returns true for memory from [`from_read_only`](Self::from_read_only), and for memory that was once
-    /// registered as a read-only window, even after it is deregistered. Neither the CPU nor a device may write such
-    /// memory.
+    /// registered as a read-only window, even after it is deregistered. Neither the CPU nor a device may
+    /// write such memory.
     #[must_use]
     pub const fn is_read_only(&self) -> bool {
         self.read_only
@@ -431,9 +431,9 @@ impl HostMemory {
     ///
     /// # Safety
     ///
-    /// The file's bytes are the bytes of this memory. The caller, and whatever it passes the descriptor or a copy of it to,
-    /// accesses them only as [`DmaEngine::register_raw`](crate::DmaEngine::register_raw) permits, and does not make the
-    /// file shorter.
+    /// The file's bytes are the bytes of this memory. The caller, and whatever it passes the descriptor or a
+    /// copy of it to, accesses them only as [`DmaEngine::register_raw`](crate::DmaEngine::register_raw)
+    /// permits, and does not make the file shorter.
     #[must_use]
     #[expect(unsafe_code, reason = "a write to the file is a write to the bytes")]
     pub unsafe fn fd(&self) -> Option<(std::os::fd::BorrowedFd<'_>, u64)> {

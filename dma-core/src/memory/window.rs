@@ -228,8 +228,8 @@ impl Window {
                 .with_hint("allocate or register the memory with both rights"),
             ));
         }
-        // SAFETY: the dma-buf becomes part of a `DeviceMemory` that keeps the region alive, and whose dma-buf only
-        // unsafe code can get. No reference to a window's bytes exists.
+        // SAFETY: the dma-buf becomes part of a `DeviceMemory` that keeps the region alive, and whose dma-buf
+        // only unsafe code can get. No reference to a window's bytes exists.
         let (fd, offset) = unsafe { region.as_raw().dmabuf() }.map_err(fail)?;
         // SAFETY: the owner is a handle of the region, which keeps the memory allocated. No reference to a
         // window's bytes exists, and a window cannot become a buffer while another handle exists.

@@ -10,8 +10,9 @@
 //! reference. A handle is NULL, or came from this library and was not destroyed, and is used on the thread
 //! that owns it. Other pointers are NULL or valid for the declared type, as long as the call, task or object
 //! needs them. Strings end in NUL. Safe code cannot make an `In`, `Out` or `Text` from an address: they come
-//! only from such a call. A `Handle` comes from such a call, from an owned object, or from the unsafe `of`. So reading and writing through them relies on the promise of C's caller. A length
-//! that C passes beside a pointer is not part of the type, and the methods that take one are unsafe.
+//! only from such a call. A `Handle` comes from such a call, from an owned object, or from the unsafe `of`.
+//! So reading and writing through them relies on the promise of C's caller. A length that C passes beside a
+//! pointer is not part of the type, and the methods that take one are unsafe.
 #![expect(unsafe_code, reason = "pointers from C are dereferenced here, and almost nowhere else")]
 
 use std::ffi::{CStr, c_char};

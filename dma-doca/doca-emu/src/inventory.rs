@@ -200,7 +200,8 @@ c_calls! {
     ) {
         buf.check()?;
         let window = inventory.get()?.window(mmap.get()?, addr, len, data, data_len)?;
-        // SAFETY: C destroys an inventory only when it no longer uses the inventory's buffers, which do not move.
+        // SAFETY: C destroys an inventory only when it no longer uses the inventory's buffers, which do not
+        // move.
         buf.put(unsafe { Handle::of(window) })
     }
     /// Changes the window of a buffer. No task may use the buffer.
@@ -222,7 +223,8 @@ c_calls! {
     ) {
         dst_buf.make(|| {
             let copy = inventory.get()?.duplicate(src_buf.get()?)?;
-            // SAFETY: C destroys an inventory only when it no longer uses the inventory's buffers, which do not move.
+            // SAFETY: C destroys an inventory only when it no longer uses the inventory's buffers, which do
+            // not move.
             Ok(unsafe { Handle::of(copy) })
         })
     }

@@ -242,7 +242,8 @@ impl<B> Tasks<B> {
         let pool = self.pool();
         let task = pool.take(user_data).ok_or(c::DOCA_ERROR_NO_MEMORY)?;
         set_up(&task.body);
-        // SAFETY: the pool keeps the task at its place until the context is destroyed, and C uses no task after that.
+        // SAFETY: the pool keeps the task at its place until the context is destroyed, and C uses no task
+        // after that.
         Ok(unsafe { Handle::of(task) })
     }
 

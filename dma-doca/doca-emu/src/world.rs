@@ -137,8 +137,8 @@ impl<T> Lists<T> {
 
     /// Makes an array of handles of `objects`. The array lives until C destroys it.
     pub(crate) fn create(&self, objects: Vec<Arc<T>>) -> *const Handle<T> {
-        // SAFETY: the list keeps the objects alive until C destroys it, and C uses them only until then, or after
-        // it has opened them.
+        // SAFETY: the list keeps the objects alive until C destroys it, and C uses them only until then, or
+        // after it has opened them.
         let handles = objects.iter().map(|object| unsafe { Handle::of(&**object) });
         let array: Box<[_]> = handles.chain([Handle::null()]).collect();
         let address = array.as_ptr();

@@ -196,7 +196,8 @@ c_calls! {
         | doca_cc_client_get_connection(comch_client: Handle<Endpoint>, connection: Out<Handle<Connection>>) {
         connection.make(|| {
             let own = client(&comch_client)?.client_connection()?;
-            // SAFETY: the client keeps its connection, and C uses this handle only while the client is connected.
+            // SAFETY: the client keeps its connection, and C uses this handle only while the client is
+            // connected.
             Ok(unsafe { Handle::of(&*own) })
         })
     }

@@ -87,14 +87,16 @@ c_calls! {
     /// Writes the device, or NULL if the program set none.
     fn doca_comm_channel_ep_get_device(ep: Handle<Channel>, device: Out<Handle<Dev>>) {
         get(&ep, &device, |ep| {
-            // SAFETY: the endpoint keeps the device open, and C uses this handle only while the endpoint exists.
+            // SAFETY: the endpoint keeps the device open, and C uses this handle only while the endpoint
+            // exists.
             ep.dev.borrow().as_ref().map_or(Handle::null(), |dev| unsafe { Handle::of(&**dev) })
         })
     }
     /// Writes the representor, or NULL if the program set none.
     fn doca_comm_channel_ep_get_device_rep(ep: Handle<Channel>, device_rep: Out<Handle<Rep>>) {
         get(&ep, &device_rep, |ep| {
-            // SAFETY: the endpoint keeps the device open, and C uses this handle only while the endpoint exists.
+            // SAFETY: the endpoint keeps the device open, and C uses this handle only while the endpoint
+            // exists.
             ep.rep.borrow().as_ref().map_or(Handle::null(), |rep| unsafe { Handle::of(&**rep) })
         })
     }

@@ -5,7 +5,8 @@
 //! Every exported function is an `unsafe extern "C" fn`. The caller of such a function meets the requirements
 //! of the driver API: a pointer to a result is NULL or valid for a write of its type; an array has the length
 //! that the call states; a string ends in NUL. Safe code cannot make an [`Out`], [`In`] or [`Text`], so every
-//! access through them relies on that promise. Methods that take a length, a type or an address are unsafe. Handles are numbers, which are looked up in tables.
+//! access through them relies on that promise. Methods that take a length, a type or an address are unsafe.
+//! Handles are numbers, which are looked up in tables.
 #![expect(unsafe_code, reason = "dereferences pointers from C")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
