@@ -58,14 +58,22 @@ impl CudaEngine {
     /// Opens a device as [`open`](Self::open) does, but with the calls of a table instead of the library's.
     /// Ignores [`CudaOptions::lib_dir`].
     ///
+    /// Safe code cannot pass a table:
+    ///
+    /// ```compile_fail,E0133
+    /// # fn demo(driver: dma_cuda::Driver, options: dma_cuda::CudaOptions) {
+    /// let engine = dma_cuda::CudaEngine::open_with(&driver, &options);
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// See [`open`](Self::open).
     ///
     /// # Safety
     ///
-    /// Each function of the table must behave as CUDA's documentation says about the function of its name, and must stay
-    /// loaded as long as the engine and its queues and memory exist.
+    /// Each function of the table must behave as CUDA's documentation says about the function of its name,
+    /// and must stay loaded as long as the engine and its queues and memory exist.
     pub unsafe fn open_with(driver: &Driver, options: &CudaOptions) -> Result<Self> {
         Self::open_device(driver, options)
     }
