@@ -38,6 +38,7 @@ mod contract;
 #[cfg(any(feature = "compio", feature = "tokio-uring", feature = "vm-memory"))]
 mod ecosystem;
 mod ext;
+mod guarded;
 mod memory;
 mod names;
 mod planner;
@@ -55,6 +56,7 @@ pub use contract::*;
 #[cfg(feature = "compio")]
 pub use ecosystem::CompioBufMut;
 pub use ext::DmaEngineExt;
+pub use guarded::guarded;
 pub use memory::{
     Buffer, BufferMut, BufferPool, BufferWriter, Destination, Export, ForkMark, NumaNodes, PageMemory,
     PoolClass, PoolGet, PoolOptions, PoolReport, Region, RegistrationCache, RegistrationCacheCounters,

@@ -49,8 +49,9 @@ pub enum ErrorKind {
     /// kinds. A bus error may be transient; an unreachable page is not. The destination is undefined.
     /// Submitting again is safe.
     DeviceFault,
-    /// The device was reset before it reported this operation. The destination is undefined. Submitting again
-    /// is safe.
+    /// The operation ended before it was complete, because its device was reset or stopped, or because the
+    /// program cancelled it; the message has the cause. The destination is undefined. Submitting again is
+    /// safe.
     Aborted,
     /// The device is lost and does not recover. Open another device.
     DeviceLost,
@@ -112,7 +113,7 @@ impl ErrorKind {
             Self::PermissionDenied => "permission denied",
             Self::TimedOut => "timed out",
             Self::DeviceFault => "device fault",
-            Self::Aborted => "aborted by a device reset",
+            Self::Aborted => "aborted",
             Self::DeviceLost => "device lost",
             Self::Revoked => "revoked by the peer",
             Self::Closed => "closed",

@@ -389,7 +389,7 @@ mod tests {
                 .with_source(std::io::Error::other("the cable"))
         };
         let passed_on: Box<dyn std::error::Error> = Box::new(OpError::new(reset(), Some([1, 2])));
-        let line = "copy: aborted by a device reset: a reset; submit it again";
+        let line = "copy: aborted: a reset; submit it again";
         assert_eq!(chain(&*passed_on), [line, "kind Aborted", "the cable"]);
         let found = std::iter::successors(Some(&*passed_on), |e| (*e).source())
             .find_map(|e| e.downcast_ref::<Error>())

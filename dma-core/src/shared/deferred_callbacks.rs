@@ -1,9 +1,9 @@
 //! [`DeferredCallback`]: user code that runs after an operation has ended, while no lock is held.
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
+use crate::guarded;
 use crate::planner::LogEvent;
 
 /// A user callback that runs while no lock is held. The callback may block, panic, or use the queue.
@@ -24,32 +24,5 @@ impl DeferredCallback {
             Self::Drop(operands) => guarded("the drop of a transfer's operands", || drop(operands)),
             Self::Emit(event, backend) => guarded("the log", || event.emit(backend)),
         };
-    }
-}
-
-/// Runs a user callback. Returns `None` if it panicked.
-pub(super) fn guarded<R>(what: &str, f: impl FnOnce() -> R) -> Option<R> {
-    match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(result) => Some(result),
-        Err(panic) => {
-            report(what, panic);
-            None
-        }
-    }
-}
-
-#[cold]
-fn report(what: &str, panic: Box<dyn Any + Send>) {
-    // The log subscriber and the drop of the payload may also panic.
-    let reported = catch_unwind(AssertUnwindSafe(move || {
-        let message = panic
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-            .unwrap_or("no message");
-        tracing::error!("{what} panicked: {message}");
-    }));
-    if let Err(another) = reported {
-        std::mem::forget(another);
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use super::deferred_callbacks::{DeferredCallback, guarded};
+use super::deferred_callbacks::DeferredCallback;
 use super::inbox::{FreeSlots, Inbox, Links};
 use super::slot::{Report, Request, Slot};
 use super::wait_queue::WaitQueue;
@@ -21,7 +21,7 @@ use crate::planner::plan::QueueCaps;
 use crate::planner::stall_detector::StallDetector;
 use crate::planner::wait::until_stopped;
 use crate::planner::{LogEvent, Planner, error};
-use crate::{Counters, EngineId, Error, ForkMark, Outcome, QueueOptions, Segment};
+use crate::{Counters, EngineId, Error, ForkMark, Outcome, QueueOptions, Segment, guarded};
 
 /// The lane's thread runs and checks the inboxes.
 const AWAKE: u8 = 0;

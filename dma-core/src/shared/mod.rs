@@ -695,7 +695,9 @@ impl Hub {
         }
         drop(threads);
         for lane in orphans {
-            tracing::error!("a lane's thread panicked; this thread drains the lane");
+            crate::guarded("the log", || {
+                tracing::error!("a lane's thread panicked; this thread drains the lane");
+            });
             lane.drain(lane.close(deadline));
         }
     }

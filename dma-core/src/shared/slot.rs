@@ -14,11 +14,11 @@
 use std::any::Any;
 use std::task::Waker;
 
-use super::deferred_callbacks::{DeferredCallback, guarded};
-use crate::Segment;
+use super::deferred_callbacks::DeferredCallback;
 use crate::memory::sync::{AtomicU8, Ordering, UnsafeCell, WakerCell};
 use crate::planner::error::Failure;
 use crate::planner::plan::Plan;
+use crate::{Segment, guarded};
 
 const FREE: u8 = 0;
 const IN_FLIGHT: u8 = 1;

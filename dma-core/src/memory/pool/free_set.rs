@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
+use crate::guarded;
 use crate::memory::sync::{AtomicU64, Mutex, Ordering};
 
 /// Flag of a word: tasks wait.
@@ -258,7 +259,8 @@ impl FreeSet {
             *task = Some(number);
             Poll::Pending
         });
-        drop((waker, old));
+        // A panic would lose the block.
+        guarded("the drop of a task's waker", || drop((waker, old)));
         polled
     }
 
@@ -275,7 +277,10 @@ impl FreeSet {
         });
         match left?.state {
             TaskState::Has(block) => Some(block),
-            TaskState::Waiting(_) => None,
+            TaskState::Waiting(waker) => {
+                guarded("the drop of a task's waker", || drop(waker));
+                None
+            }
         }
     }
 

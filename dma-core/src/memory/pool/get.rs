@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
 use std::time::{Duration, Instant};
 
-use super::{BufferPool, SizeClass};
+use super::BufferPool;
 use crate::memory::region::Range;
 use crate::memory::sync::deadline;
 use crate::{BufferMut, Result};
@@ -30,13 +30,13 @@ impl Future for PoolGet {
 pub(super) struct Take {
     pool: BufferPool,
     len: usize,
-    /// The size class, and the task's number in the wait list of the class while the task waits.
-    waits: Option<(Arc<SizeClass>, u64)>,
+    /// The task's number in the wait list of its size class while the task waits.
+    task: Option<u64>,
 }
 
 impl Take {
     pub(super) const fn new(pool: BufferPool, len: usize) -> Self {
-        Self { pool, len, waits: None }
+        Self { pool, len, task: None }
     }
 
     /// Blocks the thread until the future is ready. Returns `None` after `timeout`.
@@ -69,12 +69,11 @@ impl Future for Take {
     type Output = Result<Range>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let class = Arc::clone(this.pool.class(this.len)?);
-        if this.len == 0 {
-            return Poll::Ready(Ok(class.no_bytes(this.pool.inner.backend)));
+        let Self { pool, len, task } = &mut *self;
+        let class = pool.class(*len)?;
+        if *len == 0 {
+            return Poll::Ready(Ok(class.no_bytes(pool.inner.backend)));
         }
-        let mut task = this.waits.take().map(|(_, task)| task);
         let waited = task.is_some();
         let mut polled =
             if waited { Poll::Pending } else { class.free.take().map_or(Poll::Pending, Poll::Ready) };
@@ -82,21 +81,20 @@ impl Future for Take {
             polled = class.grown().map_or(Poll::Pending, Poll::Ready);
         }
         if polled.is_pending() {
-            polled = class.free.poll_take(&mut task, context.waker());
+            polled = class.free.poll_take(task, context.waker());
         }
         if !waited && task.is_some() {
-            this.pool.inner.watch.begin(&this.pool.inner);
+            pool.inner.watch.begin(&pool.inner);
         }
-        let polled = polled.map(|block| Ok(class.range(block, this.len, this.pool.holder)));
-        this.waits = task.map(|task| (class, task));
-        polled
+        polled.map(|block| Ok(class.range(block, *len, pool.holder)))
     }
 }
 
 impl Drop for Take {
     fn drop(&mut self) {
-        if let Some((class, task)) = self.waits.take()
-            && !class.process.is_child()
+        // A forked process has no class: it must not take the parent's locks.
+        if let Some(task) = self.task.take()
+            && let Ok(class) = self.pool.class(self.len)
             && let Some(block) = class.free.leave(task)
         {
             // The block becomes free, or is passed to the next task.
@@ -109,7 +107,7 @@ impl fmt::Debug for Take {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Take")
             .field("len", &self.len)
-            .field("waits", &self.waits.is_some())
+            .field("waits", &self.task.is_some())
             .finish_non_exhaustive()
     }
 }

@@ -23,7 +23,7 @@ use crate::memory::empty_region;
 use crate::memory::region::{Range, Region, RegionHandle, RegionInner};
 use crate::{
     Access, BufferMut, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind, ForkMark, MemoryRequest, Place,
-    RawExport, RawRegion, RegionInfo, Result, Window,
+    RawExport, RawRegion, RegionInfo, Result, Window, guarded,
 };
 use free_set::{FreeSet, Released};
 pub use get::PoolGet;
@@ -227,7 +227,10 @@ impl SizeClass {
     #[cold]
     fn give_with_lock(&self, block: u32, ptr: NonNull<RegionInner>) {
         match self.free.give_with_lock(block) {
-            Released::Kept(waker) => waker.into_iter().for_each(std::task::Waker::wake),
+            Released::Kept(waker) => {
+                // The waker belongs to another task than the buffer.
+                waker.map(|waker| guarded("a task's waker", || waker.wake()));
+            }
             Released::Closed => {
                 // SAFETY: the last handle was converted to this pointer, and only this line converts it back,
                 // because the closed set did not accept the block.

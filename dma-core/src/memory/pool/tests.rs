@@ -153,6 +153,85 @@ fn tasks_are_served_in_order() {
     );
 }
 
+/// A waker that panics when it wakes its task, or when it is dropped.
+struct Panics {
+    on_wake: bool,
+    on_drop: bool,
+}
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        assert!(!self.on_wake, "a waker panics");
+    }
+}
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        assert!(!self.on_drop, "the drop of a waker panics");
+    }
+}
+
+/// Polls with a waker of which the wait list has the last clone.
+fn poll_with(get: &mut PoolGet, panics: Panics) -> Poll<Result<BufferMut>> {
+    let waker = Waker::from(Arc::new(panics));
+    let polled = Pin::new(get).poll(&mut Context::from_waker(&waker));
+    if polled.is_pending() {
+        drop(waker);
+    } else {
+        std::mem::forget(waker);
+    }
+    polled
+}
+
+#[test]
+fn panics_of_wakers_lose_no_buffer_and_reach_no_other_task() {
+    let pool = pool(64, 1);
+    let count = Arc::new(Count::default());
+    // The drop of the waker of an earlier poll panics in the next poll, in the drop of the future, and where
+    // the buffer already belongs to the task.
+    let buffer = pool.try_get(64).expect("a buffer");
+    let (mut first, mut second) = (pool.get(64), pool.get(64));
+    assert!(poll_with(&mut first, Panics { on_wake: false, on_drop: true }).is_pending());
+    assert!(poll(&mut first, &count).is_pending());
+    assert!(poll_with(&mut second, Panics { on_wake: false, on_drop: true }).is_pending());
+    drop(second);
+    assert_eq!(pool.classes().next().expect("a size").waiting, 1);
+    drop(buffer);
+    let Poll::Ready(Ok(buffer)) = poll(&mut first, &count) else { panic!("the task has the buffer") };
+    // The waker of a task panics when the buffer of another task is dropped.
+    let mut third = pool.get(64);
+    assert!(poll_with(&mut third, Panics { on_wake: true, on_drop: false }).is_pending());
+    drop(buffer);
+    let Poll::Ready(Ok(buffer)) = poll(&mut third, &count) else { panic!("the task has the buffer") };
+    drop(buffer);
+    assert_eq!((in_use(&pool), pool.classes().next().expect("a size").waiting), (0, 0));
+}
+
+#[test]
+fn a_panic_of_a_waker_s_clone_keeps_the_task_in_the_list() {
+    fn table() -> &'static std::task::RawWakerVTable {
+        const fn nothing(_: *const ()) {}
+        static TABLE: std::task::RawWakerVTable =
+            std::task::RawWakerVTable::new(|_| panic!("a clone panics"), nothing, nothing, nothing);
+        &TABLE
+    }
+    let pool = pool(64, 1);
+    let buffer = pool.try_get(64).expect("a buffer");
+    let mut get = pool.get(64);
+    let count = Arc::new(Count::default());
+    assert!(poll(&mut get, &count).is_pending());
+    // SAFETY: the functions of the table do not use the data.
+    let unclonable = unsafe { Waker::new(std::ptr::null(), table()) };
+    let polled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        Pin::new(&mut get).poll(&mut Context::from_waker(&unclonable)).is_pending()
+    }));
+    polled.expect_err("the clone panics");
+    drop(buffer);
+    assert_eq!(count.0.load(Ordering::Relaxed), 1);
+    assert!(matches!(poll(&mut get, &count), Poll::Ready(Ok(_))));
+    assert_eq!((in_use(&pool), pool.classes().next().expect("a size").waiting), (0, 0));
+}
+
 #[test]
 fn a_thread_waits_for_a_buffer_up_to_its_time_limit() {
     let pool = pool(64, 1);

@@ -69,7 +69,9 @@ fn run(pool: &Weak<PoolInner>, limit: Duration) {
                     pool.watch.warnings.fetch_add(1, Ordering::Relaxed);
                     let holders = BufferPool { inner: Arc::clone(&pool), holder: 0 }.explain();
                     let (label, len) = (&pool.label, class.len);
-                    tracing::warn!(%label, len, ?wait, "a task waits too long for a buffer of a pool: {holders}");
+                    crate::guarded("the log", || {
+                        tracing::warn!(%label, len, ?wait, "a task waits too long for a buffer of a pool: {holders}");
+                    });
                 }
             }
         }

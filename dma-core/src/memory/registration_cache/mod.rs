@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Buffer, register_read_only};
-use crate::{DmaEngine, HostMemory, Result};
+use crate::{DmaEngine, HostMemory, Result, guarded};
 
 /// The limits of a [`RegistrationCache`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +163,14 @@ impl CacheState {
     }
 }
 
+/// Drops registrations. The caller holds no lock, because destructors of owners may use the cache. A
+/// destructor may panic, and belongs to another user than the caller.
+fn release(buffers: Vec<Buffer>) {
+    for buffer in buffers {
+        guarded("the destructor of an owner of memory", || drop(buffer));
+    }
+}
+
 impl<E: DmaEngine> RegistrationCache<E> {
     /// Makes an empty cache.
     #[must_use]
@@ -201,8 +209,7 @@ impl<E: DmaEngine> RegistrationCache<E> {
             let given_up = self.kept().keep(key, &buffer, &self.options);
             (buffer, given_up)
         };
-        // Drop evicted registrations without a lock, because destructors of owners may use the cache.
-        drop(given_up);
+        release(given_up);
         Ok(buffer)
     }
 
@@ -218,14 +225,15 @@ impl<E: DmaEngine> RegistrationCache<E> {
         self.remove_if(|_| true);
     }
 
-    /// Removes the entries whose key meets the condition, and returns their number. Drops the registrations
-    /// without the lock, because destructors of owners may use the cache.
+    /// Removes the entries whose key meets the condition, and returns their number.
     fn remove_if(&self, is_removed: impl Fn(&Key) -> bool) -> usize {
         let mut kept = self.kept();
         let keys: Vec<_> = kept.entries.keys().copied().filter(is_removed).collect();
         let removed: Vec<_> = keys.iter().filter_map(|key| kept.take(key)).collect();
         drop(kept);
-        removed.len()
+        let number = removed.len();
+        release(removed);
+        number
     }
 
     /// Returns the counters.

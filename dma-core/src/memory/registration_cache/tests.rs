@@ -57,6 +57,35 @@ fn memory_is_found_by_its_owner_and_not_by_an_address_that_was_free_meanwhile() 
     assert!(cache.get(&none).expect("0 bytes are registered").is_empty());
 }
 
+/// The panics of several owners' destructors reach no user of the cache.
+#[test]
+fn destructors_of_evicted_owners_may_panic() {
+    struct Owner([u8; 100]);
+    impl AsRef<[u8]> for Owner {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            panic!("the destructor of an owner panics");
+        }
+    }
+    let cache = cache(2, 200);
+    let keep = || drop(cache.get(&Arc::new(Owner([7; 100]))).expect("registered"));
+    keep();
+    keep();
+    // Evicts both owners.
+    let owner: Bytes = vec![1; 200].into();
+    assert_eq!(cache.get(&owner).expect("registered")[..], [1; 200]);
+    assert_eq!((cache.counters().evicted, cache.counters().entries), (2, 1));
+    cache.clear();
+    keep();
+    keep();
+    cache.clear();
+    assert_eq!(cache.counters().entries, 0);
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Get(usize),
