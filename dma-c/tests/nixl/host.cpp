@@ -187,9 +187,11 @@ public:
     CHECK((call<int, Notes &>(engine, getNotifs, out) == DONE));
     return out;
   }
+  /* The other process may be stopped for long on a busy machine, so the limit is a guard against a hang. */
   Notes wait_notes(size_t count) {
     Notes all;
-    for (int round = 0; round < 100'000 && all.size() < count; round++, usleep(50))
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+    for (; std::chrono::steady_clock::now() < end && all.size() < count; usleep(50))
       for (auto &note : notes())
         all.push_back(note);
     return all;

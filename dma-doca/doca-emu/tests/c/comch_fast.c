@@ -62,11 +62,11 @@ static void on_went(struct doca_comch_event_consumer *event, struct doca_comch_c
 	went = id;
 }
 
-/* Makes progress until the condition holds, for at most twenty seconds. */
+/* Makes progress until the condition holds, for at least two minutes. */
 #define UNTIL(pe, condition) \
 	do { \
 		const struct timespec pause = { 0, 200000 }; \
-		for (int tries = 0; !(condition) && tries < 100000; tries++) \
+		for (int tries = 0; !(condition) && tries < 600000; tries++) \
 			if (doca_pe_progress(pe) == 0) \
 				nanosleep(&pause, NULL); \
 		CHECK(condition); \

@@ -87,10 +87,10 @@ static void on_consumer_gone(struct doca_cc_event_consumer *event, struct doca_c
 	side_of(connection)->consumer = 0;
 }
 
-/* Makes progress on both sides until the condition holds, for at most twenty seconds. */
+/* Makes progress on both sides until the condition holds, for at least two minutes. */
 #define UNTIL(condition) \
 	do { \
-		for (int tries = 0; !(condition) && tries < 100000; tries++) \
+		for (int tries = 0; !(condition) && tries < 600000; tries++) \
 			if (doca_pe_progress(server_side.pe) + doca_pe_progress(client_side.pe) == 0) \
 				usleep(200); \
 		CHECK(condition); \

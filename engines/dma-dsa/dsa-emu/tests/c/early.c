@@ -26,7 +26,7 @@ __attribute__((constructor)) static void construct(void) {
         (uint64_t)(uintptr_t)to, sizeof from};
     // ENQCMD
     __asm__ volatile(".byte 0xf2, 0x0f, 0x38, 0xf8, 0x02" : : "a"(portal), "d"(descriptor) : "memory", "cc");
-    for (int i = 0; i < 100000 && record[0] == 0; i++)
+    for (int i = 0; i < 1000000 && record[0] == 0; i++)
         usleep(100);
     if (record[0] == 1 && memcmp(from, to, sizeof from) == 0)
         puts("early: all as it should be");

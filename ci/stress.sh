@@ -1,0 +1,186 @@
+#!/usr/bin/env bash
+# Tests pass on machines that are slow, crowded, stopped or odd. Runs the test programs that the README's command builds, under
+# conditions that a test must not depend on, and prints the failing tests with mode and round.
+#
+#   ci/stress.sh                         all modes, one round
+#   ci/stress.sh --mode one-cpu          one mode; repeat the option for several
+#   ci/stress.sh --rounds 20             each program 20 times in each mode
+#   ci/stress.sh --filter dma-ipc        only programs whose package or name contains this text
+#   ci/stress.sh --starters              only programs that start processes or threads of their own
+#   ci/stress.sh --of COMMIT             the mode that this commit's hash selects
+#
+# mode       condition
+# one-cpu    one CPU for all threads
+# quota      20 % of one CPU (a control group, else cpulimit)
+# neighbors  ten busy processes
+# stops      all processes of the program stop at random moments for 20 to 300 ms
+# clock      the wall clock steps by an hour every second (libfaketime)
+# small-tmp  /tmp has 64 MiB
+# offline    no network but loopback
+# user       a user other than root
+# locale     odd TZ and LANG
+# files      256 file descriptors
+#
+# A mode that this machine cannot provide is skipped with its reason. Needs root for quota, small-tmp, offline and user. Run it
+# with a new test that starts a process or a thread: `ci/stress.sh --filter NAME --rounds 20`.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+all=(one-cpu quota neighbors stops clock small-tmp offline user locale files)
+modes=() rounds=1 filter='' starters='' limit=900
+usage() {
+    sed -n '2,/^set -e/p' "$0" | sed '$d; s/^# \{0,1\}//'
+}
+while (($#)); do
+    case $1 in
+    --mode)
+        [[ " ${all[*]} " == *" ${2-} "* ]] || { echo "no mode ${2-}; valid: ${all[*]}" >&2; exit 2; }
+        modes+=("$2")
+        shift
+        ;;
+    --rounds)
+        [[ "${2-}" =~ ^[1-9][0-9]*$ ]] || { echo "--rounds needs a number" >&2; exit 2; }
+        rounds=$2
+        shift
+        ;;
+    --filter) filter=${2?--filter needs a text} && shift ;;
+    --starters) starters=yes ;;
+    --of)
+        hash=$(git rev-parse --short=6 "${2?--of needs a commit}") && shift
+        modes+=("${all[$((16#${hash:0:6} % ${#all[@]}))]}")
+        ;;
+    -h | --help)
+        usage
+        exit
+        ;;
+    *) echo "no option $1; --help lists them" >&2; exit 2 ;;
+    esac
+    shift
+done
+((${#modes[@]})) || modes=("${all[@]}")
+
+work=$(mktemp -d)
+chmod 755 "$work"
+group=/sys/fs/cgroup/dma-stress-$$
+cleanup() {
+    jobs -pr | xargs -r kill 2>/dev/null || true
+    rmdir "$group" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap cleanup EXIT
+
+# Writes package, folder and program of each test program.
+cargo test --locked --workspace --no-run --message-format json-render-diagnostics </dev/null |
+    sed -nE 's,.*"package_id":"[^"]*[/#]([a-z-]+)[#@][0-9][^"]*".*"manifest_path":"([^"]*)/Cargo.toml".*"name":"([^"]+)".*"test":true\}.*"executable":"([^"]+)".*,\1 \2 \3 \4,p' >"$work/programs"
+# Sources that start a process or a thread.
+starts() { # FOLDER NAME
+    local sources=("$1"/tests/"$2".rs "$1"/tests/"$2")
+    [[ -e "${sources[0]}" || -e "${sources[1]}" ]] || sources=("$1"/src)
+    grep -rqE 'Command::new|thread::(spawn|scope|Builder)|fork\(' "${sources[@]}" 2>/dev/null
+}
+while read -r package folder name program; do
+    [[ "$package/$name" == *"$filter"* ]] || continue
+    [[ -z "$starters" ]] || starts "$folder" "$name" || continue
+    echo "$package $folder $name $program"
+done <"$work/programs" >"$work/chosen"
+[[ -s "$work/chosen" ]] || { echo "no test program is chosen" >&2; exit 2; }
+
+as_root() { [[ "$(id -u)" == 0 ]]; }
+
+# Sets `prefix`, the words before a program in mode $1. Prints the reason and fails if this machine lacks the mode.
+prepare() {
+    prefix=()
+    case $1 in
+    one-cpu) command -v taskset >/dev/null || { echo "no taskset"; return 1; }; prefix=(taskset -c 0) ;;
+    quota)
+        if as_root && mkdir "$group" 2>/dev/null && echo "20000 100000" 2>/dev/null >"$group/cpu.max"; then
+            prefix=(bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$group")
+        elif command -v cpulimit >/dev/null; then
+            prefix=(cpulimit -q -i -l 20 --)
+        else
+            echo "neither a control group nor cpulimit"
+            return 1
+        fi
+        ;;
+    neighbors | stops | locale | files) ;;
+    clock)
+        lib=$(find /usr/lib -name libfaketime.so.1 2>/dev/null | head -n 1)
+        [[ -n "$lib" ]] || { echo "no libfaketime (apt-get install faketime)"; return 1; }
+        prefix=(env "LD_PRELOAD=$lib" FAKETIME=+0 FAKETIME_NO_CACHE=1 "FAKETIME_TIMESTAMP_FILE=$work/clock" DONT_FAKE_MONOTONIC=1)
+        ;;
+    small-tmp)
+        as_root || { echo "not root"; return 1; }
+        prefix=(unshare -m bash -c 'mount -t tmpfs -o size=64M none /tmp && exec "$@"' mount)
+        ;;
+    offline)
+        as_root || { echo "not root"; return 1; }
+        prefix=(unshare -n bash -c 'ip link set lo up 2>/dev/null || true; exec "$@"' offline)
+        ;;
+    user)
+        as_root && command -v setpriv >/dev/null || { echo "not root, or no setpriv"; return 1; }
+        prefix=(setpriv --reuid 65534 --regid 65534 --clear-groups env HOME="$work" CARGO_HOME="${CARGO_HOME:-$HOME/.cargo}")
+        ;;
+    esac
+    case $1 in
+    locale) prefix=(env TZ=Pacific/Chatham LANG=tr_TR.UTF-8 LC_ALL=tr_TR.UTF-8) ;;
+    files) prefix=(bash -c 'ulimit -n 256; exec "$@"' files) ;;
+    esac
+}
+
+# Stops all descendants of $1 at random moments, for 20 to 300 ms.
+stop_at_random() {
+    local pids pid
+    while kill -0 "$1" 2>/dev/null; do
+        pids=$(pgrep -s "$1" 2>/dev/null || true)
+        for pid in $pids; do kill -STOP "$pid" 2>/dev/null || true; done
+        sleep "0.$(printf '%03d' $((20 + RANDOM % 281)))"
+        for pid in $pids; do kill -CONT "$pid" 2>/dev/null || true; done
+        sleep "0.$(printf '%03d' $((RANDOM % 500)))"
+    done
+}
+
+passed=0 failed=0 skipped=0
+for mode in "${modes[@]}"; do
+    if ! reason=$(prepare "$mode"); then
+        echo "skipped: mode $mode: $reason"
+        skipped=$((skipped + 1))
+        continue
+    fi
+    rmdir "$group" 2>/dev/null || true # made by the trial above
+    prepare "$mode" >/dev/null
+    helpers=()
+    if [[ "$mode" == neighbors ]]; then
+        for _ in {1..10}; do (while :; do :; done) & helpers+=($!); done
+    elif [[ "$mode" == clock ]]; then
+        echo +0 >"$work/clock"
+        (for ((hour = 1; ; hour++)); do sleep 1; echo "$((hour % 2 ? 3600 : -3600))" >"$work/clock"; done) & helpers+=($!)
+    fi
+    mode_failed=0 mode_passed=0
+    for ((round = 1; round <= rounds; round++)); do
+        while read -r package folder name program; do
+            log=$work/log
+            status=0
+            (cd "$folder" && exec setsid timeout "$limit" "${prefix[@]}" "$program") </dev/null >"$log" 2>&1 &
+            test=$!
+            if [[ "$mode" == stops ]]; then
+                stop_at_random "$test" &
+                stopper=$!
+            fi
+            wait "$test" || status=$?
+            [[ "$mode" != stops ]] || { wait "$stopper" || true; }
+            if ((status)); then
+                mode_failed=$((mode_failed + 1))
+                echo "FAILED in mode $mode, round $round: $package $name (status $status)"
+                { sed -nE 's/^test (.*) \.\.\. FAILED$/    \1/p' "$log"; grep -A3 "panicked at" "$log" | sed 's/^/    /' | head -n 20; } || true
+            else
+                mode_passed=$((mode_passed + 1))
+            fi
+        done <"$work/chosen"
+    done
+    ((!${#helpers[@]})) || kill "${helpers[@]}" 2>/dev/null || true
+    rmdir "$group" 2>/dev/null || true
+    printf '%-10s %2d rounds of %3d programs: %d failed\n' "$mode" "$rounds" "$(wc -l <"$work/chosen")" "$mode_failed"
+    passed=$((passed + mode_passed)) failed=$((failed + mode_failed))
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+((!failed))
