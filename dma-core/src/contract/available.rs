@@ -1,12 +1,16 @@
 //! The memory that the system and the control groups leave to this process.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Component, Path};
 
 use super::{MemoryRequest, Result};
 
 /// Before memory of at least this length is allocated, the available memory is checked.
 const CHECK_MIN: usize = 1 << 20;
+
+/// A group of version 1 without a limit has a limit of about 2^63 bytes.
+const UNLIMITED: u64 = 1 << 62;
 
 /// The files of a control group, by the version of its hierarchy.
 struct ControlFiles {
@@ -46,7 +50,7 @@ const V2: ControlFiles = ControlFiles {
 /// Check it before an allocation: the kernel overcommits, and may kill a process when the memory is used.
 #[must_use]
 pub fn available_memory() -> Option<u64> {
-    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    let meminfo = read(Path::new("/proc/meminfo"))?;
     let bytes = |name| Some(number_after(&meminfo, name)? << 10);
     let swap = bytes("SwapFree:").unwrap_or(0);
     let system = bytes("MemAvailable:")?.saturating_add(swap);
@@ -71,8 +75,8 @@ pub(crate) fn check_available(request: &MemoryRequest) -> Result<()> {
 /// Returns the number of bytes that the control groups of `process`, a directory of procfs, leave to it.
 /// Returns `None` without a limit. `swap` is the free swap space of the system, in bytes.
 fn left_by_groups(process: &Path, swap: u64) -> Option<u64> {
-    let groups = fs::read_to_string(process.join("cgroup")).ok()?;
-    let mounts = fs::read_to_string(process.join("mountinfo")).ok()?;
+    let groups = read(&process.join("cgroup"))?;
+    let mounts = read(&process.join("mountinfo"))?;
     let left = mounts.lines().filter_map(|mount| {
         let (place, file_system) = mount.split_once(" - ")?;
         let mut place = place.split(' ').skip(3);
@@ -105,11 +109,11 @@ fn left_by_groups(process: &Path, swap: u64) -> Option<u64> {
 impl ControlFiles {
     /// Returns the number of bytes that the group of this directory leaves; `None` without a limit.
     fn left(&self, group: &Path, swap: u64) -> Option<u64> {
-        let read = |name| fs::read_to_string(group.join(name)).ok();
         // A group of version 2 without a limit has the text "max".
-        let number = |name| read(name)?.trim().parse::<u64>().ok();
-        let (limit, usage) = (number(self.limit)?, number(self.usage)?);
-        let stat = read("memory.stat").unwrap_or_default();
+        let number = |name| read(&group.join(name))?.trim().parse::<u64>().ok();
+        let limit = number(self.limit).filter(|limit| *limit < UNLIMITED)?;
+        let usage = number(self.usage)?;
+        let stat = read(&group.join("memory.stat")).unwrap_or_default();
         let cache: u64 = self.cache.iter().filter_map(|name| number_after(&stat, name)).sum();
         let left = limit.saturating_sub(usage.saturating_sub(cache));
         let swap_left = number(self.swap_limit).map_or(u64::MAX, |limit| {
@@ -124,6 +128,13 @@ impl ControlFiles {
     }
 }
 
+/// Reads a file of procfs or of a control group with few system calls. These files have no length.
+fn read(path: &Path) -> Option<String> {
+    let mut text = String::with_capacity(16 << 10);
+    File::open(path).ok()?.read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
 /// Returns the number after `name` at the start of a line.
 fn number_after(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -132,6 +143,8 @@ fn number_after(text: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const MIB: u64 = 1 << 20;

@@ -119,7 +119,16 @@ mod tests {
     fn a_child_of_clone_is_detected_and_has_marks_of_its_own() {
         let mark = ForkMark::new();
         // SAFETY: the child calls only functions that are permitted in a child of a process with threads.
-        let clone = || unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t };
+        let clone = || unsafe {
+            libc::syscall(
+                libc::SYS_clone,
+                libc::c_long::from(libc::SIGCHLD),
+                0_usize,
+                0_usize,
+                0_usize,
+                0_usize,
+            ) as libc::pid_t
+        };
         assert!(in_child(clone, || {
             let child = mark.is_child();
             let own = ForkMark::new();
