@@ -335,7 +335,10 @@ fn a_cell_ends_when_it_is_steady_and_its_figures_are_of_the_steady_part() {
     let (all, output) = cells("-e sim:profile=dsa -o 4K -q 4 --steady 0.01% --series=0.0001 -t 0.0002");
     let shown = words(&output);
     assert!(all[0]["steady_after"].is_null() && all[0]["status"] == "ok", "{}", all[0]);
-    assert!(shown.contains("Not steady within 0.010 % in 0.00020 s: sim:profile=dsa copy 4 KiB q4"), "{shown}");
+    assert!(
+        shown.contains("Not steady within 0.010 % in 0.00020 s: sim:profile=dsa copy 4 KiB q4"),
+        "{shown}"
+    );
 }
 
 #[test]
