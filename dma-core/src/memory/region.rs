@@ -191,7 +191,7 @@ impl Region {
         backend: &'static str,
     ) -> Self {
         let mut info = *raw.info();
-        info.access &= descriptor.rights() & Access::all();
+        info.access &= Access::all();
         let location = Location::of_import(descriptor, info.addr);
         Self::of(info, location, raw, None, backend, None)
     }
