@@ -13,7 +13,7 @@ use crate::Retry;
 /// | advice | the retry follows |
 /// |---|---|
 /// | [`Now`](Retry::Now) | immediately |
-/// | [`FewTimes`](Retry::FewTimes) | immediately, but only after the first three errors with this advice |
+/// | [`FewTimes`](Retry::FewTimes) | immediately, at most [`max_faults`](Self::max_faults) times |
 /// | [`AfterProgress`](Retry::AfterProgress) | when the queue has room, which does not count as an attempt |
 /// | [`Later`](Retry::Later) | after [`delay`](Self::delay), which then doubles |
 /// | [`Never`](Retry::Never) | never |
@@ -25,6 +25,8 @@ use crate::Retry;
 pub struct RetryPolicy {
     /// Maximum number of attempts, including the first. Default 10. 0 means 1.
     pub max_attempts: u32,
+    /// Maximum number of retries after errors with the advice [`Retry::FewTimes`]. Default 3.
+    pub max_faults: u32,
     /// The first delay. Default 1 ms. Each delay is twice as long as the one before, up to `max_delay`.
     pub delay: Duration,
     /// The longest delay. Default 1 s.
@@ -33,7 +35,12 @@ pub struct RetryPolicy {
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        Self { max_attempts: 10, delay: Duration::from_millis(1), max_delay: Duration::from_secs(1) }
+        Self {
+            max_attempts: 10,
+            max_faults: 3,
+            delay: Duration::from_millis(1),
+            max_delay: Duration::from_secs(1),
+        }
     }
 }
 
@@ -47,6 +54,8 @@ impl RetryPolicy {
     crate::contract::setters::setters! {
         /// Sets the maximum number of attempts, including the first.
         with_max_attempts(max_attempts: u32);
+        /// Sets the maximum number of retries after errors with the advice [`Retry::FewTimes`].
+        with_max_faults(max_faults: u32);
         /// Sets the first delay.
         with_delay(delay: Duration);
         /// Sets the longest delay.
@@ -54,12 +63,14 @@ impl RetryPolicy {
     }
 
     pub(crate) const fn attempts(&self) -> Attempts {
-        Attempts { left: self.max_attempts, few: FEW, delay: self.delay, max_delay: self.max_delay }
+        Attempts {
+            left: self.max_attempts,
+            faults_left: self.max_faults,
+            delay: self.delay,
+            max_delay: self.max_delay,
+        }
     }
 }
-
-/// Number of retries after errors with the advice [`Retry::FewTimes`].
-const FEW: u32 = 3;
 
 /// The condition for the next attempt.
 #[derive(Debug, PartialEq, Eq)]
@@ -74,7 +85,7 @@ pub(crate) enum RetryAfter {
 #[derive(Debug)]
 pub(crate) struct Attempts {
     left: u32,
-    few: u32,
+    faults_left: u32,
     delay: Duration,
     max_delay: Duration,
 }
@@ -91,8 +102,8 @@ impl Attempts {
         let after = match advice {
             _ if self.left == 0 => return Err(error),
             Retry::Now => RetryAfter::Nothing,
-            Retry::FewTimes if self.few > 0 => {
-                self.few -= 1;
+            Retry::FewTimes if self.faults_left > 0 => {
+                self.faults_left -= 1;
                 RetryAfter::Nothing
             }
             Retry::AfterProgress => RetryAfter::Room,
@@ -129,6 +140,7 @@ mod tests {
         let count = |kind| retries(&policy, kind).len();
         assert_eq!(count(ErrorKind::Aborted), 9);
         assert_eq!(count(ErrorKind::DeviceFault), 3);
+        assert_eq!(retries(&policy.clone().with_max_faults(0), ErrorKind::DeviceFault), []);
         assert_eq!(count(ErrorKind::LengthMismatch), 0);
         assert_eq!(count(ErrorKind::QueueFull), 12, "waiting for room is no attempt");
         let delays = [1, 2, 4, 5, 5, 5, 5, 5, 5].map(|ms| RetryAfter::Delay(Duration::from_millis(ms)));
