@@ -44,7 +44,7 @@ fn any_devices() -> Vec<Arc<dyn DmaEngine>> {
         found.map(|found| crate::registry::open_name(&found.name)).find_map(|opened| {
             opened
                 .inspect_err(
-                    |error| tracing::warn!(%error, "auto cannot open a device, and continues without it"),
+                    |error| dma_core::guarded_log!(warn, %error, "auto cannot open a device, and continues without it"),
                 )
                 .ok()
         })

@@ -1,4 +1,4 @@
-//! [`guarded`]: runs code of the program, and catches its panic.
+//! [`guarded`] and [`guarded_log`](crate::guarded_log): run code of the program, and catch its panic.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,18 +18,59 @@ pub fn guarded<R>(what: &str, f: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
+/// Logs an event with `tracing`, and catches a panic of the program's log subscriber: `guarded_log!(warn, ...)`
+/// has the arguments of `tracing::warn!`.
+///
+/// The crates of this library log with this macro, because a panic would end a thread or a queue that other
+/// operations use.
+#[macro_export]
+macro_rules! guarded_log {
+    ($level:ident, $($event:tt)+) => {{
+        $crate::guarded("the log", || tracing::$level!($($event)+));
+    }};
+}
+
 #[cold]
 fn report(what: &str, panic: Box<dyn Any + Send>) {
-    // The log subscriber and the drop of the payload may also panic.
-    let reported = catch_unwind(AssertUnwindSafe(move || {
-        let message = panic
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-            .unwrap_or("no message");
-        tracing::error!("{what} panicked: {message}");
-    }));
-    if let Err(another) = reported {
-        std::mem::forget(another);
+    let message = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message");
+    // The log subscriber may also panic, and then the drop of the payload. Two panics at once would abort.
+    ignore_panic(|| tracing::error!("{what} panicked: {message}"));
+    ignore_panic(|| drop(panic));
+}
+
+fn ignore_panic(f: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(f)) {
+        std::mem::forget(panic);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::queue::fault_injection_tests::with_log;
+
+    /// A panic's payload, or a value, whose drop panics.
+    struct PanickingDrop;
+
+    impl Drop for PanickingDrop {
+        fn drop(&mut self) {
+            panic!("a drop panics");
+        }
+    }
+
+    #[test]
+    fn no_panic_gets_through() {
+        assert_eq!(guarded("this", || 7), Some(7));
+        assert_eq!(guarded("this", || drop(PanickingDrop)), None);
+        assert_eq!(guarded("this", || std::panic::panic_any(PanickingDrop)), None::<()>);
+        let log = |_: &tracing::Event<'_>| panic!("this log subscriber panics");
+        with_log(log, || {
+            crate::guarded_log!(warn, number = 7, "an event");
+            assert_eq!(guarded("this", || std::panic::panic_any(PanickingDrop)), None::<()>);
+        });
     }
 }

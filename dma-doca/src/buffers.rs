@@ -343,7 +343,7 @@ impl QueueBuffers {
         // for the count may be NULL.
         let code = unsafe { (self.device.sdk.common.doca_buf_dec_refcount)(buf, std::ptr::null_mut()) };
         if code != DOCA_SUCCESS {
-            tracing::error!(target: "doca", error = %failed(&self.device.sdk, "doca_buf_dec_refcount", code), "a buffer is leaked");
+            dma_core::guarded_log!(error, target: "doca", error = %failed(&self.device.sdk, "doca_buf_dec_refcount", code), "a buffer is leaked");
         }
     }
 
@@ -383,7 +383,7 @@ impl Drop for QueueBuffers {
     fn drop(&mut self) {
         // The inventory is closed already, unless opening the queue failed before any buffer was created.
         if let Err(e) = self.close() {
-            tracing::error!(target: "doca", error = %e, "an inventory of buffers is leaked");
+            dma_core::guarded_log!(error, target: "doca", error = %e, "an inventory of buffers is leaked");
         }
     }
 }

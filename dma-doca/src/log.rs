@@ -41,20 +41,21 @@ pub(crate) fn forward(sdk: &Sdk, log: SdkLog) {
     let (reader, writer) = match std::io::pipe() {
         Ok(pipe) => pipe,
         Err(e) => {
-            tracing::warn!(target: "doca", "the SDK's messages are not forwarded: no pipe for them: {e}");
+            dma_core::guarded_log!(warn, target: "doca", "the SDK's messages are not forwarded: no pipe for them: {e}");
             return;
         }
     };
     let forward = move || {
-        for line in BufReader::new(reader).lines() {
+        // The SDK waits when the pipe is full, so bytes that are not UTF-8 must not end this thread.
+        for line in BufReader::new(reader).split(b'\n') {
             let Ok(line) = line else { break };
-            event(&line);
+            event(&String::from_utf8_lossy(&line));
         }
     };
     let thread = std::thread::Builder::new().name("doca-log".into());
     let thread = with_signals_blocked(|| thread.spawn(forward));
     if let Err(e) = thread {
-        tracing::warn!(target: "doca", "the SDK's messages are not forwarded: no thread for them: {e}");
+        dma_core::guarded_log!(warn, target: "doca", "the SDK's messages are not forwarded: no thread for them: {e}");
         return;
     }
     forwarded.push(create as usize);
@@ -80,10 +81,10 @@ fn event(line: &str) {
         _ => None,
     });
     match level {
-        Some(tracing::Level::ERROR) => tracing::error!(target: "doca", "{line}"),
-        Some(tracing::Level::WARN) | None => tracing::warn!(target: "doca", "{line}"),
-        Some(tracing::Level::INFO) => tracing::info!(target: "doca", "{line}"),
-        Some(tracing::Level::DEBUG) => tracing::debug!(target: "doca", "{line}"),
-        Some(tracing::Level::TRACE) => tracing::trace!(target: "doca", "{line}"),
+        Some(tracing::Level::ERROR) => dma_core::guarded_log!(error, target: "doca", "{line}"),
+        Some(tracing::Level::WARN) | None => dma_core::guarded_log!(warn, target: "doca", "{line}"),
+        Some(tracing::Level::INFO) => dma_core::guarded_log!(info, target: "doca", "{line}"),
+        Some(tracing::Level::DEBUG) => dma_core::guarded_log!(debug, target: "doca", "{line}"),
+        Some(tracing::Level::TRACE) => dma_core::guarded_log!(trace, target: "doca", "{line}"),
     }
 }

@@ -295,7 +295,7 @@ unsafe impl RawExport for DocaExport {
 impl Drop for DocaExport {
     fn drop(&mut self) {
         if self.revoke(Duration::from_secs(1)).is_err() {
-            tracing::error!(target: "doca", "an export could not be revoked");
+            dma_core::guarded_log!(error, target: "doca", "an export could not be revoked");
         }
     }
 }

@@ -71,7 +71,7 @@ impl Environment {
             Some(library) => library.clone(),
             None => load(options.lib_dir.as_deref())?,
         };
-        tracing::debug!(release = %spdk.release, path = %spdk.path.display(), "SPDK loaded");
+        dma_core::guarded_log!(debug, release = %spdk.release, path = %spdk.path.display(), "SPDK loaded");
         let environment = Arc::new(Self {
             spdk,
             lib_dir: options.lib_dir.clone(),
@@ -111,7 +111,7 @@ impl Environment {
             }
             SetUpPhase::Down => match self.set_up(options) {
                 Ok(settings) => {
-                    tracing::debug!(?settings, "SPDK's environment is set up");
+                    dma_core::guarded_log!(debug, ?settings, "SPDK's environment is set up");
                     *phase = SetUpPhase::Up(settings);
                 }
                 Err((error, final_)) => {

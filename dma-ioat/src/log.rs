@@ -2,9 +2,9 @@
 #![expect(unsafe_code, reason = "SPDK calls the function with C's strings and arguments")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
+use dma_core::guarded;
 use spdk_sys::bindings::*;
 use spdk_sys::{Library, Log};
 use tracing::Level;
@@ -68,7 +68,7 @@ unsafe extern "C" fn line(
         false => format!("{}:{number}:{}: ", text(file), text(function)),
     };
     // A panic of a subscriber must not unwind into SPDK.
-    let _ = catch_unwind(AssertUnwindSafe(|| tell(level, &format!("{place}{}", message.trim_end()))));
+    guarded("the log", || tell(level, &format!("{place}{}", message.trim_end())));
 }
 
 /// Emits an event. If no subscriber wants the event, prints the line if SPDK would print it.

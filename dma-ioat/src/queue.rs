@@ -275,7 +275,7 @@ impl IoatQueue {
         // SPDK does not report which descriptor was faulty. The next descriptors run one at a time, so that a
         // retry identifies the faulty one.
         let outcome = if to - from == 1 { Outcome::Failed(ErrorKind::DeviceFault) } else { Outcome::Aborted };
-        tracing::warn!(address = %channel.address, in_flight = to - from, "an I/OAT channel halted");
+        dma_core::guarded_log!(warn, address = %channel.address, in_flight = to - from, "an I/OAT channel halted");
         self.halted = HaltedRange { numbers: from..to, outcome };
         // The number is twice that of the aborted descriptors, because their reports are counted too.
         self.isolate_left = if outcome == Outcome::Aborted { 2 * (to - from) } else { 0 };
@@ -313,13 +313,13 @@ impl IoatQueue {
             match over {
                 Ok(channel) => {
                     self.resets += 1;
-                    tracing::warn!(address = %channel.address, resets = self.resets, "the I/OAT channel runs again");
+                    dma_core::guarded_log!(warn, address = %channel.address, resets = self.resets, "the I/OAT channel runs again");
                     self.channel = Some(channel);
                 }
                 Err(why) => {
                     let message =
                         format!("the channel halted and could not be attached again: {}", why.message());
-                    tracing::error!(message);
+                    dma_core::guarded_log!(error, message);
                     self.lost = Some(error(ErrorKind::DeviceLost, message).with_hint(why.hint().to_owned()));
                 }
             }

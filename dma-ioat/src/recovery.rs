@@ -65,7 +65,7 @@ impl Recovery {
         let work = move || unsafe { there.run() };
         let thread = std::thread::Builder::new().name("dma-ioat recovery".to_owned());
         if let Err(why) = with_signals_blocked(|| thread.spawn(work)) {
-            tracing::warn!(%why, "no thread for the recovery of a channel");
+            dma_core::guarded_log!(warn, %why, "no thread for the recovery of a channel");
             // SAFETY: the thread did not start, so this is the only call of `run`. The caller of `start`
             // passes an attached channel that halted or hangs, and that is not used any more.
             unsafe { job.run() };
@@ -149,7 +149,7 @@ unsafe fn stop(environment: &Environment, channel: &Channel, left: InFlight) -> 
     // SAFETY: the caller guarantees that the function's channel is attached, and that no other code uses it.
     let stopped = unsafe { ffi::stop(&environment.spdk, channel.function) };
     if stopped {
-        tracing::warn!(address = %channel.address, "an I/OAT channel did not answer; it was reset");
+        dma_core::guarded_log!(warn, address = %channel.address, "an I/OAT channel did not answer; it was reset");
     } else {
         environment.pool().lose(channel, left);
     }
@@ -169,7 +169,7 @@ pub(crate) fn revive(environment: &Arc<Environment>, address: Option<PciAddress>
         // uses it. Its callbacks write to the count that `left` holds.
         let runs = unsafe { ffi::process(&environment.spdk, channel.raw) };
         if runs && left.is_over() {
-            tracing::warn!(address = %channel.address, "an I/OAT channel has recovered");
+            dma_core::guarded_log!(warn, address = %channel.address, "an I/OAT channel has recovered");
             environment.pool().give_back(&channel);
             some = true;
             continue;
@@ -186,7 +186,7 @@ pub(crate) fn revive(environment: &Arc<Environment>, address: Option<PciAddress>
                 some = true;
             }
             Err(why) => {
-                tracing::error!(address = %channel.address, %why, "an I/OAT channel cannot be attached again")
+                dma_core::guarded_log!(error, address = %channel.address, %why, "an I/OAT channel cannot be attached again")
             }
         }
     }

@@ -153,7 +153,7 @@ impl Drop for IoatRegion {
         // names it any more.
         let code = unsafe { ffi::unregister(spdk, self.info.addr, self.info.len) };
         if code != 0 {
-            tracing::error!(code, base = ?self.info.addr, len = self.info.len, "SPDK did not unregister memory");
+            dma_core::guarded_log!(error, code, base = ?self.info.addr, len = self.info.len, "SPDK did not unregister memory");
         }
     }
 }

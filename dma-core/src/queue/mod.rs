@@ -842,7 +842,7 @@ impl Queue {
         let mut backoff = wait::Backoff::new();
         while open() && !backoff.idle(poll(&self.shared), || deadline) {}
         if open() {
-            tracing::warn!(timeout = ?timeout, "operations did not end within the timeout; the queue stops the device");
+            crate::guarded_log!(warn, timeout = ?timeout, "operations did not end within the timeout; the queue stops the device");
             let callbacks = {
                 let mut guard = self.shared.borrow_mut();
                 let state = &mut *guard;

@@ -674,14 +674,12 @@ impl Lane {
             && let Some(since) = now.checked_sub(stalled_for)
         {
             *self.stalled_at() = Some((reports, since));
-            let tell = || {
-                tracing::warn!(
-                    backend = self.backend,
-                    ?stalled_for,
-                    "the device has operations in flight, but completes nothing"
-                )
-            };
-            guarded("the log", tell);
+            crate::guarded_log!(
+                warn,
+                backend = self.backend,
+                ?stalled_for,
+                "the device has operations in flight, but completes nothing"
+            );
             // Wake the tasks that wait for room, so that the tasks fail with `TimedOut`.
             self.wait_queue.all().into_iter().map(DeferredCallback::Wake).for_each(DeferredCallback::run);
         }
@@ -788,7 +786,8 @@ impl Lane {
         }
         self.complete(inner);
         self.leave(core);
-        tracing::warn!(
+        crate::guarded_log!(
+            warn,
             backend = self.backend,
             "operations did not end within the timeout; the shared queue has stopped the device"
         );

@@ -695,9 +695,7 @@ impl Hub {
         }
         drop(threads);
         for lane in orphans {
-            crate::guarded("the log", || {
-                tracing::error!("a lane's thread panicked; this thread drains the lane");
-            });
+            crate::guarded_log!(error, "a lane's thread panicked; this thread drains the lane");
             lane.drain(lane.close(deadline));
         }
     }

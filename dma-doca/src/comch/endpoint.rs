@@ -458,7 +458,7 @@ impl Drop for Endpoint {
             // because a log subscriber may panic.
             std::mem::forget(std::mem::take(&mut self.events));
             std::mem::forget(Arc::clone(&self.device));
-            tracing::error!(target: "doca", device = self.device.address, "a comm channel does not become idle, and is leaked");
+            dma_core::guarded_log!(error, target: "doca", device = self.device.address, "a comm channel does not become idle, and is leaked");
         }
     }
 }

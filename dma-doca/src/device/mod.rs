@@ -268,7 +268,7 @@ impl Drop for Device {
         // SAFETY: all objects made from the device are destroyed, because each of them keeps the device.
         let code = unsafe { (self.sdk.common.doca_dev_close)(self.raw()) };
         if code != DOCA_SUCCESS {
-            tracing::error!(target: "doca", device = self.address, error = %failed(&self.sdk, "doca_dev_close", code), "a device stays open");
+            dma_core::guarded_log!(error, target: "doca", device = self.address, error = %failed(&self.sdk, "doca_dev_close", code), "a device stays open");
         }
     }
 }
@@ -294,7 +294,7 @@ impl Drop for OpenRepresentor {
         // SAFETY: the representor is open, and the server that was created with it is destroyed.
         let code = unsafe { (self.close)(self.raw) };
         if code != DOCA_SUCCESS {
-            tracing::error!(target: "doca", error = %failed(&self.device.sdk, "doca_dev_rep_close", code), "a representor stays open");
+            dma_core::guarded_log!(error, target: "doca", error = %failed(&self.device.sdk, "doca_dev_rep_close", code), "a representor stays open");
         }
     }
 }

@@ -34,7 +34,7 @@ impl DocaQueue {
                 self.context.done.end_late(slot, 0, Outcome::Aborted);
             }
             self.ring = false;
-            tracing::warn!(target: "doca", device = self.engine.device.address, in_flight = self.in_flight(), "the device stopped a queue after an error");
+            dma_core::guarded_log!(warn, target: "doca", device = self.engine.device.address, in_flight = self.in_flight(), "the device stopped a queue after an error");
             self.quiesce(true);
         }
         let ContextState::Quiescing { until, restart } = self.state else { return };
@@ -74,7 +74,7 @@ impl DocaQueue {
                 self.context.done.settled();
                 self.state = ContextState::Running;
                 self.resets += 1;
-                tracing::info!(target: "doca", device = self.engine.device.address, resets = self.resets, "a queue runs again");
+                dma_core::guarded_log!(info, target: "doca", device = self.engine.device.address, resets = self.resets, "a queue runs again");
             }
             Err(e) => {
                 let code = e.native().map_or(DOCA_ERROR_UNKNOWN, |native| native.code as doca_error_t);
@@ -85,7 +85,7 @@ impl DocaQueue {
 
     fn mark_lost(&mut self, code: doca_error_t, what: &'static str) {
         let error = call_failed(&self.engine, what, code);
-        tracing::error!(target: "doca", device = self.engine.device.address, error = %error, "a queue is lost");
+        dma_core::guarded_log!(error, target: "doca", device = self.engine.device.address, error = %error, "a queue is lost");
         self.state = ContextState::Lost(native(&self.engine.device.sdk, code), what);
     }
 
@@ -150,10 +150,10 @@ impl Drop for DocaQueue {
         self.context.leak();
         match closed {
             Some(Err(e)) => {
-                tracing::error!(target: "doca", error = %e, "a queue could not be destroyed, and is leaked")
+                dma_core::guarded_log!(error, target: "doca", error = %e, "a queue could not be destroyed, and is leaked")
             }
             _ => {
-                tracing::error!(target: "doca", "the device does not stop a queue, which is leaked with its memory")
+                dma_core::guarded_log!(error, target: "doca", "the device does not stop a queue, which is leaked with its memory")
             }
         }
     }

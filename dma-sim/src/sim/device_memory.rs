@@ -192,7 +192,9 @@ impl Drop for Allocation {
             Ok(()) => {
                 self.memory.used().remove(&self.offset);
             }
-            Err(errno) => tracing::error!(%errno, len = self.size, "simulated device memory is leaked"),
+            Err(errno) => {
+                dma_core::guarded_log!(error, %errno, len = self.size, "simulated device memory is leaked")
+            }
         }
     }
 }

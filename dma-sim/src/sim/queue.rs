@@ -68,7 +68,8 @@ fn recover(state: &mut DeviceState, channel: ChannelId, stopped: bool, resets: &
         && state.device.restart(channel).is_ok()
     {
         *resets += 1;
-        tracing::warn!(
+        dma_core::guarded_log!(
+            warn,
             channel = channel.index(),
             resets = *resets,
             "the device reset a queue, which runs again"

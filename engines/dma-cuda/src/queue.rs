@@ -255,7 +255,7 @@ impl CudaQueue {
         if self.lost.is_none() {
             let device = &self.stream.device;
             let why = crate::device::explain(&device.driver, code);
-            tracing::error!(device = device.name, %why, in_flight = self.tokens.number, "a CUDA context is lost");
+            dma_core::guarded_log!(error, device = device.name, %why, in_flight = self.tokens.number, "a CUDA context is lost");
             self.lost = Some(code);
             if let Some(signal) = &self.signal {
                 signal.set();
@@ -353,7 +353,7 @@ impl CudaQueue {
             Ok(()) => group.signals = true,
             Err(code) => {
                 // The signal wakes the owner, whose poll finds the failure.
-                tracing::debug!(code, "the driver refuses to queue a host function");
+                dma_core::guarded_log!(debug, code, "the driver refuses to queue a host function");
                 signal.set();
             }
         }
@@ -518,7 +518,7 @@ unsafe impl RawQueue for CudaQueue {
             self.stream.device.driver.cuLaunchHostFunc?;
             let signal = Stream::new(&self.stream.device).and_then(Signal::new);
             self.signal =
-                signal.inspect_err(|error| tracing::warn!(%error, "a queue cannot signal its completions, so its users have to poll")).ok();
+                signal.inspect_err(|error| dma_core::guarded_log!(warn, %error, "a queue cannot signal its completions, so its users have to poll")).ok();
         }
         self.signal.is_some().then_some(self as &mut dyn QueueEvents)
     }

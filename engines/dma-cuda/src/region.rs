@@ -222,7 +222,7 @@ impl CudaRegion {
 impl Drop for CudaRegion {
     fn drop(&mut self) {
         if let Err(code) = self.memory.free(&self.device) {
-            tracing::warn!(device = self.device.name, code, memory = ?self.memory, "the driver refuses to free memory");
+            dma_core::guarded_log!(warn, device = self.device.name, code, memory = ?self.memory, "the driver refuses to free memory");
         }
     }
 }

@@ -243,7 +243,11 @@ impl WorkQueue {
         }
         let portal = Kernel::new(file, self.shared).map_err(|errno| cannot_open(&path, errno))?;
         if !portal.takes_batches() {
-            tracing::info!(queue = self.name, "descriptors go through write(): mapping needs CAP_SYS_RAWIO");
+            dma_core::guarded_log!(
+                info,
+                queue = self.name,
+                "descriptors go through write(): mapping needs CAP_SYS_RAWIO"
+            );
         }
         Ok(Box::new(portal))
     }

@@ -79,7 +79,7 @@ impl Opened {
             return Err(changed());
         }
         live.portal = Some(portal);
-        tracing::warn!(queue = self.wq.name, "a work queue that was disabled is used again");
+        dma_core::guarded_log!(warn, queue = self.wq.name, "a work queue that was disabled is used again");
         Ok(live.generation)
     }
 }

@@ -154,7 +154,7 @@ unsafe impl RawExport for RdmaExport {
 impl Drop for RdmaExport {
     fn drop(&mut self) {
         if self.revoke(DROP_WAITS).is_err() {
-            tracing::error!(device = self.device.name, "an export cannot be revoked");
+            dma_core::guarded_log!(error, device = self.device.name, "an export cannot be revoked");
         }
     }
 }

@@ -224,7 +224,7 @@ impl QueuePair {
 impl Drop for QueuePair {
     fn drop(&mut self) {
         if !self.destroy() {
-            tracing::error!(device = self.device.name, "a queue pair cannot be destroyed");
+            dma_core::guarded_log!(error, device = self.device.name, "a queue pair cannot be destroyed");
             std::mem::forget((Arc::clone(&self.device), Arc::clone(&self.keeps)));
         }
     }

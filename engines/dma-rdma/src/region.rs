@@ -71,7 +71,7 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         if !self.device.deregister(self.handle) {
-            tracing::error!(device = self.device.name, "memory cannot be deregistered");
+            dma_core::guarded_log!(error, device = self.device.name, "memory cannot be deregistered");
             std::mem::forget(self.memory.take());
         }
     }

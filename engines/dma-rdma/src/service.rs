@@ -144,7 +144,7 @@ impl Drop for Service {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the thread that serves importers had panicked");
+            dma_core::guarded_log!(error, "the thread that serves importers had panicked");
         }
     }
 }
@@ -170,7 +170,7 @@ impl SharedExports {
             if let Err(errno) = poll(&mut files, timeout.as_ref())
                 && errno != rustix::io::Errno::INTR
             {
-                tracing::error!(%errno, "cannot wait for importers");
+                dma_core::guarded_log!(error, %errno, "cannot wait for importers");
                 // The pause avoids spinning, because retrying is the only option.
                 std::thread::sleep(PAUSE);
             }
@@ -213,7 +213,10 @@ impl SharedExports {
         let reply = match Request::decode(&caller.request) {
             Err(Foreign::Version) => Reply::OtherVersion.encode_refusal(),
             Err(Foreign::Bytes | Foreign::Proof) => {
-                tracing::debug!("a peer sent bytes that are not a request; its connection is closed");
+                dma_core::guarded_log!(
+                    debug,
+                    "a peer sent bytes that are not a request; its connection is closed"
+                );
                 return Next::Close;
             }
             Ok((request, proof)) => self.answer(&request, &proof, &caller.challenge, &mut pair),
@@ -238,7 +241,7 @@ impl SharedExports {
         };
         let secret = &granted.secret;
         if !request.is_proven(secret, challenge, proof) {
-            tracing::warn!("an importer does not know the secret of the export that it names");
+            dma_core::guarded_log!(warn, "an importer does not know the secret of the export that it names");
             return Reply::Unproven.encode_refusal();
         }
         let reply = match request.end.as_ref().map(|peer| granted.serve(peer)) {
@@ -248,7 +251,7 @@ impl SharedExports {
                 Reply::Granted(granted.grant, Some(end))
             }
             Some(Err(error)) => {
-                tracing::warn!(%error, "an importer cannot be served");
+                dma_core::guarded_log!(warn, %error, "an importer cannot be served");
                 return Reply::Exhausted.encode_refusal();
             }
         };
@@ -271,7 +274,7 @@ impl Served {
 impl Caller {
     /// Reports to the peer that this service is busy, and closes the connection.
     fn refuse(mut self) {
-        tracing::debug!("too many connections wait, so one is closed");
+        dma_core::guarded_log!(debug, "too many connections wait, so one is closed");
         // This does not block, because a new connection has room for the answer. A peer that is gone needs no
         // answer.
         let _ = self.stream.write_all(&Reply::Busy.encode_refusal());
@@ -286,7 +289,7 @@ fn accept(listener: &TcpListener, pending: &mut Pending<Caller>, served: usize) 
             Err(e) if e.kind() == IoKind::WouldBlock => return,
             Err(e) if matches!(e.kind(), IoKind::Interrupted | IoKind::ConnectionAborted) => continue,
             Err(error) => {
-                tracing::warn!(%error, "cannot answer an importer now; raise `ulimit -n`?");
+                dma_core::guarded_log!(warn, %error, "cannot answer an importer now; raise `ulimit -n`?");
                 std::thread::sleep(PAUSE);
                 return;
             }
@@ -298,7 +301,7 @@ fn accept(listener: &TcpListener, pending: &mut Pending<Caller>, served: usize) 
                     evicted.refuse();
                 }
             }
-            Err(error) => tracing::debug!(%error, "a peer is turned away"),
+            Err(error) => dma_core::guarded_log!(debug, %error, "a peer is turned away"),
         }
     }
 }

@@ -221,10 +221,9 @@ impl Drop for Export {
             match &self.memory {
                 Some(memory) => {
                     memory.leak();
-                    tracing::warn!(%error, len = memory.len(), "the memory of a dropped export is never freed");
+                    dma_core::guarded_log!(warn, %error, len = memory.len(), "the memory of a dropped export is never freed");
                 }
-                None => tracing::error!(
-                    %error,
+                None => dma_core::guarded_log!(error, %error,
                     address = self.grant.address,
                     len = self.grant.len,
                     "a dropped export is still in use: its memory must not be freed or used"

@@ -148,7 +148,7 @@ impl Drop for Mapping {
         // SAFETY: `map` created this mapping, only this value unmaps it, and all references into it borrow
         // `self`.
         if let Err(errno) = unsafe { munmap(self.whole.0.as_ptr().cast(), self.whole.1) } {
-            tracing::warn!(%errno, len = self.len, "cannot unmap shared memory, so it stays mapped");
+            dma_core::guarded_log!(warn, %errno, len = self.len, "cannot unmap shared memory, so it stays mapped");
         }
     }
 }

@@ -149,7 +149,8 @@ impl Link {
     /// Handles the end of the importer: its leases no longer count, and waiters are woken.
     fn died(&self) {
         if lease::leases(self.control.word()).0 != 0 {
-            tracing::warn!(
+            dma_core::guarded_log!(
+                warn,
                 pid = self.pid,
                 "an importer ended while it held a lease: its last copy may be incomplete"
             );
@@ -280,7 +281,7 @@ impl Drop for Service {
         // This fails only if the counter is full, and then the thread wakes anyway.
         let _ = rustix::io::write(&self.shared.wake, &1u64.to_ne_bytes());
         if thread.join().is_err() {
-            tracing::error!("the thread that shares memory had panicked");
+            dma_core::guarded_log!(error, "the thread that shares memory had panicked");
         }
     }
 }
@@ -307,7 +308,7 @@ impl SharedService {
             if let Err(errno) = epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref())
                 && errno != Errno::INTR
             {
-                tracing::error!(%errno, "cannot wait for importers and exporters");
+                dma_core::guarded_log!(error, %errno, "cannot wait for importers and exporters");
                 // Retrying is the only option, so pause to avoid a busy loop.
                 thread::sleep(ACCEPT_AGAIN_AFTER);
             }
@@ -338,7 +339,7 @@ impl ServiceState {
     fn on_time(&mut self, shared: &SharedService) {
         let expired = self.pending.expire();
         if expired > 0 {
-            tracing::debug!(expired, "closing connections of processes that sent no request");
+            dma_core::guarded_log!(debug, expired, "closing connections of processes that sent no request");
         }
         if self.accept_again_at.is_some_and(|at| at <= Instant::now()) {
             self.accept_again_at = None;
@@ -352,7 +353,7 @@ impl ServiceState {
             && let Err(errno) =
                 epoll::modify(&shared.epoll, listener, epoll::EventData::new_u64(LISTENER), events)
         {
-            tracing::error!(%errno, "cannot change the events for which the thread that shares memory waits");
+            dma_core::guarded_log!(error, %errno, "cannot change the events for which the thread that shares memory waits");
         }
     }
 
@@ -367,7 +368,7 @@ impl ServiceState {
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
                 Err(errno) => {
-                    tracing::warn!(%errno, "cannot answer an importer now, will try again; `ulimit -n` may be too low");
+                    dma_core::guarded_log!(warn, %errno, "cannot answer an importer now, will try again; `ulimit -n` may be too low");
                     self.listen_for(shared, epoll::EventFlags::empty());
                     self.accept_again_at = Some(Instant::now() + ACCEPT_AGAIN_AFTER);
                     return;
@@ -384,7 +385,7 @@ impl ServiceState {
                         evicted.refuse(Reply::Busy);
                     }
                 }
-                Err(errno) => tracing::warn!(%errno, "cannot answer an importer"),
+                Err(errno) => dma_core::guarded_log!(warn, %errno, "cannot answer an importer"),
             }
         }
     }
@@ -440,14 +441,20 @@ impl Exports {
             if may_share(peer.uid, own) {
                 caller.refuse(Reply::BadHello);
             } else {
-                tracing::warn!(pid = peer.pid, uid = peer.uid, own, "refused memory to another user");
+                dma_core::guarded_log!(
+                    warn,
+                    pid = peer.pid,
+                    uid = peer.uid,
+                    own,
+                    "refused memory to another user"
+                );
                 caller.refuse(Reply::ForeignUser);
             }
             return None;
         };
         match self.grant(shared, &caller, token) {
             Ok((link, imports)) => {
-                tracing::debug!(pid = peer.pid, imports, "granted an import");
+                dma_core::guarded_log!(debug, pid = peer.pid, imports, "granted an import");
                 self.importers.insert(caller.key, Importer { _socket: caller.socket, token, link });
             }
             Err(refused) => caller.refuse(refused),

@@ -49,7 +49,7 @@ impl Growth {
             Ok((block, _others)) => block,
             Err(error) => {
                 let (len, made) = (class.len, class.made());
-                tracing::warn!(%error, len, made, "a pool cannot grow");
+                crate::guarded_log!(warn, %error, len, made, "a pool cannot grow");
                 None
             }
         }

@@ -36,7 +36,7 @@ impl WaitWatch {
         let (pool, limit) = (Arc::downgrade(pool), self.limit);
         if let Err(error) = crate::spawn_thread("dma-pool-waits".to_owned(), move || run(&pool, limit)) {
             self.watching.store(false, Ordering::SeqCst);
-            tracing::debug!(%error, "cannot watch the waits for buffers of a pool");
+            crate::guarded_log!(debug, %error, "cannot watch the waits for buffers of a pool");
         }
     }
 }
@@ -69,9 +69,7 @@ fn run(pool: &Weak<PoolInner>, limit: Duration) {
                     pool.watch.warnings.fetch_add(1, Ordering::Relaxed);
                     let holders = BufferPool { inner: Arc::clone(&pool), holder: 0 }.explain();
                     let (label, len) = (&pool.label, class.len);
-                    crate::guarded("the log", || {
-                        tracing::warn!(%label, len, ?wait, "a task waits too long for a buffer of a pool: {holders}");
-                    });
+                    crate::guarded_log!(warn, %label, len, ?wait, "a task waits too long for a buffer of a pool: {holders}");
                 }
             }
         }

@@ -125,7 +125,7 @@ impl DsaQueue {
                 Err(errno) => {
                     let kind = error::kind_of(errno);
                     list.over = Some((Outcome::Failed(kind), -errno.raw_os_error()));
-                    tracing::warn!(queue = self.opened.wq.name, %errno, "a work queue refuses descriptors");
+                    dma_core::guarded_log!(warn, queue = self.opened.wq.name, %errno, "a work queue refuses descriptors");
                     if kind == ErrorKind::DeviceLost {
                         self.watch.lose(REFUSED);
                     }
@@ -161,7 +161,13 @@ impl DsaQueue {
     /// queue must no longer access this process's memory.
     #[cold]
     fn give_up(&mut self, why: &'static str) {
-        tracing::error!(queue = self.opened.wq.name, in_flight = self.in_flight, why, "a work queue is lost");
+        dma_core::guarded_log!(
+            error,
+            queue = self.opened.wq.name,
+            in_flight = self.in_flight,
+            why,
+            "a work queue is lost"
+        );
         self.watch.lose(why);
         self.abort_unsent();
         self.lists.abort_sent();

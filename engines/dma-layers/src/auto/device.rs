@@ -151,7 +151,7 @@ impl DeviceQueue {
                 opened.queue = Some(queue);
             }
             Err(error) => {
-                tracing::warn!(%error, "the device cannot open a queue, so the CPU copies");
+                dma_core::guarded_log!(warn, %error, "the device cannot open a queue, so the CPU copies");
                 shared.ledger.note_reason(error.to_string());
                 opened.state = DeviceState::BackedOff(now + MIN_BACKOFF);
                 opened.is_over = true;
@@ -215,7 +215,7 @@ impl DeviceQueue {
         }
         (self.state, self.failures, self.done_since_return) = (DeviceState::Used, 0, 0);
         counts.returned.add(1);
-        tracing::info!("copies go to the device again");
+        dma_core::guarded_log!(info, "copies go to the device again");
     }
 
     fn reopen(&mut self) -> Result<Box<dyn RawQueue>> {
@@ -238,7 +238,7 @@ impl DeviceQueue {
     /// Stops using the device for its backoff time.
     fn leave(&mut self, why: &str, learner: &mut Learner, counts: &Counts) {
         if self.state == DeviceState::Used {
-            tracing::warn!(why, backoff = ?self.backoff, "copies go to the CPU instead of the device");
+            dma_core::guarded_log!(warn, why, backoff = ?self.backoff, "copies go to the CPU instead of the device");
             self.back_off(why);
             learner.forget_device();
             counts.left.add(1);

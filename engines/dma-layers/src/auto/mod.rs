@@ -279,7 +279,7 @@ impl AutoEngine {
         let registered = unsafe { self.shared.device.register_raw(memory, &request) };
         registered
             .inspect_err(|error| {
-                tracing::warn!(%error, len = memory.len(), "the device refuses memory: the CPU copies it");
+                dma_core::guarded_log!(warn, %error, len = memory.len(), "the device refuses memory: the CPU copies it");
             })
             .ok()
     }

@@ -277,7 +277,7 @@ impl Record {
             Err(error) => Err(sink.give_up(error)),
         };
         finished.inspect_err(|error| {
-            tracing::error!(%error, "the trace is lost");
+            dma_core::guarded_log!(error, %error, "the trace is lost");
             state.lost = Some(error.to_string());
         })
     }
@@ -287,7 +287,7 @@ impl RecordState {
     fn give_up(&mut self, error: io::Error) {
         let Some(sink) = self.sink.take() else { return };
         let error = sink.give_up(error);
-        tracing::error!(%error, "the trace is given up");
+        dma_core::guarded_log!(error, %error, "the trace is given up");
         self.lost = Some(error.to_string());
         self.error = Some(error);
     }

@@ -205,7 +205,9 @@ impl Wrapper for Verify {
         let staging = this.stages.as_ref().and_then(|engine| {
             let opened = Staging::open(&**engine);
             opened
-                .inspect_err(|error| tracing::warn!(%error, "copies of device memory are not verified"))
+                .inspect_err(
+                    |error| dma_core::guarded_log!(warn, %error, "copies of device memory are not verified"),
+                )
                 .ok()
         });
         let staged = if staging.is_some() { depth } else { 0 };
@@ -454,7 +456,8 @@ impl VerifyQueue {
                     // The copy is not reported and keeps its slot, because the device may still read its
                     // operands. Dropping the staging queue leaks it.
                     (self.staging, _) = (None, self.staged.pop_front());
-                    tracing::error!(
+                    dma_core::guarded_log!(
+                        error,
                         "a copy of device memory to host memory does not end, so its queue is leaked"
                     );
                     continue;
