@@ -18,8 +18,8 @@ pub fn guarded<R>(what: &str, f: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
-/// Logs an event with `tracing`, and catches a panic of the program's log subscriber: `guarded_log!(warn, ...)`
-/// has the arguments of `tracing::warn!`.
+/// Logs an event with `tracing`, and catches a panic of the program's log subscriber. The arguments after
+/// `warn` in `guarded_log!(warn, ...)` are those of `tracing::warn!`.
 ///
 /// The crates of this library log with this macro, because a panic would end a thread or a queue that other
 /// operations use.

@@ -291,6 +291,11 @@ fn bad_sources_are_named() {
     place.refuses("/dev/zero dst", &["SRC /dev/zero is a device"]);
     // One file reports length 0 although it has bytes, and one file can be opened but not read.
     place.refuses("/proc/version dst", &["/proc/version", "more bytes than the 0"]);
+    // Files in /sys report a page.
+    place.refuses(
+        "/sys/devices/system/cpu/online dst",
+        &["/sys/devices/system/cpu/online has fewer bytes than the", "that it reports; read it with cat"],
+    );
     place.refuses("/proc/self/mem dst", &["cannot read SRC /proc/self/mem"]);
 }
 

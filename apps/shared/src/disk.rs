@@ -74,6 +74,14 @@ impl Source {
     /// Describes a failure to read at `offset`.
     pub fn explain(&self, offset: u64, e: &io::Error) -> String {
         match e.kind() {
+            // Files in /sys report a length that is not the length of their contents.
+            io::ErrorKind::UnexpectedEof if self.file.metadata().is_ok_and(|now| now.len() == self.len()) => {
+                format!(
+                    "{} has fewer bytes than the {} that it reports; read it with cat instead",
+                    self.name,
+                    self.len()
+                )
+            }
             io::ErrorKind::UnexpectedEof => {
                 self.changed(&format!("became shorter than its {} bytes", self.len()))
             }

@@ -74,7 +74,9 @@ struct Opened {
 }
 
 impl From<File> for DmaFile {
-    /// Uses a file that is already open. Reads and writes neither use nor change the file's position.
+    /// Uses a file that is already open. Reads and writes neither use nor change the file's position. Pipes,
+    /// sockets and terminals have no positions: their reads and writes ignore the offset, and wait until the
+    /// file is ready. Several of them in flight have no order.
     fn from(file: File) -> Self {
         Self(Arc::new(Opened { file, direct: None }))
     }
@@ -128,6 +130,19 @@ impl DmaFile {
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.0.direct.is_some()
+    }
+
+    /// Fails if the system would ignore the offsets of writes.
+    pub(crate) fn check_write_offsets(&self) -> Result<()> {
+        let flags = rustix::fs::fcntl_getfl(&self.0.file).map_err(io::Error::from)?;
+        if flags.contains(OFlags::APPEND) {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "the file is open for appending (O_APPEND), so all writes would go to its end",
+            )
+            .with_hint("open the file without append"));
+        }
+        Ok(())
     }
 
     /// Returns the file descriptor by which this range is read or written: the direct one only if the file

@@ -2,13 +2,15 @@
 #![expect(unsafe_code, reason = "operations hold addresses of buffers that their transfers own")]
 
 use std::any::Any;
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
+use dma_core::guarded;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 
 use crate::file::DmaFile;
@@ -47,6 +49,12 @@ pub(crate) struct Job {
     in_flight: Arc<InFlight>,
     /// Number of bytes that were read or written.
     done: AtomicUsize,
+    /// The file has no offsets: it is a pipe, socket or terminal.
+    is_stream: AtomicBool,
+    /// The ring's request in flight is a poll. Only the ring's thread uses this.
+    pub(crate) polls: AtomicBool,
+    /// The ring's own thread has submitted the request in flight. Only this thread uses this.
+    pub(crate) by_reaper: AtomicBool,
     state: Mutex<JobState>,
     ended: Condvar,
 }
@@ -58,6 +66,8 @@ struct JobState {
     /// The buffer, after its owner has dropped the transfer.
     kept: Option<Kept>,
     cancelled: bool,
+    /// Wakes the worker that waits until the file is ready.
+    interrupt: Option<Arc<OwnedFd>>,
 }
 
 struct Kept(Box<dyn Any + Send>);
@@ -68,10 +78,14 @@ impl std::fmt::Debug for Kept {
     }
 }
 
+/// The offset -1, which stands for the file's own position in system calls.
+pub(crate) const NO_OFFSET: u64 = u64::MAX;
+
 /// The next part of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) descriptor: RawFd,
+    /// [`NO_OFFSET`] for a file without offsets.
     pub(crate) offset: u64,
     pub(crate) begin: *mut u8,
     pub(crate) len: usize,
@@ -82,6 +96,8 @@ pub(crate) struct Part {
 pub(crate) enum Step {
     /// The rest of the operation must be submitted.
     Continue,
+    /// As above, as soon as the file is ready.
+    WaitReady,
     Ended,
 }
 
@@ -101,6 +117,9 @@ impl Job {
             fixed,
             in_flight,
             done: AtomicUsize::new(0),
+            is_stream: AtomicBool::new(false),
+            polls: AtomicBool::new(false),
+            by_reaper: AtomicBool::new(false),
             state: Mutex::default(),
             ended: Condvar::new(),
         }
@@ -115,26 +134,26 @@ impl Job {
         let done = self.done.load(Ordering::Relaxed);
         let begin = self.memory.begin.as_ptr().wrapping_add(done);
         let (offset, len) = (self.offset + done as u64, (self.memory.len - done).min(1 << 30));
-        Part { descriptor: self.file.descriptor(begin.addr(), offset, len), offset, begin, len }
+        let descriptor = self.file.descriptor(begin.addr(), offset, len);
+        let offset = if self.is_stream.load(Ordering::Relaxed) { NO_OFFSET } else { offset };
+        Part { descriptor, offset, begin, len }
     }
 
     /// Records the result of a part: the number of bytes, or an error. Only one thread at a time may call
     /// this for a job: the thread that reaps completions, or the worker that executes the job.
     pub(crate) fn advance(&self, result: Result<usize, Errno>) -> Step {
         let end = match result {
-            Err(Errno::INTR | Errno::AGAIN) if !self.state().cancelled => return Step::Continue,
-            Err(Errno::INTR) => Err(Errno::CANCELED),
+            Err(Errno::INTR | Errno::AGAIN) if self.is_cancelled() => Err(Errno::CANCELED),
+            Err(Errno::INTR) => return Step::Continue,
+            Err(Errno::AGAIN) => return Step::WaitReady,
+            Err(Errno::SPIPE) if !self.is_stream.swap(true, Ordering::Relaxed) => return Step::Continue,
             Err(e) => Err(e),
             Ok(_) if self.kind == JobKind::Sync => Ok(0),
             Ok(bytes) => {
                 let done = self.done.load(Ordering::Relaxed) + bytes;
                 self.done.store(done, Ordering::Relaxed);
                 if done < self.memory.len && bytes > 0 {
-                    return if self.state().cancelled {
-                        self.end(Err(Errno::CANCELED))
-                    } else {
-                        Step::Continue
-                    };
+                    return if self.is_cancelled() { self.end(Err(Errno::CANCELED)) } else { Step::Continue };
                 }
                 match self.kind {
                     // The system call wrote no bytes and reported no error.
@@ -156,9 +175,10 @@ impl Job {
         let (waker, kept) = (state.waker.take(), state.kept.take());
         drop(state);
         self.ended.notify_all();
-        // Run wakers and destructors without the lock.
-        drop(kept.map(|kept| kept.0));
-        waker.into_iter().for_each(Waker::wake);
+        // Run wakers and destructors without the lock. Their panics must not end this thread, which also
+        // executes other operations.
+        kept.map(|kept| guarded("the drop of a transfer's buffer", || drop(kept.0)));
+        waker.map(|waker| guarded("a task's waker", || waker.wake()));
         Step::Ended
     }
 
@@ -167,11 +187,15 @@ impl Job {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Requests the operation's cancellation. Returns true if it has not ended yet.
+    /// Requests the operation's cancellation. Returns true if the method must also be asked: in the first
+    /// call, if the operation has not ended yet.
     pub(crate) fn cancel(&self) -> bool {
         let mut state = self.state();
-        state.cancelled = true;
-        state.result.is_none()
+        if let Some(interrupt) = &state.interrupt {
+            // The counter is far from full, so that this does not block.
+            let _ = rustix::io::write(interrupt, &1_u64.to_ne_bytes());
+        }
+        !std::mem::replace(&mut state.cancelled, true) && state.result.is_none()
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
@@ -187,8 +211,34 @@ impl Job {
         }
         let old = state.waker.replace(waker);
         drop(state);
-        drop(old);
+        // It may belong to another task than the caller.
+        guarded("the drop of a task's waker", || drop(old));
         None
+    }
+
+    /// Returns the events of poll(2) for which the next part waits.
+    pub(crate) const fn ready_events(&self) -> PollFlags {
+        match self.kind {
+            JobKind::Read => PollFlags::IN,
+            JobKind::Write | JobKind::Sync => PollFlags::OUT,
+        }
+    }
+
+    /// Blocks until the file is ready for the next part, or the operation's cancellation is requested.
+    pub(crate) fn wait_ready(&self) -> Result<(), Errno> {
+        let interrupt = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let mut state = self.state();
+        if state.cancelled {
+            return Ok(());
+        }
+        state.interrupt = Some(Arc::clone(&interrupt));
+        drop(state);
+        // SAFETY: the job keeps the file open.
+        let file = unsafe { BorrowedFd::borrow_raw(self.part().descriptor) };
+        let mut files = [PollFd::new(&file, self.ready_events()), PollFd::new(&*interrupt, PollFlags::IN)];
+        let waited = poll(&mut files, None);
+        self.state().interrupt = None;
+        waited.map(drop)
     }
 
     pub(crate) fn result(&self) -> Option<Result<usize, Errno>> {
@@ -247,6 +297,14 @@ impl InFlight {
 }
 
 /// Executes a job by calling `once` for each part until the job ends.
-pub(crate) fn run(job: &Arc<Job>, mut once: impl FnMut(&Job) -> Result<usize, Errno>) {
-    while job.advance(if job.is_cancelled() { Err(Errno::CANCELED) } else { once(job) }) == Step::Continue {}
+pub(crate) fn run(job: &Job, once: impl Fn(&Job) -> Result<usize, Errno>) {
+    let mut result = Ok(());
+    loop {
+        let part = if job.is_cancelled() { Err(Errno::CANCELED) } else { result.and_then(|()| once(job)) };
+        result = match job.advance(part) {
+            Step::Continue => Ok(()),
+            Step::WaitReady => job.wait_ready(),
+            Step::Ended => return,
+        };
+    }
 }

@@ -1,9 +1,10 @@
 //! Asynchronous reads and writes of files in registered memory.
 //!
-//! A [`FileQueue`] reads files directly into an engine's buffers, and writes files from them. The caller
-//! can do other work at the same time, such as the DMA of the previous block. The queue uses io_uring, with
-//! which it [registers](FileQueue::with_pools) the memory of pools once. If the system forbids io_uring, as
-//! sandboxes and containers often do, threads read and write instead.
+//! A [`FileQueue`] reads files directly into an engine's buffers, and writes files from them. The caller can
+//! do other work at the same time, such as the DMA of the previous block. The queue uses io_uring, with which
+//! it [registers](FileQueue::with_pools) the memory of pools once. If the system forbids io_uring, as
+//! sandboxes and containers often do, or is older than Linux 5.6, threads read and write instead. Both
+//! methods give the same results.
 //!
 //! ```
 //! use dma_core::{BufferPool, PoolOptions};
@@ -25,6 +26,10 @@
 //!   are written, and both after an error. The queue continues short reads and writes of the system.
 //! - **Back-pressure.** A queue with [`depth`](FileQueueOptions::depth) operations in flight returns the
 //!   buffer with `QueueFull`.
+//! - **Threads.** A thread of the queue submits and completes the operations, so that they do not depend on
+//!   the thread that called [`read_at`](FileQueue::read_at). Wakers, and destructors of buffers whose
+//!   transfer was dropped, run on a thread of the queue. They may panic: the panic is logged. They must not
+//!   wait for other operations of the queue.
 //! - **Forked processes** cannot use a queue that was made before the fork.
 
 mod error;

@@ -21,10 +21,11 @@ pub enum Method {
 pub struct FileQueueOptions {
     /// Maximum number of operations in flight: 1 to 4096. Default: 64.
     pub depth: usize,
-    /// The method. Default: `None`, which means io_uring, or threads if the system forbids io_uring.
+    /// The method. Default: `None`, which means io_uring, or threads if the system forbids io_uring or is
+    /// older than Linux 5.6.
     pub method: Option<Method>,
     /// Maximum number of threads that read and write at the same time, for [`Method::Threads`]; at
-    /// least 1. Default: 8.
+    /// least 1. Default: 8. An operation that waits for a pipe, socket or terminal occupies a thread.
     pub threads: usize,
 }
 

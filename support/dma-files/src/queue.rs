@@ -125,7 +125,7 @@ impl FileQueue {
             Ok((ring, false)) => Ok((By::Ring(ring), Vec::new())),
             Err(e) if options.method.is_some() => Err(e),
             Err(error) => {
-                tracing::info!(%error, "threads read and write files");
+                dma_core::guarded_log!(info, %error, "threads read and write files");
                 workers()
             }
         }
@@ -176,14 +176,16 @@ impl FileQueue {
     /// # Errors
     ///
     /// The errors of [`read_at`](Self::read_at), except `AccessDenied`; `OutOfResources` beyond the process's
-    /// limit on the size of files (`ulimit -f`).
+    /// limit on the size of files (`ulimit -f`); `InvalidArgument` for a file that is open for appending
+    /// (`O_APPEND`), because the system ignores the offset there.
     pub fn write_at<S: FileSource>(
         &self,
         file: &DmaFile,
         offset: u64,
         buffer: S,
     ) -> Result<FileTransfer<S>, FileError<S>> {
-        let bytes = memory(&buffer).and_then(|(begin, len)| {
+        let bytes = file.check_write_offsets().and_then(|()| {
+            let (begin, len) = memory(&buffer)?;
             check_file_size(file, offset.saturating_add(len as u64)).map(|()| (begin, len))
         });
         match bytes {
@@ -215,11 +217,13 @@ impl FileQueue {
         let (target, memory) = ((file.clone(), offset), JobBuffer { begin, len });
         let in_flight = Arc::clone(&inner.in_flight);
         let job = Arc::new(Job::new(kind, target, memory, inner.fixed(begin.addr().get(), len), in_flight));
+        // From now on, the transfer keeps the buffer until the operation ends.
+        let transfer = FileTransfer::new(Arc::clone(&job), Arc::clone(&inner.backend), buffer);
         match &*inner.backend.by {
-            By::Ring(ring) => ring.submit(Arc::clone(&job)),
-            By::Workers(workers) => workers.submit(Arc::clone(&job)),
+            By::Ring(ring) => ring.submit(job),
+            By::Workers(workers) => workers.submit(job),
         }
-        Ok(FileTransfer::new(job, Arc::clone(&inner.backend), buffer))
+        Ok(transfer)
     }
 }
 

@@ -1,26 +1,41 @@
 //! [`Ring`]: executes operations by io_uring.
 //!
-//! Submitters push to the submission queue under a lock. One thread reaps the completions, continues short
-//! reads and writes, and ends operations. The user data of a read, write or sync is a raw pointer to its job.
-//! This pointer owns a reference to the job.
+//! Submitters push to the submission queue and enter the kernel. One thread reaps the completions, continues
+//! short reads and writes, and ends operations. The kernel cancels or fails the operations that a thread
+//! submitted when that thread exits, so the reaping thread submits such operations again. The user data of a
+//! read, write, sync or poll is a raw pointer to its job. This pointer owns a reference to the job.
 #![expect(
     unsafe_code,
     reason = "shares a ring with the kernel, which reads and writes the memory of operations"
 )]
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use dma_core::{Error, ErrorKind, Result, spawn_thread};
+use dma_core::{Error, ErrorKind, Result, guarded_log, spawn_thread};
 use io_uring::types::{Fd, FsyncFlags};
-use io_uring::{EnterFlags, IoUring, opcode, squeue};
+use io_uring::{EnterFlags, IoUring, Probe, opcode, squeue};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use crate::job::{InFlight, Job, JobKind, Part, Step};
 
 /// User data of requests whose completions are ignored: cancellations, and requests that wake the thread.
 const IGNORED: u64 = 0;
+
+/// The operations that the ring uses. Linux 5.6 has all of them.
+const OPERATIONS: [u8; 8] = [
+    opcode::Read::CODE,
+    opcode::ReadFixed::CODE,
+    opcode::Write::CODE,
+    opcode::WriteFixed::CODE,
+    opcode::Fsync::CODE,
+    opcode::PollAdd::CODE,
+    opcode::AsyncCancel::CODE,
+    opcode::Nop::CODE,
+];
 
 #[derive(Debug)]
 pub(crate) struct Ring {
@@ -31,8 +46,20 @@ struct SharedRing {
     ring: IoUring,
     /// Held while a thread writes to the submission queue.
     submission: Mutex<()>,
+    /// Held from the push of a request to its submission, and exclusively by the reaping thread, so that no
+    /// other thread submits its requests.
+    turns: RwLock<()>,
     in_flight: Arc<InFlight>,
     closed: AtomicBool,
+}
+
+/// The thread that submits a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Submitter {
+    /// A thread that may exit before the request completes.
+    Caller,
+    /// The thread that reaps completions, which exits after the last operation.
+    Reaper,
 }
 
 impl std::fmt::Debug for SharedRing {
@@ -47,19 +74,23 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// `Unsupported` or `PermissionDenied` if the system forbids io_uring; `OutOfResources`; `Os`.
+    /// `Unsupported` or `PermissionDenied` if the system forbids io_uring or lacks its operations;
+    /// `OutOfResources`; `Os`.
     pub(crate) fn new(
         depth: usize,
         in_flight: Arc<InFlight>,
         buffers: &[(usize, usize)],
     ) -> Result<(Self, bool)> {
-        // One more entry, for a request that cancels an operation or wakes the thread.
-        let entries = u32::try_from(depth + 1).unwrap_or(u32::MAX).next_power_of_two();
-        let ring = IoUring::builder().build(entries).map_err(refused)?;
+        // Each operation has at most one request and one cancellation, and one more request wakes the thread.
+        let entries = u32::try_from(2 * depth + 1).unwrap_or(u32::MAX).next_power_of_two();
+        let mut ring = IoUring::builder().build(entries).map_err(refused)?;
+        probe(&ring)?;
+        try_read(&mut ring)?;
         let registered = !buffers.is_empty() && register(&ring, buffers);
         let shared = Arc::new(SharedRing {
             ring,
             submission: Mutex::new(()),
+            turns: RwLock::new(()),
             in_flight,
             closed: AtomicBool::new(false),
         });
@@ -70,13 +101,13 @@ impl Ring {
 
     /// Submits an operation.
     pub(crate) fn submit(&self, job: Arc<Job>) {
-        self.shared.submit(job);
+        let part = self.shared.part(&job);
+        self.shared.push_for(job, part, Submitter::Caller);
     }
 
     /// Asks the kernel to cancel an operation.
     pub(crate) fn cancel(&self, job: &Arc<Job>) {
-        let target = Arc::as_ptr(job).expose_provenance() as u64;
-        self.shared.push(&opcode::AsyncCancel::new(target).build().user_data(IGNORED));
+        self.shared.cancel(job, Submitter::Caller);
     }
 }
 
@@ -84,16 +115,16 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // The thread exits after the last operation, and frees the ring.
         self.shared.closed.store(true, Ordering::Release);
-        self.shared.push(&opcode::Nop::new().build().user_data(IGNORED));
+        self.shared.push(&opcode::Nop::new().build().user_data(IGNORED), Submitter::Caller);
     }
 }
 
 impl SharedRing {
-    /// Submits the next part of an operation.
-    fn submit(&self, job: Arc<Job>) {
+    /// Returns the request for the next part of an operation.
+    fn part(&self, job: &Job) -> squeue::Entry {
         let Part { descriptor, offset, begin, len } = job.part();
         let (fd, len) = (Fd(descriptor), len as u32);
-        let entry = match (job.kind, job.fixed) {
+        match (job.kind, job.fixed) {
             (JobKind::Read, Some(index)) => {
                 opcode::ReadFixed::new(fd, begin, len, index).offset(offset).build()
             }
@@ -103,52 +134,80 @@ impl SharedRing {
             }
             (JobKind::Write, None) => opcode::Write::new(fd, begin, len).offset(offset).build(),
             (JobKind::Sync, _) => opcode::Fsync::new(fd).flags(FsyncFlags::empty()).build(),
-        };
-        let reference = Arc::into_raw(job).expose_provenance() as u64;
-        self.push(&entry.user_data(reference));
-    }
-
-    /// Pushes one request and submits it.
-    fn push(&self, entry: &squeue::Entry) {
-        loop {
-            {
-                let _turn = self.submission.lock().unwrap_or_else(PoisonError::into_inner);
-                // SAFETY: all submission queues are created under this lock and dropped before it is
-                // released, so no other submission queue exists.
-                let mut queue = unsafe { self.ring.submission_shared() };
-                // SAFETY: a read or write accesses the buffer of its job. The buffer stays valid until the
-                // job ends, because the transfer owns it, or the job after the transfer is dropped. The
-                // request's user data owns a reference to the job, which also keeps the file open, until the
-                // completion. Other requests have no buffer.
-                if unsafe { queue.push(entry) }.is_ok() {
-                    break;
-                }
-            }
-            // The queue is full of requests that the kernel has not consumed yet.
-            self.enter();
         }
-        self.enter();
     }
 
-    /// Submits all requests to the kernel.
-    fn enter(&self) {
+    /// Submits a request of an operation. Its completion takes over the reference to the job. Returns whether
+    /// this thread submitted it.
+    fn push_for(&self, job: Arc<Job>, entry: squeue::Entry, submitter: Submitter) -> bool {
+        let reference = Arc::into_raw(job).expose_provenance() as u64;
+        self.push(&entry.user_data(reference), submitter)
+    }
+
+    fn cancel(&self, job: &Arc<Job>, submitter: Submitter) {
+        let target = Arc::as_ptr(job).expose_provenance() as u64;
+        self.push(&opcode::AsyncCancel::new(target).build().user_data(IGNORED), submitter);
+    }
+
+    /// Pushes one request and submits it. Returns whether this thread submitted it: otherwise another thread
+    /// may have done so.
+    fn push(&self, entry: &squeue::Entry, submitter: Submitter) -> bool {
+        let push = || {
+            // SAFETY: a read or write accesses the buffer of its job. The buffer stays valid until the job
+            // ends, because the transfer owns it, or the job after the transfer is dropped. The request's
+            // user data owns a reference to the job, which also keeps the file open, until the completion.
+            // Other requests have no memory.
+            while !unsafe { self.try_push(entry) } {
+                // The queue is full of requests that the kernel has not consumed yet.
+                self.enter();
+            }
+            self.enter()
+        };
+        let submitted = match submitter {
+            Submitter::Caller => {
+                let _turn = self.turns.read().unwrap_or_else(PoisonError::into_inner);
+                push()
+            }
+            Submitter::Reaper => {
+                let _turn = self.turns.write().unwrap_or_else(PoisonError::into_inner);
+                push()
+            }
+        };
+        let mut retried = submitted;
+        while !retried {
+            // The kernel lacks memory, or the thread must reap completions first.
+            std::thread::yield_now();
+            let _turn = self.turns.read().unwrap_or_else(PoisonError::into_inner);
+            retried = self.enter();
+        }
+        submitted
+    }
+
+    /// Pushes one request. Returns false if the submission queue is full.
+    ///
+    /// # Safety
+    ///
+    /// The request's memory must stay valid until its completion.
+    unsafe fn try_push(&self, entry: &squeue::Entry) -> bool {
+        let _turn = self.submission.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: all submission queues are created under this lock and dropped before it is released, so no
+        // other submission queue exists.
+        let mut queue = unsafe { self.ring.submission_shared() };
+        // SAFETY: the caller keeps the request's memory valid.
+        unsafe { queue.push(entry) }.is_ok()
+    }
+
+    /// Submits all requests to the kernel. Returns false if the caller must try again.
+    fn enter(&self) -> bool {
         loop {
-            match self.ring.submit() {
-                Ok(_) => return,
-                Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::INTR)) => {}
-                Err(e)
-                    if matches!(
-                        Errno::from_io_error(&e),
-                        Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM)
-                    ) =>
-                {
-                    // The kernel lacks memory, or the thread must reap completions first.
-                    std::thread::yield_now();
-                }
-                Err(error) => {
+            let Err(error) = self.ring.submit() else { return true };
+            match Errno::from_io_error(&error) {
+                Some(Errno::INTR) => {}
+                Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => return false,
+                _ => {
                     // The request stays in the queue, and the next call submits it.
-                    tracing::error!(%error, "io_uring accepts no requests");
-                    return;
+                    guarded_log!(error, %error, "io_uring accepts no requests");
+                    return true;
                 }
             }
         }
@@ -176,28 +235,93 @@ impl SharedRing {
                 if let Err(error) = waited
                     && Errno::from_io_error(&error) != Some(Errno::INTR)
                 {
-                    tracing::debug!(%error, "io_uring cannot wait for completions");
+                    guarded_log!(debug, %error, "io_uring cannot wait for completions");
                     std::thread::yield_now();
                 }
             }
         }
     }
 
-    /// Records the result of a request. `reference` is its user data. Submits the next part of the operation,
-    /// if any.
+    /// Records the result of a request. `reference` is its user data. Submits the next request of the
+    /// operation, if any.
     fn complete(&self, reference: u64, result: i32) {
         let job = std::ptr::with_exposed_provenance::<Job>(reference as usize);
-        // SAFETY: `submit` made this pointer by `Arc::into_raw`, and the kernel completes each request once,
-        // so this call is the only one that takes over the request's reference.
+        // SAFETY: `push_for` made this pointer by `Arc::into_raw`, and the kernel completes each request
+        // once, so this call is the only one that takes over the request's reference.
         let job = unsafe { Arc::from_raw(job) };
         let result = match u32::try_from(result) {
             Ok(bytes) => Ok(bytes as usize),
             Err(_) => Err(Errno::from_raw_os_error(-result)),
         };
-        if job.advance(result) == Step::Continue {
-            self.submit(job);
+        let polled = job.polls.swap(false, Ordering::Relaxed);
+        let by_reaper = job.by_reaper.swap(false, Ordering::Relaxed);
+        // `INTR` submits the part again, unless the program has cancelled the operation.
+        let result = match result {
+            // The result of a poll is a set of events, and no part of the operation was executed.
+            Ok(_) if polled => Err(Errno::INTR),
+            // The thread that submitted the request may have exited. The kernel then cancels the request, or
+            // finds the memory of the thread's process gone.
+            Err(Errno::CANCELED | Errno::FAULT) if !by_reaper => Err(Errno::INTR),
+            result => result,
+        };
+        let entry = match job.advance(result) {
+            Step::Continue => self.part(&job),
+            Step::WaitReady => {
+                job.polls.store(true, Ordering::Relaxed);
+                let events = u32::from(job.ready_events().bits());
+                opcode::PollAdd::new(Fd(job.part().descriptor), events).build()
+            }
+            Step::Ended => return,
+        };
+        let by_reaper = self.push_for(Arc::clone(&job), entry, Submitter::Reaper);
+        job.by_reaper.store(by_reaper, Ordering::Relaxed);
+        // A cancellation between the two requests has found neither.
+        if job.is_cancelled() {
+            self.cancel(&job, Submitter::Reaper);
         }
     }
+}
+
+/// Reads 8 bytes. Fails if the kernel does not execute reads, whatever the probe says.
+fn try_read(ring: &mut IoUring) -> Result<()> {
+    let file = eventfd(1, EventfdFlags::CLOEXEC).map_err(|e| refused(e.into()))?;
+    // Memory that stays valid if the kernel never completes the read.
+    let bytes = Box::into_raw(Box::new([0_u8; 8]));
+    let read = opcode::Read::new(Fd(file.as_raw_fd()), bytes.cast(), 8).build();
+    // SAFETY: the memory is freed only after the completion of the read.
+    unsafe { ring.submission().push(&read) }.map_err(|e| refused(io::Error::other(e)))?;
+    loop {
+        let entered = ring.submit_and_wait(1);
+        if let Some(completion) = ring.completion().next() {
+            // SAFETY: the memory is that of the box above, and the read has ended.
+            drop(unsafe { Box::from_raw(bytes) });
+            return match completion.result() {
+                8 => Ok(()),
+                result => Err(refused(io::Error::from_raw_os_error(-result))),
+            };
+        }
+        match entered {
+            Err(e) if Errno::from_io_error(&e) != Some(Errno::INTR) => return Err(refused(e)),
+            _ => {}
+        }
+    }
+}
+
+/// Fails if the kernel lacks an operation. Linux 5.1 to 5.5 have io_uring, but neither all operations nor
+/// this probe.
+fn probe(ring: &IoUring) -> Result<()> {
+    let mut probe = Probe::new();
+    let probed = ring.submitter().register_probe(&mut probe);
+    if probed.is_ok() && OPERATIONS.iter().all(|code| probe.is_supported(*code)) {
+        Ok(())
+    } else {
+        Err(too_old())
+    }
+}
+
+fn too_old() -> Error {
+    Error::new(ErrorKind::Unsupported, "io_uring of this kernel lacks the operations read and write")
+        .with_hint("use Linux 5.6 or later, or use threads")
 }
 
 /// Registers buffers, so that the kernel does not look up their pages for each operation. Returns whether the
@@ -214,7 +338,7 @@ fn register(ring: &IoUring, buffers: &[(usize, usize)]) -> bool {
     // until the ring is freed: even if the memory were unmapped, the kernel would not write to other memory.
     let registered = unsafe { ring.submitter().register_buffers(&iovecs) };
     if let Err(error) = &registered {
-        tracing::debug!(%error, "io_uring refused to register buffers, so each operation looks up its pages");
+        guarded_log!(debug, %error, "io_uring refused to register buffers, so each operation looks up its pages");
     }
     registered.is_ok()
 }
@@ -222,6 +346,8 @@ fn register(ring: &IoUring, buffers: &[(usize, usize)]) -> bool {
 /// Converts an error of creating a ring.
 fn refused(e: io::Error) -> Error {
     let kind = match Errno::from_io_error(&e) {
+        // The operation of a completion is not known to the kernel.
+        Some(Errno::INVAL) => return too_old(),
         Some(Errno::NOSYS) => ErrorKind::Unsupported,
         Some(Errno::PERM | Errno::ACCESS) => ErrorKind::PermissionDenied,
         Some(Errno::NOMEM | Errno::MFILE | Errno::NFILE) => ErrorKind::OutOfResources,

@@ -60,7 +60,8 @@ impl<T: Any + Send> FileTransfer<T> {
     /// Asks the system to cancel the operation, which then ends as `Aborted`, unless it has ended before.
     ///
     /// Await the operation, or wait for it, to get the buffer. Reads and writes of regular files cannot be
-    /// cancelled after the kernel has started them.
+    /// cancelled after the kernel has started them. Those of pipes, sockets and terminals can, while they
+    /// wait.
     pub fn cancel(&self) {
         if self.job.cancel() {
             self.backend.cancel(&self.job);
@@ -85,7 +86,11 @@ fn explain(job: &Job, errno: Errno) -> Error {
         JobKind::Sync => "sync a file".to_owned(),
     };
     let error = match errno {
-        Errno::CANCELED => Error::new(ErrorKind::Aborted, "the operation was cancelled"),
+        Errno::CANCELED if job.is_cancelled() => {
+            Error::new(ErrorKind::Aborted, "the program cancelled the operation")
+        }
+        Errno::CANCELED => Error::new(ErrorKind::Aborted, "the kernel cancelled the operation")
+            .with_hint("submit the operation again"),
         Errno::NOSPC | Errno::DQUOT => Error::new(ErrorKind::OutOfResources, "no space is left for the file")
             .with_hint("free some space, or raise the quota")
             .with_source(std::io::Error::from(errno)),

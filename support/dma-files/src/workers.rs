@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use dma_core::{Result, spawn_thread};
 use rustix::io::Errno;
 
-use crate::job::{Job, JobKind, Part, run};
+use crate::job::{Job, JobKind, NO_OFFSET, Part, run};
 
 /// Threads that read and write. The first thread starts with the queue, and other threads when they are
 /// needed. They exit after the queue is dropped and all operations have ended.
@@ -61,7 +61,7 @@ impl Workers {
         self.shared.changed.notify_one();
         if start && let Err(error) = self.start() {
             self.shared.state().threads -= 1;
-            tracing::debug!(%error, "the file queue could not start another thread");
+            dma_core::guarded_log!(debug, %error, "the file queue could not start another thread");
         }
     }
 }
@@ -100,7 +100,11 @@ impl SharedJobs {
 
 /// Executes one part of a job by one system call.
 fn once(job: &Job) -> std::result::Result<usize, Errno> {
-    let Part { descriptor, offset, begin, len } = job.part();
+    let part = job.part();
+    let Part { descriptor, offset, begin, len } = part;
+    if offset == NO_OFFSET && job.kind != JobKind::Sync {
+        return stream(job.kind, part);
+    }
     // `FileQueue` has checked on submission that the offset fits.
     let at = offset.cast_signed();
     let moved = match job.kind {
@@ -115,5 +119,44 @@ fn once(job: &Job) -> std::result::Result<usize, Errno> {
         // SAFETY: the only argument is a file descriptor, which the job keeps open.
         JobKind::Sync => unsafe { libc::fsync(descriptor) as isize },
     };
+    result_of(moved)
+}
+
+/// Executes one part of a job on a file without offsets. Fails with `AGAIN` if the file is not ready: a call
+/// that blocks could not be cancelled.
+fn stream(kind: JobKind, Part { descriptor, begin, len, .. }: Part) -> std::result::Result<usize, Errno> {
+    let bytes = libc::iovec { iov_base: begin.cast(), iov_len: len };
+    // -1 stands for the file's own position.
+    let moved = match kind {
+        // SAFETY: the part lies within the operation's buffer, which may be written and stays valid until the
+        // operation ends. The local variable `bytes` lives longer than the call.
+        JobKind::Read => unsafe { libc::preadv2(descriptor, &raw const bytes, 1, -1, libc::RWF_NOWAIT) },
+        // SAFETY: the part lies within the operation's buffer, which stays valid until the operation ends.
+        // The local variable `bytes` lives longer than the call.
+        _ => unsafe { libc::pwritev2(descriptor, &raw const bytes, 1, -1, libc::RWF_NOWAIT) },
+    };
+    let result = result_of(moved);
+    if !matches!(result, Err(Errno::OPNOTSUPP | Errno::NOSYS)) {
+        return result;
+    }
+    // The kernel has no calls for this file that never block. After the poll, this call blocks only if
+    // another reader or writer of the file is faster.
+    let mut ready = libc::pollfd { fd: descriptor, events: 0, revents: 0 };
+    ready.events = if kind == JobKind::Read { libc::POLLIN } else { libc::POLLOUT };
+    // SAFETY: the pointer to the local variable `ready` is valid during the call.
+    match unsafe { libc::poll(&raw mut ready, 1, 0) } {
+        0 => Err(Errno::AGAIN),
+        // SAFETY: the part lies within the operation's buffer, which may be written and stays valid until the
+        // operation ends.
+        1 if kind == JobKind::Read => result_of(unsafe { libc::read(descriptor, begin.cast(), len) }),
+        // SAFETY: the part lies within the operation's buffer, which stays valid until the operation ends. A
+        // pipe that is ready takes 4096 bytes without waiting.
+        1 => result_of(unsafe { libc::write(descriptor, begin.cast_const().cast(), len.min(4096)) }),
+        _ => result_of(-1),
+    }
+}
+
+/// Returns the result of a system call of libc.
+fn result_of(moved: isize) -> std::result::Result<usize, Errno> {
     usize::try_from(moved).map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
 }

@@ -1,10 +1,17 @@
-//! Tests files on queues of both methods: contents, short reads, errors, cancellation, forks, sandboxes.
+//! Tests files on queues of both methods: contents, short reads, errors, cancellation, panics, threads that
+//! exit, pipes, forks, sandboxes.
 #![expect(unsafe_code, reason = "forks, and installs a seccomp filter")]
 
-use std::io::Write;
-use std::os::fd::FromRawFd;
+use std::future::Future;
+use std::io::{Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::pin::Pin;
 use std::process::Command;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
 
 use dma_core::{Access, BufferMut, BufferPool, DmaEngine, DmaEngineExt, ErrorKind, HostMemory, PoolOptions};
 use dma_files::{DmaFile, FileQueue, FileQueueOptions, Method, OpenFile};
@@ -210,30 +217,188 @@ fn pipe() -> (DmaFile, std::fs::File) {
 #[test]
 fn a_full_queue_returns_the_buffer() {
     let engine = engine();
-    let Some(files) = queue(Method::IoUring, &[]) else { return };
-    let (reads, mut writes) = pipe();
-    let memory = || engine.allocate(1).expect("memory");
-    let waiting: Vec<_> = (0..8).map(|_| files.read_at(&reads, 0, memory()).expect("room")).collect();
-    let e = files.read_at(&reads, 0, memory()).expect_err("full");
-    assert_eq!((e.error().kind(), files.in_flight()), (ErrorKind::QueueFull, 8));
-    writes.write_all(&[1; 8]).expect("written");
-    for read in waiting {
-        assert_eq!(read.wait().expect("it reads").0[..], [1]);
+    for method in METHODS {
+        let Some(files) = queue(method, &[]) else { continue };
+        let (reads, mut writes) = pipe();
+        let memory = || engine.allocate(1).expect("memory");
+        let waiting: Vec<_> = (0..8).map(|_| files.read_at(&reads, 0, memory()).expect("room")).collect();
+        let e = files.read_at(&reads, 0, memory()).expect_err("full");
+        assert_eq!((e.error().kind(), files.in_flight()), (ErrorKind::QueueFull, 8));
+        writes.write_all(&[1; 8]).expect("written");
+        for read in waiting {
+            assert_eq!(read.wait().expect("it reads").0[..], [1]);
+        }
+        assert_eq!(files.in_flight(), 0);
     }
-    assert_eq!(files.in_flight(), 0);
+}
+
+/// Returns a socket in non-blocking mode, and its other end.
+fn socket() -> (DmaFile, UnixStream) {
+    let (file, other) = UnixStream::pair().expect("a pair");
+    file.set_nonblocking(true).expect("set");
+    (std::fs::File::from(OwnedFd::from(file)).into(), other)
 }
 
 #[test]
 fn a_cancelled_read_ends_and_returns_its_buffer() {
     let engine = engine();
-    let Some(files) = queue(Method::IoUring, &[]) else { return };
-    let (reads, writes) = pipe();
-    let read = files.read_at(&reads, 0, engine.allocate(100).expect("memory")).expect("room");
-    assert!(!read.is_done());
-    read.cancel();
-    let (e, buffer) = read.wait().expect_err("cancelled").into_parts();
-    assert_eq!((e.kind(), buffer.len(), files.in_flight()), (ErrorKind::Aborted, 100, 0));
-    drop(writes);
+    for method in METHODS {
+        let Some(files) = queue(method, &[]) else { continue };
+        let ((pipe, _writes), (socket, _other)) = (pipe(), socket());
+        for file in [pipe, socket] {
+            let read = files.read_at(&file, 0, engine.allocate(100).expect("memory")).expect("room");
+            assert!(!read.is_done());
+            read.cancel();
+            read.cancel();
+            let (e, buffer) = read.wait().expect_err("cancelled").into_parts();
+            assert_eq!((e.kind(), buffer.len(), files.in_flight()), (ErrorKind::Aborted, 100, 0));
+            let text = e.to_string();
+            assert!(
+                text.contains("the program cancelled the operation") && !text.contains("device"),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn files_without_offsets_are_read_and_written() {
+    let engine = engine();
+    let content = bytes(300_000);
+    for method in METHODS {
+        let Some(files) = queue(method, &[]) else { continue };
+        let ((pipe, mut writes), (socket, other)) = (pipe(), socket());
+        let ends = [writes.try_clone(), other.try_clone().map(|end| OwnedFd::from(end).into())];
+        for (file, end) in [&pipe, &socket].into_iter().zip(ends) {
+            let read = files.read_at(file, 7, engine.allocate(300_000).expect("memory")).expect("room");
+            // More bytes than fit, so that the other end waits for the read.
+            let (mut end, sent): (std::fs::File, _) = (end.expect("cloned"), content.clone());
+            let writer = std::thread::spawn(move || end.write_all(&sent));
+            let (buffer, n) = read.wait().expect("it reads");
+            assert!(n == 300_000 && buffer[..] == content, "{method:?}: {n}");
+            writer.join().expect("no panic").expect("written");
+        }
+        // More bytes than fit, so that the write waits for the other end.
+        let write = files.write_at(&socket, 7, buffer(&engine, &content)).expect("room");
+        let mut reader = other.take(content.len() as u64);
+        let reader = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            reader.read_to_end(&mut bytes).map(|_| bytes)
+        });
+        assert_eq!(write.wait().expect("it writes").1, content.len(), "{method:?}");
+        assert!(reader.join().expect("no panic").expect("readable") == content, "{method:?}");
+        // A read ends where the file ends.
+        let read = files.read_at(&pipe, 0, engine.allocate(10).expect("memory")).expect("room");
+        writes.write_all(b"abc").expect("written");
+        drop(writes);
+        let (buffer, n) = read.wait().expect("it reads");
+        assert_eq!((n, &buffer[..3]), (3, &b"abc"[..]), "{method:?}");
+    }
+}
+
+#[test]
+fn writes_to_a_file_for_appending_are_refused() {
+    let engine = engine();
+    for method in METHODS {
+        let Some(files) = queue(method, &[]) else { continue };
+        let named = file_of(&[1; 100]);
+        let append =
+            || std::fs::OpenOptions::new().read(true).append(true).open(named.path()).expect("it opens");
+        let direct = DmaFile::from(append()).with_direct().ok();
+        for file in direct.into_iter().chain([append().into()]) {
+            let e = files.write_at(&file, 0, buffer(&engine, &[7; 10])).expect_err("for appending");
+            let (e, same) = e.into_parts();
+            assert!(e.kind() == ErrorKind::InvalidArgument && e.hint().contains("without append"), "{e}");
+            assert_eq!((&same[..], files.in_flight()), (&[7; 10][..], 0));
+            let read = files.read_at(&file, 0, engine.allocate(200).expect("memory")).expect("room");
+            assert_eq!(read.wait().expect("it reads").1, 100);
+        }
+        assert_eq!(std::fs::read(named.path()).expect("readable"), [1; 100]);
+    }
+}
+
+/// An owner of memory whose destructor panics.
+struct PanickingOwner(Vec<u8>);
+
+impl AsMut<[u8]> for PanickingOwner {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Drop for PanickingOwner {
+    fn drop(&mut self) {
+        panic!("the destructor of an owner panics");
+    }
+}
+
+struct PanickingWaker;
+
+impl Wake for PanickingWaker {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker panics");
+    }
+}
+
+/// Maximum time to wait for an operation that must end. Only a hang takes as long.
+const HANG: Duration = Duration::from_secs(120);
+
+#[test]
+fn panics_of_the_program_do_not_affect_other_operations() {
+    let engine = engine();
+    let named = file_of(&bytes(100));
+    let file = DmaFile::open(named.path()).expect("it opens");
+    for method in METHODS {
+        let Some(files) = queue(method, &[]) else { continue };
+        // More panics than the queue has threads.
+        for _ in 0..3 {
+            let ((first, mut to_first), (second, mut to_second)) = (pipe(), pipe());
+            let mut awaited = files.read_at(&first, 0, engine.allocate(1).expect("memory")).expect("room");
+            let waker = Waker::from(Arc::new(PanickingWaker));
+            assert!(Pin::new(&mut awaited).poll(&mut Context::from_waker(&waker)).is_pending());
+            let memory = HostMemory::from_owner(PanickingOwner(vec![0; 1]));
+            drop(files.read_at(&second, 0, engine.register(memory).expect("registered")).expect("room"));
+            to_first.write_all(&[1]).expect("written");
+            to_second.write_all(&[2]).expect("written");
+            assert!(awaited.wait_timeout(HANG), "{method:?}");
+            assert_eq!(awaited.wait().expect("it reads").0[..], [1]);
+        }
+        let other = files.read_at(&file, 0, engine.allocate(100).expect("memory")).expect("room");
+        assert!(other.wait_timeout(HANG), "{method:?}: an operation of another task never ends");
+        assert_eq!(other.wait().expect("it reads").1, 100);
+        assert_eq!(files.in_flight(), 0);
+    }
+}
+
+#[test]
+fn operations_do_not_depend_on_the_thread_that_submitted_them() {
+    let engine = engine();
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let content = bytes(8 << 20);
+    let path = folder.path().join("file");
+    std::fs::write(&path, &content).expect("written");
+    for method in METHODS {
+        let Some(files) = queue(method, &[]) else { continue };
+        let plain = std::fs::File::open(&path).expect("it opens");
+        plain.sync_all().expect("synced");
+        rustix::fs::fadvise(&plain, 0, None, rustix::fs::Advice::DontNeed).expect("a hint");
+        let (file, (reads, mut writes)) = (DmaFile::from(plain), pipe());
+        let memory = |len| engine.allocate(len).expect("memory");
+        let (waiting, blocks) = std::thread::scope(|scope| {
+            let submit = || {
+                // One thread of the queue stays free.
+                let waiting = files.read_at(&reads, 0, memory(3)).expect("room");
+                let block = |i: u64| files.read_at(&file, i << 20, memory(1 << 20)).expect("room");
+                (waiting, (0..7).map(block).collect::<Vec<_>>())
+            };
+            scope.spawn(submit).join().expect("no panic")
+        });
+        writes.write_all(b"abc").expect("written");
+        assert_eq!(waiting.wait().expect("it reads").0[..], *b"abc", "{method:?}");
+        for (block, expected) in blocks.into_iter().zip(content.chunks(1 << 20)) {
+            assert!(block.wait().expect("it reads").0[..] == *expected, "{method:?}");
+        }
+    }
 }
 
 #[test]
@@ -244,12 +409,8 @@ fn the_buffer_of_a_dropped_transfer_is_kept_until_its_end() {
     for method in METHODS {
         let Some(files) = queue(method, &[&pool]) else { continue };
         let (reads, mut writes) = pipe();
-        // A pipe does not support offsets. So the threads' `pread` fails at once, which also frees the
-        // buffer.
         drop(files.read_at(&reads, 0, pool.try_get(3).expect("free")).expect("room"));
-        if method == Method::IoUring {
-            assert_eq!(in_use(), 1, "the kernel may still write to the buffer");
-        }
+        assert_eq!(in_use(), 1, "the kernel may still write to the buffer");
         // The queue may be dropped before its operations end.
         drop(files);
         writes.write_all(b"abc").expect("written");
@@ -290,8 +451,8 @@ fn a_forked_process_uses_neither_ring_nor_threads() {
     }
 }
 
-/// Makes `io_uring_setup` fail with this error number, for this thread and threads that it starts.
-fn forbid_io_uring(errno: i32) {
+/// Makes this system call fail with this error number, for this thread and threads that it starts.
+fn forbid(call: u32, errno: i32) {
     /// The instructions that load a word of the call's description, compare it, and return. From
     /// linux/bpf_common.h.
     const LOAD: u16 = 0x20;
@@ -300,7 +461,7 @@ fn forbid_io_uring(errno: i32) {
     let step = |code, jf, k| libc::sock_filter { code, jt: 0, jf, k };
     let mut filter = [
         step(LOAD, 0, 0),
-        step(JUMP_IF_EQUAL, 1, libc::SYS_io_uring_setup as u32),
+        step(JUMP_IF_EQUAL, 1, call),
         step(RETURN, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
         step(RETURN, 0, libc::SECCOMP_RET_ALLOW),
     ];
@@ -316,13 +477,15 @@ fn forbid_io_uring(errno: i32) {
 }
 
 const ERRNO: &str = "DMA_TEST_ERRNO";
+const CALL: &str = "DMA_TEST_CALL";
 
 /// Runs as the child process of the test below.
 #[test]
 #[ignore = "the next test runs this in a separate process"]
 fn child() {
     let Ok(errno) = std::env::var(ERRNO) else { return };
-    forbid_io_uring(errno.parse().expect("a number"));
+    let call = std::env::var(CALL).expect("set with the other variable");
+    forbid(call.parse().expect("a number"), errno.parse().expect("a number"));
     let files = FileQueue::new(&FileQueueOptions::new()).expect("threads");
     assert_eq!(files.method(), Method::Threads);
     let content = bytes(10_000);
@@ -341,18 +504,23 @@ fn child() {
     assert_eq!(end, content[..5]);
     let io_uring = FileQueueOptions::new().with_method(Some(Method::IoUring));
     let e = FileQueue::new(&io_uring).expect_err("forbidden");
-    assert!(e.hint().contains("kernel.io_uring_disabled"), "{e}");
-    println!("refused: {:?}", e.kind());
+    println!("refused: {:?}: {}", e.kind(), e.hint());
 }
 
 #[test]
-fn threads_read_and_write_where_a_sandbox_forbids_io_uring() {
-    for (errno, kind) in [(libc::EPERM, "PermissionDenied"), (libc::ENOSYS, "Unsupported")] {
+fn threads_read_and_write_where_io_uring_is_forbidden_or_too_old() {
+    for (call, errno, refused) in [
+        (libc::SYS_io_uring_setup, libc::EPERM, "PermissionDenied: allow io_uring in the sandbox"),
+        (libc::SYS_io_uring_setup, libc::ENOSYS, "Unsupported: allow io_uring in the sandbox"),
+        // Linux 5.1 to 5.5 cannot be asked for their operations.
+        (libc::SYS_io_uring_register, libc::EINVAL, "Unsupported: use Linux 5.6 or later"),
+    ] {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"]);
-        let output = command.env(ERRNO, errno.to_string()).output().expect("it runs");
+        command.env(ERRNO, errno.to_string()).env(CALL, call.to_string());
+        let output = command.output().expect("it runs");
         let text = String::from_utf8_lossy(&output.stdout);
         let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && text.contains(&format!("refused: {kind}")), "{text}{error}");
+        assert!(output.status.success() && text.contains(&format!("refused: {refused}")), "{text}{error}");
     }
 }
