@@ -3,12 +3,14 @@
 //! A record is a list of entries of 10 bytes: the number of a word, and its 8 bytes in the second region.
 #![expect(unsafe_code, reason = "accesses the memory that descriptors name, as a device does")]
 
-use crate::descriptor::{Descriptor, Record, flag, status};
+use crate::descriptor::{Descriptor, Record, flag, op, status};
 use crate::memory::{self, Fault};
 use crate::operations::{faulted, overlap};
 
 const WORD: usize = 8;
 const ENTRY: usize = 10;
+/// Smallest maximum size of a record that is created, in bytes. Intel's DML refuses a smaller one too.
+const CREATED_MIN: u32 = 80;
 /// Longest region in bytes, because the number of a word has 16 bits.
 const REGION_MAX: u64 = 8 << 16;
 /// Number of bytes that are compared at a time.
@@ -25,7 +27,8 @@ pub(crate) fn check(descriptor: &Descriptor, record: u64, size: u32, regions: &[
     if !len.is_multiple_of(WORD as u64) || len > REGION_MAX {
         return Err(Record::of(status::BAD_SIZE));
     }
-    if size == 0 || !size.is_multiple_of(ENTRY as u32) {
+    let min = if descriptor.opcode() == op::CREATE_DELTA { CREATED_MIN } else { ENTRY as u32 };
+    if size < min || !size.is_multiple_of(ENTRY as u32) {
         return Err(Record::of(status::BAD_DELTA_SIZE));
     }
     // A record may be at any address: Intel's dsa-perf-micros packs records of 1,020 bytes.

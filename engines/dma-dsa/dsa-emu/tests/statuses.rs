@@ -261,8 +261,8 @@ fn delta_records_have_the_words_that_differ() {
     for (differing, size_max, result, entries) in [
         (&[][..], 80, 0, 0),
         (&[0, 3, 99][..], 80, 1, 3),
-        (&[7, 8, 9][..], 30, 1, 3),
-        (&[7, 8, 9][..], 20, 2, 2),
+        (&[7, 8, 9, 10, 11, 12, 13, 14][..], 80, 1, 8),
+        (&[7, 8, 9, 10, 11, 12, 13, 14, 15][..], 80, 2, 8),
     ] {
         let mut regions = Regions { old: [5; 100], new: [5; 100], record: [0xee; 1010] };
         for word in differing {
@@ -318,6 +318,8 @@ fn delta_records_that_are_wrong_have_their_status() {
         (create(old, 0x8_0008, record, 80), 0x13, 0, "more words than the maximum number"),
         (create(old, 800, record, 75), 0x15, 0, "an incomplete entry"),
         (create(old, 800, record, 0), 0x15, 0, "no entry"),
+        (create(old, 800, record, 70), 0x15, 0, "fewer than eight entries"),
+        (apply(record, 800, 0), 0x15, 0, "no entry"),
         (create(old + 4, 800, record, 80), 0x1c, 0, "not aligned"),
         (create(old, 800, record + 4, 80), 1, 64, "a record at any address"),
         (create(old, 800, new + 792, 80), 0x16, 0, "a record in a source"),
