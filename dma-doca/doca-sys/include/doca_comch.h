@@ -181,6 +181,12 @@ doca_error_t doca_comch_server_event_connection_status_changed_register(
 	struct doca_comch_server *comch_server, doca_comch_event_connection_status_changed_cb_t connect_event_cb,
 	doca_comch_event_connection_status_changed_cb_t disconnect_event_cb);
 
+/* The name of doca_comch_server_event_connection_status_changed_register between DOCA 2.5 and 2.9. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_comch_server_event_connection_register(
+	struct doca_comch_server *comch_server, doca_comch_event_connection_status_changed_cb_t connect_event_cb,
+	doca_comch_event_connection_status_changed_cb_t disconnect_event_cb);
+
 DOCA_STABLE
 doca_error_t doca_comch_connection_update_info(struct doca_comch_connection *comch_connection);
 

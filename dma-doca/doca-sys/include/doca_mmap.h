@@ -57,6 +57,10 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_mmap_dev_get_dpa_handle(struct doca_mmap *mmap, const struct doca_dev *dev,
 	doca_dpa_dev_mmap_t *dpa_mmap_handle);
 
+/* Of DOCA later than 3.0. The key is in the byte order of the CPU. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_mmap_get_mkey(struct doca_mmap *mmap, const struct doca_dev *dev, uint32_t *mkey);
+
 DOCA_STABLE
 doca_error_t doca_mmap_create_from_export(const union doca_data *user_data, const void *export_desc,
 	size_t export_desc_len, struct doca_dev *dev, struct doca_mmap **mmap);

@@ -862,6 +862,7 @@ unsafe extern "C" {
         dev: *const doca_dev,
         dpa_mmap_handle: *mut doca_dpa_dev_mmap_t,
     ) -> doca_error_t;
+    pub fn doca_mmap_get_mkey(mmap: *mut doca_mmap, dev: *const doca_dev, mkey: *mut u32) -> doca_error_t;
     pub fn doca_mmap_create_from_export(
         user_data: *const doca_data,
         export_desc: *const ::core::ffi::c_void,
@@ -1179,6 +1180,11 @@ unsafe extern "C" {
         recv_event_cb: doca_comch_event_msg_recv_cb_t,
     ) -> doca_error_t;
     pub fn doca_comch_server_event_connection_status_changed_register(
+        comch_server: *mut doca_comch_server,
+        connect_event_cb: doca_comch_event_connection_status_changed_cb_t,
+        disconnect_event_cb: doca_comch_event_connection_status_changed_cb_t,
+    ) -> doca_error_t;
+    pub fn doca_comch_server_event_connection_register(
         comch_server: *mut doca_comch_server,
         connect_event_cb: doca_comch_event_connection_status_changed_cb_t,
         disconnect_event_cb: doca_comch_event_connection_status_changed_cb_t,

@@ -257,7 +257,9 @@ c_calls! {
     fn doca_comch_task_send_as_task
         | doca_cc_send_task_as_task(task: Handle<Task<Send>>) -> *mut c::doca_task { as_task(&task) }
     /// Sets the callbacks for clients that connect and disconnect.
-    fn doca_comch_server_event_connection_status_changed_register | doca_cc_server_event_connection_register(
+    fn doca_comch_server_event_connection_status_changed_register
+        | doca_comch_server_event_connection_register
+        | doca_cc_server_event_connection_register(
         comch_server: Handle<Endpoint>,
         on_connect: Option<StatusCallback>,
         on_disconnect: Option<StatusCallback>,

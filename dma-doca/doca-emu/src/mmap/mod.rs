@@ -75,7 +75,12 @@ struct Setup {
     bufs: Arc<AtomicU32>,
     /// If set, several threads may use buffers, and the buffers are not counted.
     thread_safe: bool,
+    /// A number of the map, from which its memory keys are made.
+    number: u32,
 }
+
+/// Number of maps so far.
+static MAPS: AtomicU32 = AtomicU32::new(0);
 
 struct Chunk {
     addr: usize,
@@ -123,6 +128,7 @@ impl Setup {
             exports: Vec::new(),
             bufs: Arc::default(),
             thread_safe: false,
+            number: MAPS.fetch_add(1, Ordering::Relaxed) + 1,
         }
     }
 
@@ -198,6 +204,14 @@ impl Setup {
     fn place(&self, dev: &Dev) -> Outcome<usize> {
         let place = self.devs.iter().position(|other| std::ptr::eq(&**other, dev));
         place.ok_or(if GROWS { INVALID } else { c::DOCA_ERROR_NOT_FOUND })
+    }
+
+    /// Returns the memory key of a started map on one of its devices. It differs from those of other maps and
+    /// devices. Its lowest byte is 0, as that of keys which the kernel's driver makes.
+    fn mkey(&self, dev: &Dev) -> Outcome<u32> {
+        require(self.started, c::DOCA_ERROR_NOT_PERMITTED)?;
+        let place = self.place(dev)? as u32;
+        Ok(self.number << 16 | place << 8)
     }
 
     fn start(&mut self) -> Outcome {

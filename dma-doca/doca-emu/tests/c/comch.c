@@ -129,7 +129,11 @@ static void serve(void)
 	OK(doca_comch_server_task_send_set_conf(server, on_sent, on_not_sent, TASKS));
 	IS(DOCA_ERROR_INVALID_VALUE, doca_comch_server_event_msg_recv_register(server, NULL));
 	OK(doca_comch_server_event_msg_recv_register(server, on_message));
-	OK(doca_comch_server_event_connection_status_changed_register(server, on_connect, on_disconnect));
+	/* The name of DOCA between 2.5 and 2.9. */
+	IS(DOCA_ERROR_INVALID_VALUE, doca_comch_server_event_connection_register(NULL, on_connect, on_disconnect));
+	IS(DOCA_ERROR_INVALID_VALUE, doca_comch_server_event_connection_register(server, NULL, on_disconnect));
+	IS(DOCA_ERROR_INVALID_VALUE, doca_comch_server_event_connection_register(server, on_connect, NULL));
+	OK(doca_comch_server_event_connection_register(server, on_connect, on_disconnect));
 	OK(doca_comch_server_event_consumer_register(server, on_consumer, on_consumer));
 	IS(DOCA_ERROR_INVALID_VALUE, doca_comch_server_set_max_msg_size(server, max + 1));
 	OK(doca_comch_server_set_max_msg_size(server, max));

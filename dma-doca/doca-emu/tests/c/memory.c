@@ -16,14 +16,14 @@ static void on_free(void *addr, size_t len, void *cookie)
 
 int main(void)
 {
-	struct doca_dev *dev = open_device(DPU);
+	struct doca_dev *dev = open_device(DPU), *absent = open_device(HOST);
 	struct doca_mmap *mmap;
 	struct doca_buf_inventory *inventory;
 	struct doca_buf *buf, *other, *third, *none = NULL;
 	union doca_data data;
 	void *addr = NULL;
 	size_t len = 0;
-	uint32_t count = 0;
+	uint32_t count = 0, key = 0, same = 0;
 	uint16_t refs = 0;
 
 	IS(DOCA_ERROR_INVALID_VALUE, doca_mmap_create(NULL));
@@ -39,7 +39,16 @@ int main(void)
 	OK(doca_mmap_set_free_cb(mmap, on_free, &frees));
 	data.ptr = &frees;
 	OK(doca_mmap_set_user_data(mmap, data));
+	IS(DOCA_ERROR_NOT_PERMITTED, doca_mmap_get_mkey(mmap, dev, &key));
 	OK(doca_mmap_start(mmap));
+	OK(doca_mmap_get_mkey(mmap, dev, &key));
+	OK(doca_mmap_get_mkey(mmap, dev, &same));
+	CHECK(key != 0 && key == same);
+	IS(DOCA_ERROR_NOT_FOUND, doca_mmap_get_mkey(mmap, absent, &key));
+	IS(DOCA_ERROR_INVALID_VALUE, doca_mmap_get_mkey(NULL, dev, &key));
+	IS(DOCA_ERROR_INVALID_VALUE, doca_mmap_get_mkey(mmap, NULL, &key));
+	IS(DOCA_ERROR_INVALID_VALUE, doca_mmap_get_mkey(mmap, dev, NULL));
+	OK(doca_dev_close(absent));
 	IS(DOCA_ERROR_BAD_STATE, doca_mmap_set_permissions(mmap, DOCA_ACCESS_FLAG_LOCAL_READ_ONLY));
 	OK(doca_mmap_get_user_data(mmap, &data));
 	CHECK(data.ptr == &frees);
