@@ -532,7 +532,7 @@ unsafe extern "C" fn ibv_reg_mr(
 
 /// Registers memory that requests name by other addresses, from `iova` on.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_reg_mr_iova2(
+pub(crate) unsafe extern "C" fn ibv_reg_mr_iova2(
     pd: *mut ibv_pd,
     addr: *mut c_void,
     len: usize,
@@ -795,7 +795,10 @@ unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, number: c_uint) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, init: *mut abi::ibv_srq_init_attr) -> *mut abi::ibv_srq {
+pub(crate) unsafe extern "C" fn ibv_create_srq(
+    pd: *mut ibv_pd,
+    init: *mut abi::ibv_srq_init_attr,
+) -> *mut abi::ibv_srq {
     let context = context_of(pd);
     let state = state_of(context);
     let mut state = lock(&state);
@@ -830,7 +833,7 @@ pub(crate) fn srq_of(srq: *mut abi::ibv_srq) -> (Shared, u32) {
 
 /// Sets the limit below which an event is reported (bit 1 of `mask`). Changing the length (bit 0) is refused.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_modify_srq(
+pub(crate) unsafe extern "C" fn ibv_modify_srq(
     srq: *mut abi::ibv_srq,
     attr: *mut abi::ibv_srq_attr,
     mask: c_int,
@@ -859,7 +862,7 @@ unsafe extern "C" fn ibv_query_srq(srq: *mut abi::ibv_srq, attr: *mut abi::ibv_s
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_destroy_srq(srq: *mut abi::ibv_srq) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut abi::ibv_srq) -> c_int {
     let (state, handle) = srq_of(srq);
     let mut state = lock(&state);
     if state.queues.values().any(|queue| queue.srq == Some(handle)) {
@@ -962,14 +965,14 @@ fn new_qp(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, builds: bool) -> *mut ib
 
 /// Returns the queue pair with the calls that build requests in place, if it was made for them.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut abi::ibv_qp_ex {
+pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut abi::ibv_qp_ex {
     // SAFETY: the object was made by `new_qp`.
     if unsafe { (*qp.cast::<EmuQp>()).builds } { qp.cast() } else { ptr::null_mut() }
 }
 
 /// Makes an address of a peer on this machine. It has no state: datagrams name the peer's queue pair.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut abi::ibv_ah {
+pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut abi::ibv_ah {
     let context = context_of(pd);
     let state = state_of(context);
     let mut state = lock(&state);
@@ -983,7 +986,7 @@ unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_destroy_ah(ah: *mut abi::ibv_ah) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut abi::ibv_ah) -> c_int {
     // SAFETY: the object was made by `ibv_create_ah`.
     let state = state_of(unsafe { (*ah).context });
     // SAFETY: the object was made by `ibv_create_ah`, and is destroyed once.
@@ -1118,7 +1121,7 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_query_qp(
+pub(crate) unsafe extern "C" fn ibv_query_qp(
     qp: *mut ibv_qp,
     attr: *mut ibv_qp_attr,
     _mask: c_int,

@@ -33,6 +33,8 @@ mod device;
 mod network;
 mod refused;
 mod requests;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub use device::{Nic, State, wc};
