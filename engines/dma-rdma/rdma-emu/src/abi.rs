@@ -1,5 +1,5 @@
-//! Layouts that only a library and its inline functions in C need: devices, extended contexts and queue pairs.
-//! They are those of rdma-core's public header `infiniband/verbs.h`.
+//! Layouts that only a library and its inline functions in C need: devices, extended contexts and queue
+//! pairs. They are those of rdma-core's public header `infiniband/verbs.h`.
 #![expect(non_camel_case_types, reason = "declares C's structures under their C names")]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -23,8 +23,8 @@ pub(crate) struct ibv_device {
     pub(crate) private: [usize; 8],
 }
 
-/// The lock and the condition that C's structures of queue pairs and completion queues contain, and that only the
-/// library uses.
+/// The lock and the condition that C's structures of queue pairs and completion queues contain, and that only
+/// the library uses.
 #[repr(C)]
 pub(crate) struct Waiters {
     mutex: std::mem::MaybeUninit<libc::pthread_mutex_t>,

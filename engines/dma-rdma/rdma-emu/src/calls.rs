@@ -326,7 +326,7 @@ unsafe fn write_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_at
     // SAFETY: the caller passes a pointer to `len` bytes that can be written.
     unsafe { attr.cast::<u8>().write_bytes(0, len) };
     let len = len.min(size_of_val(&found));
-    // SAFETY: as above.
+    // SAFETY: the caller passes a pointer to `len` bytes that can be written.
     unsafe { ptr::copy_nonoverlapping((&raw const found).cast::<u8>(), attr.cast(), len) };
     0
 }
@@ -880,8 +880,8 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr)
     new_qp(pd, unsafe { &mut *attr }, false)
 }
 
-/// `IBV_QP_EX_WITH_*` of the requests that a queue pair can build in place: writes, sends, both with immediate
-/// data, reads, atomic operations.
+/// `IBV_QP_EX_WITH_*` of the requests that a queue pair can build in place: writes, sends, both with
+/// immediate data, reads, atomic operations.
 const SEND_OPS: u64 = 0x7f;
 
 unsafe extern "C" fn create_qp_ex(
@@ -1138,7 +1138,7 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
     unsafe { *attr = current };
     let qp_type = queue.qp_type;
     let made = ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all };
-    // SAFETY: as above.
+    // SAFETY: the caller passes a pointer to which the attributes can be written.
     unsafe { *init = made };
     0
 }

@@ -362,8 +362,8 @@ impl State {
         granted.then(|| region.bytes.wrapping_add(offset as usize))
     }
 
-    /// Returns the memory of pieces, or `None` if a region is missing or lacks the rights. Empty pieces have no
-    /// memory.
+    /// Returns the memory of pieces, or `None` if a region is missing or lacks the rights. Empty pieces have
+    /// no memory.
     fn segments(&self, pd: usize, pieces: &[ibv_sge], access: c_int) -> Option<Segments> {
         let used = pieces.iter().filter(|piece| piece.length > 0);
         let segment = |piece: &ibv_sge| {
@@ -549,8 +549,8 @@ impl State {
         }
     }
 
-    /// Answers a request of another device: copies to or from `bytes`. Returns the status, and the receive that
-    /// the request has used.
+    /// Answers a request of another device: copies to or from `bytes`. Returns the status, and the receive
+    /// that the request has used.
     pub(crate) fn answer(&mut self, request: &Request, bytes: &mut [u8]) -> (c_int, Option<Received>) {
         if self.port_down || self.hangs {
             return (wc::NO_ANSWER, None);
@@ -743,15 +743,15 @@ fn copy(from: &[Segment], to: &[Segment]) {
 }
 
 impl Request {
-    /// Runs an atomic operation, and returns the earlier value. Returns `None` if the address is not a multiple
-    /// of 8.
+    /// Runs an atomic operation, and returns the earlier value. Returns `None` if the address is not a
+    /// multiple of 8.
     fn atomic(&self, memory: *mut u8) -> Option<u64> {
         let memory = memory.cast::<u64>();
         if !memory.is_aligned() || self.len != 8 {
             return None;
         }
-        // SAFETY: the address is aligned, and its 8 bytes lie within a registered region, which its owner keeps
-        // mapped until it is deregistered.
+        // SAFETY: the address is aligned, and its 8 bytes lie within a registered region, which its owner
+        // keeps mapped until it is deregistered.
         let value = unsafe { AtomicU64::from_ptr(memory) };
         Some(if self.op == WR_ATOMIC_FETCH_AND_ADD {
             value.fetch_add(self.compare_add, Ordering::SeqCst)

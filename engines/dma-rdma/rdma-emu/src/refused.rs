@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 
 use crate::device::set_errno;
 
-/// Defines calls that do nothing but return a value. On the supported processors, a function can be called with
-/// arguments that it does not declare.
+/// Defines calls that do nothing but return a value. On the supported processors, a function can be called
+/// with arguments that it does not declare.
 macro_rules! calls {
     ($result:ty, $value:expr; $($call:ident)*) => {$(
         #[unsafe(no_mangle)]
@@ -44,8 +44,8 @@ calls! { *mut c_void, ptr::null_mut();
     ibv_import_mr
     ibv_import_pd
 }
-// Calls that would be made with an object that the stand-in never returns, or by librdmacm with what it has read
-// from a device of the kernel.
+// Calls that would be made with an object that the stand-in never returns, or by librdmacm with what it has
+// read from a device of the kernel.
 calls! { (), ();
     ibv_copy_ah_attr_from_kern
     ibv_copy_path_rec_from_kern
@@ -59,8 +59,8 @@ calls! { (), ();
 }
 
 // private: calls that rdma-core's providers libmlx5 and libefa import, which programs are linked with. The
-// providers register their drivers when they are loaded. They make the other calls only for devices of their own,
-// which the stand-in does not have.
+// providers register their drivers when they are loaded. They make the other calls only for devices of their
+// own, which the stand-in does not have.
 calls! { (), ();
     __verbs_log
     verbs_init_cq

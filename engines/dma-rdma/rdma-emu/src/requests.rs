@@ -61,7 +61,7 @@ unsafe fn read(wr: *const ibv_send_wr, qp_type: c_int) -> Option<Built> {
         // C's structure has the address handle at the place of the remote address, and two numbers behind it.
         let key = wr.wrapping_byte_add(offset_of!(ibv_send_wr, rkey) + 4).cast::<u32>();
         (remote.addr, remote.to) = (0, rkey);
-        // SAFETY: as above, the key is the second number.
+        // SAFETY: the caller passes a valid request, whose second number is the key.
         remote.rkey = unsafe { *key };
         if remote_addr == 0 {
             return None;
@@ -306,7 +306,7 @@ pub(crate) const fn writers(base: ibv_qp, qp_type: c_int) -> ibv_qp_ex {
 unsafe fn build(qp: *mut ibv_qp_ex, remote: Request) {
     // SAFETY: the object was made by `new_qp`.
     let &ibv_qp_ex { wr_id, wr_flags: flags, .. } = unsafe { &*qp };
-    // SAFETY: as above. Only the thread that has called `wr_start` uses the list.
+    // SAFETY: the object was made by `new_qp`. Only the thread that has called `wr_start` uses the list.
     let built = unsafe { &mut (*qp.cast::<EmuQp>()).built };
     built.push(Built { wr_id, flags, remote, pieces: Pieces::new(), inline: None });
 }
@@ -393,7 +393,7 @@ unsafe fn built(qp: *mut ibv_qp_ex) -> Vec<Built> {
     let qp = qp.cast::<EmuQp>();
     // SAFETY: the object was made by `new_qp`. Only the thread that has called `wr_start` uses the list.
     let built = std::mem::take(unsafe { &mut (*qp).built });
-    // SAFETY: as above.
+    // SAFETY: the object was made by `new_qp`, and exists until `ibv_destroy_qp`.
     unsafe { (*qp).is_building.store(false, Ordering::Release) };
     built
 }

@@ -1,5 +1,5 @@
-//! The calls that programs make: sends, receives, atomic operations, events, datagrams, and refusals. Each exchange runs
-//! between two queue pairs of one device, and between two devices, whose bytes pass a socket.
+//! The calls that programs make: sends, receives, atomic operations, events, datagrams, and refusals. Each
+//! exchange runs between two queue pairs of one device, and between two devices, whose bytes pass a socket.
 #![expect(unsafe_code, reason = "calls the functions as C does")]
 
 use std::ffi::{CStr, c_int, c_void};
@@ -21,8 +21,8 @@ const SIZE: usize = 8192;
 /// Evaluates an expression that calls C functions or reads their objects.
 macro_rules! c {
     ($($expression:tt)*) => {{
-        // SAFETY: the tests pass objects that the library made and that they have not destroyed yet, and pointers to
-        // variables and buffers of their own. Requests name registered memory that outlives them.
+        // SAFETY: the tests pass objects that the library made and that they have not destroyed yet, and
+        // pointers to variables and buffers of their own. Requests name registered memory that outlives them.
         unsafe { $($expression)* }
     }};
 }
