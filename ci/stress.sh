@@ -34,12 +34,18 @@ usage() {
 while (($#)); do
     case $1 in
     --mode)
-        [[ " ${all[*]} " == *" ${2-} "* ]] || { echo "no mode ${2-}; valid: ${all[*]}" >&2; exit 2; }
+        [[ " ${all[*]} " == *" ${2-} "* ]] || {
+            echo "no mode ${2-}; valid: ${all[*]}" >&2
+            exit 2
+        }
         modes+=("$2")
         shift
         ;;
     --rounds)
-        [[ "${2-}" =~ ^[1-9][0-9]*$ ]] || { echo "--rounds needs a number" >&2; exit 2; }
+        [[ "${2-}" =~ ^[1-9][0-9]*$ ]] || {
+            echo "--rounds needs a number" >&2
+            exit 2
+        }
         rounds=$2
         shift
         ;;
@@ -53,7 +59,10 @@ while (($#)); do
         usage
         exit
         ;;
-    *) echo "no option $1; --help lists them" >&2; exit 2 ;;
+    *)
+        echo "no option $1; --help lists them" >&2
+        exit 2
+        ;;
     esac
     shift
 done
@@ -83,7 +92,10 @@ while read -r package folder name program; do
     [[ -z "$starters" ]] || starts "$folder" "$name" || continue
     echo "$package $folder $name $program"
 done <"$work/programs" >"$work/chosen"
-[[ -s "$work/chosen" ]] || { echo "no test program is chosen" >&2; exit 2; }
+[[ -s "$work/chosen" ]] || {
+    echo "no test program is chosen" >&2
+    exit 2
+}
 
 as_root() { [[ "$(id -u)" == 0 ]]; }
 
@@ -91,9 +103,16 @@ as_root() { [[ "$(id -u)" == 0 ]]; }
 prepare() {
     prefix=()
     case $1 in
-    one-cpu) command -v taskset >/dev/null || { echo "no taskset"; return 1; }; prefix=(taskset -c 0) ;;
+    one-cpu)
+        command -v taskset >/dev/null || {
+            echo "no taskset"
+            return 1
+        }
+        prefix=(taskset -c 0)
+        ;;
     quota)
         if as_root && mkdir "$group" 2>/dev/null && echo "20000 100000" 2>/dev/null >"$group/cpu.max"; then
+            # shellcheck disable=SC2016 # expanded by the inner shell
             prefix=(bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$group")
         elif command -v cpulimit >/dev/null; then
             prefix=(cpulimit -q -i -l 20 --)
@@ -105,19 +124,31 @@ prepare() {
     neighbors | stops | locale | files) ;;
     clock)
         lib=$(find /usr/lib -name libfaketime.so.1 2>/dev/null | head -n 1)
-        [[ -n "$lib" ]] || { echo "no libfaketime (apt-get install faketime)"; return 1; }
+        [[ -n "$lib" ]] || {
+            echo "no libfaketime (apt-get install faketime)"
+            return 1
+        }
         prefix=(env "LD_PRELOAD=$lib" FAKETIME=+0 FAKETIME_NO_CACHE=1 "FAKETIME_TIMESTAMP_FILE=$work/clock" DONT_FAKE_MONOTONIC=1)
         ;;
     small-tmp)
-        as_root || { echo "not root"; return 1; }
+        as_root || {
+            echo "not root"
+            return 1
+        }
         prefix=(unshare -m bash -c 'mount -t tmpfs -o size=64M none /tmp && exec "$@"' mount)
         ;;
     offline)
-        as_root || { echo "not root"; return 1; }
+        as_root || {
+            echo "not root"
+            return 1
+        }
         prefix=(unshare -n bash -c 'ip link set lo up 2>/dev/null || true; exec "$@"' offline)
         ;;
     user)
-        as_root && command -v setpriv >/dev/null || { echo "not root, or no setpriv"; return 1; }
+        if ! as_root || ! command -v setpriv >/dev/null; then
+            echo "not root, or no setpriv"
+            return 1
+        fi
         prefix=(setpriv --reuid 65534 --regid 65534 --clear-groups env HOME="$work" CARGO_HOME="${CARGO_HOME:-$HOME/.cargo}")
         ;;
     esac
@@ -150,10 +181,17 @@ for mode in "${modes[@]}"; do
     prepare "$mode" >/dev/null
     helpers=()
     if [[ "$mode" == neighbors ]]; then
-        for _ in {1..10}; do (while :; do :; done) & helpers+=($!); done
+        for _ in {1..10}; do
+            (while :; do :; done) &
+            helpers+=($!)
+        done
     elif [[ "$mode" == clock ]]; then
         echo +0 >"$work/clock"
-        (for ((hour = 1; ; hour++)); do sleep 1; echo "$((hour % 2 ? 3600 : -3600))" >"$work/clock"; done) & helpers+=($!)
+        (for ((hour = 1; ; hour++)); do
+            sleep 1
+            echo "$((hour % 2 ? 3600 : -3600))" >"$work/clock"
+        done) &
+        helpers+=($!)
     fi
     mode_failed=0 mode_passed=0
     for ((round = 1; round <= rounds; round++)); do
@@ -171,7 +209,10 @@ for mode in "${modes[@]}"; do
             if ((status)); then
                 mode_failed=$((mode_failed + 1))
                 echo "FAILED in mode $mode, round $round: $package $name (status $status)"
-                { sed -nE 's/^test (.*) \.\.\. FAILED$/    \1/p' "$log"; grep -A3 "panicked at" "$log" | sed 's/^/    /' | head -n 20; } || true
+                {
+                    sed -nE 's/^test (.*) \.\.\. FAILED$/    \1/p' "$log"
+                    grep -A3 "panicked at" "$log" | sed 's/^/    /' | head -n 20
+                } || true
             else
                 mode_passed=$((mode_passed + 1))
             fi

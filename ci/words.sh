@@ -25,6 +25,7 @@ if [[ -n "$references" ]]; then
 fi
 
 # Tests, examples and programs start their threads as they like.
+# shellcheck disable=SC2046 # the files are words
 threads=$(awk '
     FNR == 1 { tests = 0; blocked = -9 }
     /mod ([a-z_]*_)?tests \{/ { tests = 1 }
@@ -33,6 +34,7 @@ threads=$(awk '
 ' $(printf '%s\n' "${sources[@]}" | grep -vE '(^|/)(tests?|examples|benches|fuzz|apps|ci|dma-bench|conformance)/|tests\.rs$'))
 threads+=$'\n'$(git ls-files -- 'dma-c/nixl/*pp' | grep -v threads.hpp | xargs grep -nE 'std::(thread|async)\(|pthread_create|thread_\(\[' || true)
 if [[ "$threads" != $'\n' ]]; then
+    # shellcheck disable=SC2016 # names of functions
     printf 'threads that may take signals of the program; use `spawn_thread`, `with_signals_blocked` or `start_thread`:\n%s\n' "$threads" >&2
     failed=1
 fi

@@ -178,9 +178,9 @@ unsafe impl RawQueue for MyQueue {
             let outcome = if self.stopped {
                 Outcome::Aborted
             } else {
-                // The bytes of windows may be accessed by other code at the same time, so `memcpy` is not enough.
-                // SAFETY: the caller of `submit` promised that source and destination are valid, and that no
-                // reference to them is used until the completion is reported.
+                // The bytes of windows may be accessed by other code at the same time, so `memcpy` is not
+                // enough. SAFETY: the caller of `submit` promised that source and destination are valid, and
+                // that no reference to them is used until the completion is reported.
                 unsafe { dma::racy_copy::copy(dst.addr.as_ptr(), src.addr.as_ptr(), dst.len) };
                 Outcome::Done
             };

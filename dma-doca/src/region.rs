@@ -269,7 +269,8 @@ struct DocaExport {
     native: Vec<u8>,
 }
 
-// SAFETY: `revoke` returns `Ok` after the SDK has destroyed the exported map. From then on, the device refuses peers.
+// SAFETY: `revoke` returns `Ok` after the SDK has destroyed the exported map. From then on, the device
+// refuses peers.
 unsafe impl RawExport for DocaExport {
     fn native(&self) -> &[u8] {
         &self.native

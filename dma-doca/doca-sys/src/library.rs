@@ -104,8 +104,8 @@ impl Library {
     ///
     /// # Safety
     ///
-    /// Each function must behave as the vendor's headers and documentation say about the function of its name, and must stay
-    /// loaded as long as the library or a clone of it is used.
+    /// Each function must behave as the vendor's headers and documentation say about the function of its
+    /// name, and must stay loaded as long as the library or a clone of it is used.
     #[must_use]
     pub unsafe fn from_tables(
         common: Common,

@@ -41,8 +41,8 @@ pub fn library_with(absent: &[&str], change: impl FnOnce(&mut Common, &mut Dma))
     change(&mut common, &mut dma);
     // SAFETY: the stand-in's functions have the declared signatures, and are linked into the program.
     let comch = unsafe { Comch::load(get) }.ok();
-    // SAFETY: the stand-in's functions behave as the SDK's. A test that replaces one makes the same promise, or
-    // checks that the engine refuses the answer.
+    // SAFETY: the stand-in's functions behave as the SDK's. A test that replaces one makes the same promise,
+    // or checks that the engine refuses the answer.
     unsafe { Library::from_tables(common, dma, comch, "stand-in") }
 }
 

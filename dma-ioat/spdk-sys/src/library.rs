@@ -117,8 +117,8 @@ impl Library {
     ///
     /// # Safety
     ///
-    /// Each function must behave as the vendor's headers and documentation say about the function of its name, and must stay
-    /// loaded as long as the library or a clone of it is used.
+    /// Each function must behave as the vendor's headers and documentation say about the function of its
+    /// name, and must stay loaded as long as the library or a clone of it is used.
     #[must_use]
     pub unsafe fn from_tables(env: Env, ioat: Ioat, log: Option<Log>, release: Release) -> Self {
         Self(Tables { env, ioat, log, release, dpdk: None, stand_in: None, path: PathBuf::new() })

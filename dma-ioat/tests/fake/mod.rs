@@ -149,7 +149,8 @@ pub(crate) fn library<const N: usize>(functions: u8) -> Library {
     let env = unsafe { Env::load(call::<N>) }.expect("every required call");
     // SAFETY: `call` returns functions of the types that these names have in `Ioat`.
     let ioat = unsafe { Ioat::load(call::<N>) }.expect("every required call");
-    // SAFETY: the machine's functions behave as SPDK's, or as a broken SPDK whose answers the engine has to refuse.
+    // SAFETY: the machine's functions behave as SPDK's, or as a broken SPDK whose answers the engine has to
+    // refuse.
     unsafe { Library::from_tables(env, ioat, None, Release::of_soname(Some(17))) }
 }
 

@@ -93,7 +93,8 @@ impl DeviceMemory {
         let file = memfd_create("dma-sim", flags).map_err(failed)?;
         check_file_size(&file, size as u64)?;
         ftruncate(&file, size as u64).map_err(failed)?;
-        // Programs and engines get this file as a dma-buf. If it became shorter, SIGBUS would end this process.
+        // Programs and engines get this file as a dma-buf. If it became shorter, SIGBUS would end this
+        // process.
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).map_err(failed)?;
         let bytes = DeviceMapping::new(size, Some(&file)).map_err(failed)?;
         let addresses = DeviceMapping::new(size, None).map_err(failed)?;

@@ -126,7 +126,8 @@ impl RdmaExport {
     }
 }
 
-// SAFETY: `revoke` returns `Ok` after the device has deregistered the exported range. From then on, the device refuses peers.
+// SAFETY: `revoke` returns `Ok` after the device has deregistered the exported range. From then on, the
+// device refuses peers.
 unsafe impl RawExport for RdmaExport {
     fn native(&self) -> &[u8] {
         &self.blob

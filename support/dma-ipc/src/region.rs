@@ -81,8 +81,8 @@ impl Import {
 }
 
 #[expect(unsafe_code, reason = "implements an unsafe trait")]
-// SAFETY: importers access the memory only while they hold a lease. `revoke` returns `Ok` after the last lease has ended, and
-// none is granted from then on.
+// SAFETY: importers access the memory only while they hold a lease. `revoke` returns `Ok` after the last
+// lease has ended, and none is granted from then on.
 unsafe impl RawExport for Export {
     fn native(&self) -> &[u8] {
         self.blob()

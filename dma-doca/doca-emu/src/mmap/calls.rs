@@ -83,8 +83,8 @@ c_calls! {
         setup.place(dev)?;
         Err(c::DOCA_ERROR_NOT_SUPPORTED)
     }
-    /// Writes the memory key of a started map on one of its devices, in the byte order of the CPU. The stand-in
-    /// has no queues that use it.
+    /// Writes the memory key of a started map on one of its devices, in the byte order of the CPU. The
+    /// stand-in has no queues that use it.
     fn doca_mmap_get_mkey(mmap: Handle<Mmap>, dev: Handle<Dev>, mkey: Out<u32>) {
         mkey.check()?;
         let (mmap, dev) = (mmap.get()?, dev.get()?);

@@ -36,8 +36,8 @@
 //!   EBUSY. Rust tests, and programs that make the system call themselves, can open it twice.
 //! - *A forked child* keeps the portals of its parent. The child has no worker thread, so it runs each
 //!   descriptor during the store.
-//! - *A delta record* may be at any address, because Intel's dsa-perf-micros packs records. Intel's DML refuses
-//!   addresses that are not multiples of 8.
+//! - *A delta record* may be at any address, because Intel's dsa-perf-micros packs records. Intel's DML
+//!   refuses addresses that are not multiples of 8.
 //! - *A delta record with no room for the next entry* ends with the result 2 and the size so far.
 //! - *DIF*: bits of the application tag that the mask contains are not compared, and are written as 0. If the
 //!   descriptor asks for detection, a field whose bits are all 1 is not checked. The record always has the

@@ -172,7 +172,8 @@ unsafe impl RawRegion for AutoRegion {
 
     unsafe fn dmabuf(&self) -> Result<(OwnedFd, u64)> {
         let owner = self.device.as_ref().filter(|_| self.device_only).unwrap_or(&self.cpu);
-        // SAFETY: the owner has the same bytes, and this method has the same requirements, which the caller meets.
+        // SAFETY: the owner has the same bytes, and this method has the same requirements, which the caller
+        // meets.
         unsafe { owner.dmabuf() }
     }
 }
