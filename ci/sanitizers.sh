@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # In the tests of the crates that copy memory, no invalid access and no leak occurs (AddressSanitizer; undefined
-# behaviour of C code traps), and threads do not race (ThreadSanitizer):
-#   ci/sanitizers.sh [address|thread] [PACKAGE...]
+# behaviour of C code traps), threads do not race (ThreadSanitizer), and references and pointers are valid in Rust's
+# own model of memory (Miri):
+#   ci/sanitizers.sh [address|thread|miri] [PACKAGE...]
 # Without PACKAGE, all crates run, except those without unsafe code (dma, dma-handshake, dma-standin), those whose unsafe
 # code only loads libraries or declares their functions (dma-vendor, dma-verbs-sys, ci/bindings), and dma-bench, whose
 # engines and queues the other crates test.
@@ -15,8 +16,8 @@ host=x86_64-unknown-linux-gnu
 # The path is absolute, because tests build in other folders.
 targets=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
-which=both
-if [[ "${1:-}" =~ ^(address|thread)$ ]]; then
+which=all
+if [[ "${1:-}" =~ ^(address|thread|miri)$ ]]; then
     which=$1
     shift
 fi
@@ -110,7 +111,7 @@ END
 }
 
 # Omits a test that limits the address space, because AddressSanitizer itself needs more address space than this limit.
-if [[ "$which" != thread ]]; then
+if [[ "$which" =~ ^(all|address)$ ]]; then
     for package in "${packages[@]}"; do
         echo "--- address: $package"
         mapfile -t chosen < <(targets_of "$package" address)
@@ -128,7 +129,7 @@ if [[ "$which" != thread ]]; then
     ran=1
 fi
 
-if [[ "$which" != address ]]; then
+if [[ "$which" =~ ^(all|thread)$ ]]; then
     # Allows a test that forks, and whose child starts an exporter's thread.
     export CARGO_TARGET_DIR=$targets/san-thread TSAN_OPTIONS=$refuse:die_after_fork=0
     source=$nightly/lib/rustlib/src/rust
@@ -152,6 +153,42 @@ if [[ "$which" != address ]]; then
     else
         echo "skipped: ThreadSanitizer, without rust-src (rustup component add rust-src --toolchain nightly, or a link from" \
             "$source to the rust-src of the same version that a distribution packages)"
+    fi
+fi
+
+# Prints the tests of package $1 that Miri runs, one filter on each line. Miri interprets a program about a thousand
+# times slower than the processor, and lacks: inline assembly (dma-cpu asks the processor by it; racy_copy has a variant
+# for Miri), signals, fork, io_uring, event descriptors and timers, madvise, pread on a pipe, memory that two mappings
+# share (memfd, so all memory to export), and the libraries of vendors. So the engines of devices, dma-cpu, dma-ipc,
+# dma-files, the layers and the C interface do not run.
+miri_tests() {
+    case $1 in
+    dma-core)
+        printf '%s\n' planner::rows::tests:: memory::buffer_writer::tests:: \
+            registration_cache::tests::by_default_nothing_is_kept \
+            registration_cache::tests::memory_is_found_by_its_owner \
+            inline_tests::a_batch_is_executed_as_a_whole_or_not_at_all inline_tests::a_closed_queue_executes_nothing
+        ;;
+    esac
+}
+
+if [[ "$which" =~ ^(all|miri)$ ]]; then
+    if cargo +nightly miri --version >/dev/null 2>&1; then
+        ran=1
+        for package in "${packages[@]}"; do
+            mapfile -t chosen < <(miri_tests "$package")
+            ((${#chosen[@]})) || continue
+            echo "--- miri: $package"
+            # Tree Borrows: in Stacked Borrows, an atomic load of a byte that is borrowed as read-only counts as a write,
+            # because stable Rust has no atomic load without a reference to an atomic. Addresses become pointers again
+            # in descriptors (permissive provenance). The headroom is read from /proc (no isolation).
+            CARGO_TARGET_DIR=$targets/san-miri PROPTEST_CASES=2 \
+                MIRIFLAGS="-Zmiri-tree-borrows -Zmiri-permissive-provenance -Zmiri-disable-isolation" \
+                cargo +nightly miri test --no-fail-fast --locked -p "$package" --lib -- "${chosen[@]}" ||
+                failed+=("miri: $package")
+        done
+    else
+        echo "skipped: Miri (rustup component add miri rust-src --toolchain nightly)"
     fi
 fi
 ((ran)) || exit 77
