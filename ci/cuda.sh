@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Programs of other projects run on the stand-in driver, which is installed as libcuda.so.1:
-# NVIDIA's Python bindings of the driver API (PyPI: cuda-bindings, 13 MB), and the tests of the Rust
-# crate cudarc, except the test that times a card. The engine loads the same library: its hardware
+# NVIDIA's Python bindings of the driver API (PyPI: cuda-bindings, 13 MB), NVIDIA's cuda-core, and the
+# tests of the Rust crate cudarc, except those that time a card and those of stream capture. The engine loads the same library: its hardware
 # tests run on it, and dma-bench labels it as a model. Exits with 77 ("skipped") if PyPI or
 # crates.io cannot be reached.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-bindings=13.5.0 pathfinder=1.9.1 numpy=2.4.6 cudarc=0.19.4
+bindings=13.5.0 core=1.2.2 pathfinder=1.9.1 numpy=2.4.6 cudarcs='0.19.4 0.19.10'
 minutes=5 # for one program; they take seconds
 
 dir=$(mktemp -d)
@@ -64,18 +64,22 @@ echo "--- NVIDIA's Python bindings"
 python3 -c 'import sys, venv; sys.exit(sys.version_info < (3, 10))' || skip "no Python 3.10 with venv"
 python3 -m venv "$dir/python"
 limited "$dir/python/bin/pip" install --quiet --no-deps --disable-pip-version-check \
-    "cuda-bindings==$bindings" "cuda-pathfinder==$pathfinder" "numpy==$numpy" >"$dir/pip" 2>&1 ||
+    "cuda-bindings==$bindings" "cuda-core==$core" "cuda-pathfinder==$pathfinder" "numpy==$numpy" >"$dir/pip" 2>&1 ||
     skip "pip cannot install cuda-bindings: $(tail -n 1 "$dir/pip")"
 for settings in '' 'delay = "30us"' 'profile = "hopper"'; do
     echo "settings: ${settings:-none}"
     LD_LIBRARY_PATH=$lib CUDA_EMU="$settings
 $two" limited "$dir/python/bin/python" engines/dma-cuda/cuda-emu/tests/python/bindings.py
+    LD_LIBRARY_PATH=$lib CUDA_EMU="$settings
+$two" limited "$dir/python/bin/python" engines/dma-cuda/cuda-emu/tests/python/core.py
 done
 
-echo "--- cudarc's tests"
-mkdir -p "$dir/fetch/src"
-touch "$dir/fetch/src/lib.rs"
-cat >"$dir/fetch/Cargo.toml" <<EOF
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/cudarc
+for cudarc in $cudarcs; do
+    echo "--- cudarc's tests, $cudarc"
+    mkdir -p "$dir/fetch/src"
+    touch "$dir/fetch/src/lib.rs"
+    cat >"$dir/fetch/Cargo.toml" <<EOF
 [package]
 name = "fetch"
 edition = "2024"
@@ -85,11 +89,14 @@ cudarc = { version = "=$cudarc", default-features = false, features = ["std", "d
 
 [workspace]
 EOF
-manifest=$(cargo metadata --format-version 1 --manifest-path "$dir/fetch/Cargo.toml" 2>"$dir/cargo") ||
-    skip "cargo cannot fetch cudarc: $(tail -n 1 "$dir/cargo")"
-manifest=$(grep -o "[^\"]*/cudarc-$cudarc/Cargo.toml" <<<"$manifest" | head -n 1)
-cp -r "$(dirname "$manifest")" "$dir/cudarc"
-target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/cudarc
-CARGO_TARGET_DIR=$target LD_LIBRARY_PATH=$lib limited cargo test --quiet --manifest-path "$dir/cudarc/Cargo.toml" \
-    --no-default-features --features std,driver,dynamic-loading,cuda-13000 --lib -- \
-    --test-threads=1 --skip test_pinned_copy_is_faster
+    manifest=$(cargo metadata --format-version 1 --manifest-path "$dir/fetch/Cargo.toml" 2>"$dir/cargo") ||
+        skip "cargo cannot fetch cudarc: $(tail -n 1 "$dir/cargo")"
+    manifest=$(grep -o "[^\"]*/cudarc-$cudarc/Cargo.toml" <<<"$manifest" | head -n 1)
+    cp -r "$(dirname "$manifest")" "$dir/cudarc-$cudarc"
+    # The stand-in has no stream capture.
+    CARGO_TARGET_DIR=$target LD_LIBRARY_PATH=$lib limited cargo test --quiet \
+        --manifest-path "$dir/cudarc-$cudarc/Cargo.toml" \
+        --no-default-features --features std,driver,dynamic-loading,cuda-13000 --lib -- --test-threads=1 \
+        --skip test_pinned_copy_is_faster --skip test_default_pinned_host_reads_are_faster_than_write_combined \
+        --skip test_end_capture --skip preserves_capture_error
+done

@@ -53,6 +53,11 @@ pub(crate) fn answer(call: impl FnOnce() -> Outcome) -> c_int {
 pub(crate) struct Out<T>(*mut T);
 
 impl<T> Out<T> {
+    /// Fails if C passed NULL. For calls that must not act if they cannot return their result.
+    pub(crate) fn require(&self) -> Outcome {
+        if self.0.is_null() { Err(Code::INVALID_VALUE) } else { Ok(()) }
+    }
+
     /// Writes the result. NULL is an invalid value.
     #[inline]
     pub(crate) fn put(self, value: T) -> Outcome {
@@ -120,6 +125,15 @@ impl<T> In<T> {
 }
 
 impl<T: Copy> In<T> {
+    /// Reads the value. NULL is an invalid value.
+    pub(crate) fn get(&self) -> Outcome<T> {
+        if self.0.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: C passes a pointer to a value of this type.
+        Ok(unsafe { self.0.read_unaligned() })
+    }
+
     /// Returns the array of `n` values. NULL is an invalid value.
     ///
     /// # Safety
@@ -132,6 +146,17 @@ impl<T: Copy> In<T> {
         }
         // SAFETY: C passes an array of `n` values, and does not access it during the call.
         Ok(unsafe { std::slice::from_raw_parts(self.0, n) })
+    }
+}
+
+impl In<c_void> {
+    /// Reads a value of another type. NULL is an invalid value.
+    ///
+    /// # Safety
+    ///
+    /// C passes a pointer to a value of this type, or NULL.
+    pub(crate) unsafe fn get_as<T: Copy>(&self) -> Outcome<T> {
+        In(self.0.cast::<T>()).get()
     }
 }
 

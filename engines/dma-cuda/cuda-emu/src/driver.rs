@@ -15,7 +15,7 @@ use dma_standin::{ForkMark, with_signals_blocked};
 use crate::codes::{Code, Outcome};
 use crate::config::{Config, Machine};
 use crate::gpu::{End, Gpu, Piece};
-use crate::host_call::HostCall;
+use crate::host_call::{HostCall, StreamValue, Until};
 use crate::memory::{DriverMemory, Range};
 
 /// Default stream of a context: `CU_STREAM_LEGACY`. NULL means the same.
@@ -30,6 +30,8 @@ pub(crate) const DISABLE_TIMING: u32 = 2;
 const FIRST_HANDLE: u64 = 0x10;
 /// Longest sleep of a call that waits for a stream, in case no event wakes it.
 const NAP: Duration = Duration::from_millis(20);
+/// Interval at which the driver reads a value that a stream waits for.
+const VALUE_POLL: Duration = Duration::from_micros(100);
 /// One in `REPORT_EVERY` pieces of a batch is reported at once, so that a full channel makes progress.
 const REPORT_EVERY: usize = 256;
 
@@ -57,6 +59,16 @@ enum Step {
     Behind {
         stream: u64,
         steps: u64,
+    },
+    /// Frees memory, unless the stream has allocated it again since.
+    Free {
+        addr: u64,
+        id: u64,
+    },
+    WriteValue(StreamValue),
+    WaitValue {
+        value: StreamValue,
+        until: Until,
     },
     Call(HostCall),
     /// A host function that the thread is calling now.
@@ -194,7 +206,7 @@ pub(crate) fn init(flags: u32) -> Outcome {
     let gpus = config.gpus.iter().zip(&memory.spaces).map(|(gpu, space)| Gpu::new(gpu, space.mapping()));
     let gpus = gpus.collect::<Result<Vec<_>, _>>().map_err(|error| complain(&error))?;
     let primary = || PrimaryContext { context: None, retained: 0, flags: 0 };
-    *state = Some(Driver {
+    let mut driver = Driver {
         primary: config.gpus.iter().map(|_| primary()).collect(),
         config,
         memory,
@@ -206,7 +218,10 @@ pub(crate) fn init(flags: u32) -> Outcome {
         began: Instant::now(),
         thread_started: false,
         copied: (0, 0),
-    });
+    };
+    let pools: Vec<_> = (0..driver.gpus.len()).map(|_| driver.handle()).collect();
+    driver.memory.pools.add_defaults(&pools);
+    *state = Some(driver);
     Ok(())
 }
 
@@ -278,7 +293,7 @@ pub(crate) mod current {
 }
 
 impl Driver {
-    fn handle(&mut self) -> u64 {
+    pub(crate) fn handle(&mut self) -> u64 {
         self.next_handle += 0x10;
         self.next_handle
     }
@@ -613,16 +628,90 @@ impl Driver {
         self.queue_moves(stream, Pieces::One(Piece::Fill { dst: range.bytes(dst), pattern, len }))
     }
 
-    /// Queues a fill by rows: one word of 4 bytes every `pitch` bytes.
-    pub(crate) fn fill_rows(&mut self, stream: u64, dst: u64, pitch: u64, word: u32, rows: u64) -> Outcome {
+    /// Queues a fill of rows of `width` bytes, which are `pitch` bytes apart, with a pattern of 8 bytes.
+    pub(crate) fn fill_rows(
+        &mut self,
+        stream: u64,
+        dst: u64,
+        pitch: u64,
+        pattern: u64,
+        width: u64,
+        rows: u64,
+    ) -> Outcome {
         let stream = self.stream_of(stream)?;
-        if rows == 0 {
+        if rows == 0 || width == 0 {
             return Ok(());
         }
-        let len =
-            pitch.checked_mul(rows - 1).and_then(|len| len.checked_add(4)).ok_or(Code::INVALID_VALUE)?;
-        let bytes = self.writable(dst, len)?.bytes(dst);
-        self.queue(stream, Step::Strided { bytes, pitch, word, rows })
+        let bytes = self.writable(dst, extent(pitch, width, rows)?)?.bytes(dst);
+        // A batch has one piece for each row, which is slow if the rows are short.
+        if width == 4 && bytes.is_multiple_of(4) && pitch.is_multiple_of(4) {
+            return self.queue(stream, Step::Strided { bytes, pitch, word: pattern as u32, rows });
+        }
+        let piece = |row| Piece::Fill { dst: bytes + row * pitch, pattern, len: width };
+        self.queue_moves(stream, Pieces::Batch((0..rows).map(piece).collect()))
+    }
+
+    /// Queues the end of an allocation of device memory.
+    pub(crate) fn free_in_order(&mut self, addr: u64, stream: u64) -> Outcome {
+        let stream = self.stream_of(stream)?;
+        let id = self.memory.begin_free(addr, stream)?;
+        self.queue(stream, Step::Free { addr, id })
+    }
+
+    /// Queues a write of a value of 4 or 8 bytes.
+    pub(crate) fn write_value(&mut self, stream: u64, addr: u64, value: u64, len: u64) -> Outcome {
+        let stream = self.stream_of(stream)?;
+        let value = self.stream_value(addr, value, len)?;
+        self.queue(stream, Step::WriteValue(value))
+    }
+
+    /// Makes a stream wait for a value of 4 or 8 bytes.
+    pub(crate) fn wait_value(
+        &mut self,
+        stream: u64,
+        addr: u64,
+        value: u64,
+        len: u64,
+        until: Until,
+    ) -> Outcome {
+        let stream = self.stream_of(stream)?;
+        let value = self.stream_value(addr, value, len)?;
+        self.queue(stream, Step::WaitValue { value, until })
+    }
+
+    fn stream_value(&self, addr: u64, value: u64, len: u64) -> Outcome<StreamValue> {
+        if !addr.is_multiple_of(len) {
+            return Err(Code::INVALID_VALUE);
+        }
+        Ok(StreamValue { bytes: self.writable(addr, len)?.bytes(addr), value, len })
+    }
+
+    /// Queues a copy of rows of `width` bytes. `dst` and `src` are the first address and the pitch. Returns
+    /// true if the copy uses pageable memory.
+    pub(crate) fn copy_rows(
+        &mut self,
+        stream: u64,
+        dst: (u64, u64),
+        src: (u64, u64),
+        width: u64,
+        rows: u64,
+    ) -> Outcome<bool> {
+        if (dst.1, src.1) == (width, width) || rows == 1 {
+            let len = width.checked_mul(rows).ok_or(Code::INVALID_VALUE)?;
+            return self.copy(stream, dst.0, src.0, len);
+        }
+        let stream = self.stream_of(stream)?;
+        let to = self.memory.range(dst.0, extent(dst.1, width, rows)?)?;
+        let from = self.memory.range(src.0, extent(src.1, width, rows)?)?;
+        if to == Range::ReadOnly {
+            return Err(Code::INVALID_VALUE);
+        }
+        let (to_bytes, from_bytes) = (to.bytes(dst.0), from.bytes(src.0));
+        let piece =
+            |row| Piece::Copy { dst: to_bytes + row * dst.1, src: from_bytes + row * src.1, len: width };
+        self.count(stream, rows, width * rows)?;
+        self.queue_moves(stream, Pieces::Batch((0..rows).map(piece).collect()))?;
+        Ok(to == Range::Pageable || from == Range::Pageable)
     }
 
     fn writable(&self, dst: u64, len: u64) -> Outcome<Range> {
@@ -711,6 +800,15 @@ impl Driver {
                 crate::host_call::fill_rows(*bytes, *pitch, *word, *rows);
                 true
             }
+            Some(Step::Free { addr, id }) => {
+                self.memory.end_free(*addr, *id);
+                true
+            }
+            Some(Step::WriteValue(value)) => {
+                value.write();
+                true
+            }
+            Some(Step::WaitValue { value, until }) => value.is(*until),
             Some(Step::Record { event, number }) => {
                 let handle = *event;
                 if let Some(event) = self.events.get_mut(&handle) {
@@ -752,9 +850,18 @@ impl Driver {
     /// Returns the time until the next event of a device.
     fn until_next(&mut self) -> Option<Duration> {
         let now = self.now();
-        let next = self.gpus.iter_mut().filter_map(Gpu::next_event).min()?;
-        Some(Duration::from_nanos(next.saturating_sub(now).as_ps() / 1_000 + 1))
+        let next = self.gpus.iter_mut().filter_map(Gpu::next_event).min();
+        let next = next.map(|next| Duration::from_nanos(next.saturating_sub(now).as_ps() / 1_000 + 1));
+        // Nobody reports that the CPU has written a value.
+        let polls = self.streams.values().any(|s| matches!(s.steps.front(), Some(Step::WaitValue { .. })));
+        if polls { Some(next.map_or(VALUE_POLL, |next| next.min(VALUE_POLL))) } else { next }
     }
+}
+
+/// Returns the number of bytes from the start of the first row to the end of the last one. There is at least one row.
+fn extent(pitch: u64, width: u64, rows: u64) -> Outcome<u64> {
+    let last = pitch.checked_mul(rows - 1);
+    last.and_then(|last| last.checked_add(width)).ok_or(Code::INVALID_VALUE)
 }
 
 /// Submits pieces to the model and polls their completions. Returns true if all pieces have ended.

@@ -14,6 +14,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::codes::{Code, Outcome};
 use crate::peer_memory::{FILE_NAME, MemHandle, PeerMemory};
+use crate::pool::Pools;
 
 /// Device allocations begin at multiples of this. Real devices align allocations at least to this.
 const GRANULE: u64 = 512;
@@ -40,6 +41,12 @@ pub(crate) enum AllocationKind {
     },
     /// Device memory of another process.
     Peer,
+    /// Host memory of `cuMemAllocManaged`.
+    Managed,
+    /// Device memory that a stream frees in its order. Programs cannot name it any more.
+    Freeing {
+        stream: u64,
+    },
 }
 
 impl AllocationKind {
@@ -55,7 +62,10 @@ pub(crate) struct Allocation {
     pub(crate) len: u64,
     /// Device of the context that made the allocation.
     pub(crate) device: usize,
+    /// Context that made the allocation, or 0 if the memory is from a pool.
     pub(crate) context: u64,
+    /// Pool of the allocation, or 0.
+    pub(crate) pool: u64,
     pub(crate) kind: AllocationKind,
     pub(crate) id: u64,
 }
@@ -63,6 +73,11 @@ pub(crate) struct Allocation {
 impl Allocation {
     fn end(&self) -> u64 {
         self.addr + self.len
+    }
+
+    /// Returns the bytes that the allocation takes of the device's memory.
+    fn room(&self) -> u64 {
+        self.len.next_multiple_of(GRANULE)
     }
 }
 
@@ -157,6 +172,7 @@ impl Space {
 #[derive(Debug, Default)]
 pub(crate) struct DriverMemory {
     pub(crate) spaces: Vec<Space>,
+    pub(crate) pools: Pools,
     known: BTreeMap<u64, Allocation>,
     /// Device memory of other processes, by the address that programs see.
     peers: BTreeMap<u64, PeerMemory>,
@@ -173,16 +189,17 @@ impl DriverMemory {
         Ok(Self { spaces: sizes.map(Space::new).collect::<Result<_, _>>()?, ..Self::default() })
     }
 
-    /// Returns the allocation that contains an address.
+    /// Returns the allocation that contains an address. Excludes memory that a stream frees.
     pub(crate) fn find(&self, addr: u64) -> Option<&Allocation> {
         let (_, found) = self.known.range(..=addr).next_back()?;
-        (addr < found.end()).then_some(found)
+        let freed = matches!(found.kind, AllocationKind::Freeing { .. });
+        (addr < found.end() && !freed).then_some(found)
     }
 
     fn add(&mut self, addr: u64, len: u64, device: usize, context: u64, kind: AllocationKind) {
         self.next_id += 1;
         let id = self.next_id;
-        self.known.insert(addr, Allocation { addr, len, device, context, kind, id });
+        self.known.insert(addr, Allocation { addr, len, device, context, pool: 0, kind, id });
     }
 
     /// Allocates device memory, which is not zeroed.
@@ -215,9 +232,16 @@ impl DriverMemory {
     /// Frees device memory, which no copy may name any more.
     pub(crate) fn free(&mut self, addr: u64) -> Outcome {
         let allocation = self.take(addr, |kind| kind == AllocationKind::Device).ok_or(Code::INVALID_VALUE)?;
+        self.pools.return_bytes(allocation.pool, allocation.room());
+        self.release(allocation);
+        Ok(())
+    }
+
+    /// Returns the bytes of an allocation that is no longer known.
+    fn release(&mut self, allocation: Allocation) {
         let space = &mut self.spaces[allocation.device];
-        space.used -= allocation.len.next_multiple_of(GRANULE);
-        let bytes = space.bytes_at(addr);
+        space.used -= allocation.room();
+        let bytes = space.bytes_at(allocation.addr);
         // Pages without bytes of other allocations are returned to the system.
         let (first, behind) = (bytes.next_multiple_of(PAGE), (bytes + allocation.len) / PAGE * PAGE);
         if first < behind {
@@ -225,14 +249,61 @@ impl DriverMemory {
             // allocation.
             let _ = unsafe { rustix::mm::madvise(at(first), (behind - first) as usize, Advice::LinuxRemove) };
         }
-        Ok(())
+    }
+
+    /// Allocates device memory from a pool, for use in the order of a stream. Reuses memory whose end is
+    /// queued on the same stream.
+    pub(crate) fn allocate_from_pool(&mut self, pool: u64, len: u64, stream: u64) -> Outcome<u64> {
+        let known = self.pools.get(pool)?;
+        let room = len.checked_next_multiple_of(GRANULE).filter(|_| len > 0).ok_or(Code::INVALID_VALUE)?;
+        if known.max != 0 && known.used.saturating_add(room) > known.max {
+            return Err(Code::OUT_OF_MEMORY);
+        }
+        let device = known.device;
+        let fits = |old: &&mut Allocation| {
+            old.kind == AllocationKind::Freeing { stream } && old.pool == pool && old.room() == room
+        };
+        let addr = if let Some(old) = self.known.values_mut().find(fits) {
+            // The new number makes the queued end of the old allocation void.
+            self.next_id += 1;
+            *old = Allocation { len, id: self.next_id, kind: AllocationKind::Device, ..*old };
+            old.addr
+        } else {
+            let addr = self.allocate(device, 0, len)?;
+            if let Some(made) = self.known.get_mut(&addr) {
+                made.pool = pool;
+            }
+            addr
+        };
+        self.pools.use_bytes(pool, room);
+        Ok(addr)
+    }
+
+    /// Begins to free device memory in the order of a stream. Returns the number of the allocation, by which
+    /// [`end_free`](Self::end_free) ends this.
+    pub(crate) fn begin_free(&mut self, addr: u64, stream: u64) -> Outcome<u64> {
+        let known = self.known.get_mut(&addr).filter(|known| known.kind == AllocationKind::Device);
+        let known = known.ok_or(Code::INVALID_VALUE)?;
+        known.kind = AllocationKind::Freeing { stream };
+        let Allocation { id, pool, .. } = *known;
+        let room = known.room();
+        self.pools.return_bytes(pool, room);
+        Ok(id)
+    }
+
+    /// Frees device memory, unless the stream has allocated it again.
+    pub(crate) fn end_free(&mut self, addr: u64, id: u64) {
+        if let Some(allocation) = self.known.get(&addr).filter(|known| known.id == id).copied() {
+            self.known.remove(&addr);
+            self.release(allocation);
+        }
     }
 
     /// Returns the handle by which another process opens the allocation of device memory with this address.
     pub(crate) fn handle_of(&self, addr: u64) -> Outcome<MemHandle> {
         let found = self
             .find(addr)
-            .filter(|found| found.kind == AllocationKind::Device)
+            .filter(|found| found.kind == AllocationKind::Device && found.pool == 0)
             .ok_or(Code::INVALID_VALUE)?;
         let space = &self.spaces[found.device];
         Ok(MemHandle::new(&space.file, found.addr - space.base, found.len, found.id))
@@ -271,7 +342,16 @@ impl DriverMemory {
 
     /// Allocates host memory in whole pages.
     pub(crate) fn allocate_host(&mut self, device: usize, context: u64, len: u64) -> Outcome<u64> {
-        if len == 0 || len > isize::MAX as u64 {
+        self.map_host(device, context, len, AllocationKind::Pinned)
+    }
+
+    /// Allocates memory that the CPU and the devices access at the same address.
+    pub(crate) fn allocate_managed(&mut self, device: usize, context: u64, len: u64) -> Outcome<u64> {
+        self.map_host(device, context, len, AllocationKind::Managed)
+    }
+
+    fn map_host(&mut self, device: usize, context: u64, len: u64, kind: AllocationKind) -> Outcome<u64> {
+        if len == 0 || len > isize::MAX as u64 - PAGE {
             return Err(if len == 0 { Code::INVALID_VALUE } else { Code::OUT_OF_MEMORY });
         }
         // Small allocations do not begin at a page boundary; neither do those of the real driver.
@@ -281,14 +361,22 @@ impl DriverMemory {
         // SAFETY: the new mapping does not replace another one.
         let mapped = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), size, rights, MapFlags::PRIVATE) };
         let addr = mapped.map_err(|_| Code::OUT_OF_MEMORY)?.expose_provenance() as u64 + before;
-        self.add(addr, len, device, context, AllocationKind::Pinned);
+        self.add(addr, len, device, context, kind);
         Ok(addr)
     }
 
     pub(crate) fn free_host(&mut self, addr: u64) -> Outcome {
-        let allocation = self.take(addr, |kind| kind == AllocationKind::Pinned).ok_or(Code::INVALID_VALUE)?;
+        self.unmap_host(addr, AllocationKind::Pinned)
+    }
+
+    pub(crate) fn free_managed(&mut self, addr: u64) -> Outcome {
+        self.unmap_host(addr, AllocationKind::Managed)
+    }
+
+    fn unmap_host(&mut self, addr: u64, kind: AllocationKind) -> Outcome {
+        let allocation = self.take(addr, |known| known == kind).ok_or(Code::INVALID_VALUE)?;
         let start = addr / PAGE * PAGE;
-        // SAFETY: `allocate_host` made this mapping, and the program has promised not to use it any more.
+        // SAFETY: `map_host` made this mapping, and the program has promised not to use it any more.
         let _ = unsafe { rustix::mm::munmap(at(start), (addr - start + allocation.len) as usize) };
         Ok(())
     }
@@ -336,7 +424,10 @@ impl DriverMemory {
                     let peer = self.peers.get(&found.addr).ok_or(Code::INVALID_VALUE)?;
                     Range::Device { bytes: peer.bytes() + (addr - found.addr) }
                 }
-                AllocationKind::Pinned | AllocationKind::Registered { read_only: false } => Range::Host,
+                AllocationKind::Pinned
+                | AllocationKind::Managed
+                | AllocationKind::Registered { read_only: false } => Range::Host,
+                AllocationKind::Freeing { .. } => return Err(Code::INVALID_VALUE),
                 AllocationKind::Registered { read_only: true } => Range::ReadOnly,
             });
         }
@@ -352,11 +443,16 @@ impl DriverMemory {
     /// Frees the memory of a context that ends. Host memory of the program is unregistered.
     pub(crate) fn drop_context(&mut self, context: u64) {
         let mine: Vec<_> = self.known.values().filter(|known| known.context == context).copied().collect();
-        for Allocation { addr, kind, .. } in mine {
+        for Allocation { addr, kind, id, .. } in mine {
             // This cannot fail, because the allocation is in the table.
             let _ = match kind {
                 AllocationKind::Device => self.free(addr),
+                AllocationKind::Freeing { .. } => {
+                    self.end_free(addr, id);
+                    Ok(())
+                }
                 AllocationKind::Pinned => self.free_host(addr),
+                AllocationKind::Managed => self.free_managed(addr),
                 AllocationKind::Registered { .. } => self.unregister(addr),
                 AllocationKind::Peer => {
                     self.known.remove(&addr);

@@ -5,8 +5,10 @@ use std::ffi::{c_int, c_uint};
 
 use crate::c_abi::{In, Out, c_calls};
 use crate::codes::{Code, Outcome};
-use crate::driver::{self, lock};
-use crate::memory::Range;
+use crate::driver::{self, Driver, lock};
+use crate::memory::AllocationKind;
+
+use super::device::MAX_PITCH;
 
 /// `CUmemcpyAttributes`.
 #[repr(C)]
@@ -33,7 +35,10 @@ fn copy(to: (u64, CopySide), from: (u64, CopySide), len: usize, stream: u64) -> 
     let mut driver = lock()?;
     driver.current()?;
     for (addr, side) in [to, from] {
-        let is_device = || matches!(driver.memory.range(addr, len as u64), Ok(Range::Device { .. }));
+        let is_device = || {
+            let kind = driver.memory.find(addr).map(|found| found.kind);
+            kind.is_some_and(|kind| kind.is_on_device() || kind == AllocationKind::Managed)
+        };
         if side == CopySide::Device && len > 0 && !is_device() {
             return Err(Code::INVALID_VALUE);
         }
@@ -84,6 +89,111 @@ unsafe fn batch(
     let copies = (0..count).map(|i| (dsts[i], srcs[i], lens[i] as u64));
     let pageable = driver.copy_batch(stream, copies)?;
     if pageable { driver::wait_stream(driver, stream) } else { Ok(()) }
+}
+
+/// `CUDA_MEMCPY2D`: one side is an address of the kind that `memory` names.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowsSide {
+    x: usize,
+    y: usize,
+    memory: c_int,
+    host: u64,
+    device: u64,
+    array: u64,
+    pitch: usize,
+}
+
+/// `CUDA_MEMCPY2D`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowsCopy {
+    src: RowsSide,
+    dst: RowsSide,
+    width: usize,
+    height: usize,
+}
+
+const _: () = assert!(size_of::<RowsCopy>() == 128);
+
+impl RowsSide {
+    /// Returns the address of the first row, and the pitch.
+    fn start(&self, driver: &Driver, width: usize, height: usize) -> Outcome<(u64, u64)> {
+        /// Values of `CUmemorytype`.
+        const HOST: c_int = 1;
+        const DEVICE: c_int = 2;
+        const ARRAY: c_int = 3;
+        const UNIFIED: c_int = 4;
+        let base = match self.memory {
+            HOST => self.host,
+            DEVICE | UNIFIED => self.device,
+            ARRAY => return Err(Code::NOT_SUPPORTED),
+            _ => return Err(Code::INVALID_VALUE),
+        };
+        // A pitch of 0 is valid for one row, because no other row needs it.
+        let end = self.x.checked_add(width).ok_or(Code::INVALID_VALUE)?;
+        let single = height == 1 && self.y == 0 && self.pitch == 0;
+        if self.pitch > MAX_PITCH || self.pitch < end && !single {
+            return Err(Code::INVALID_VALUE);
+        }
+        let pitch = self.pitch as u64;
+        let skip = pitch.checked_mul(self.y as u64).and_then(|skip| skip.checked_add(self.x as u64));
+        let addr = skip.and_then(|skip| base.checked_add(skip)).ok_or(Code::INVALID_VALUE)?;
+        let on_device = driver.memory.find(addr).map(|found| found.kind);
+        let fits = match self.memory {
+            HOST => !on_device.is_some_and(AllocationKind::is_on_device),
+            DEVICE => on_device.is_some(),
+            _ => true,
+        };
+        if fits { Ok((addr, pitch)) } else { Err(Code::INVALID_VALUE) }
+    }
+}
+
+/// Queues a copy of rows. If one side is pageable memory, waits for the end of the copy.
+fn copy_rows(copy: &In<RowsCopy>, stream: u64) -> Outcome {
+    let RowsCopy { src, dst, width, height } = copy.get()?;
+    let mut driver = lock()?;
+    driver.current()?;
+    driver.stream_of(stream)?;
+    if width == 0 || height == 0 {
+        return Ok(());
+    }
+    let (to, from) = (dst.start(&driver, width, height)?, src.start(&driver, width, height)?);
+    let pageable = driver.copy_rows(stream, to, from, width as u64, height as u64)?;
+    if pageable { driver::wait_stream(driver, stream) } else { Ok(()) }
+}
+
+/// Copies rows, and waits for the end of the copy.
+fn copy_rows_now(copy: &In<RowsCopy>) -> Outcome {
+    copy_rows(copy, 0)?;
+    driver::wait_stream(lock()?, 0)
+}
+
+/// Queues a fill of `height` rows of `width` elements of `size` bytes.
+fn fill_rows(
+    dst: u64,
+    pitch: usize,
+    value: u32,
+    size: u32,
+    (width, height): (usize, usize),
+    stream: u64,
+) -> Outcome {
+    let mut driver = lock()?;
+    driver.current()?;
+    let row = (width as u64).checked_mul(size.into()).ok_or(Code::INVALID_VALUE)?;
+    let pitch = pitch as u64;
+    let aligned =
+        dst.is_multiple_of(size.into()) && (height <= 1 || pitch.is_multiple_of(size.into()) && pitch >= row);
+    if !aligned {
+        return Err(Code::INVALID_VALUE);
+    }
+    driver.fill_rows(stream, dst, pitch, repeated(value, size), row, height as u64)
+}
+
+/// Fills rows, and waits for the end of the fill.
+fn fill_rows_now(dst: u64, pitch: usize, value: u32, size: u32, area: (usize, usize)) -> Outcome {
+    fill_rows(dst, pitch, value, size, area, 0)?;
+    driver::wait_stream(lock()?, 0)
 }
 
 /// Returns eight bytes that repeat a value of 1, 2 or 4 bytes.
@@ -184,18 +294,39 @@ c_calls! {
     fn cuMemsetD16Async(dst: u64, value: u16, number: usize, stream: u64) { fill(dst, value.into(), 2, number, stream) }
     fn cuMemsetD32Async(dst: u64, value: u32, number: usize, stream: u64) { fill(dst, value, 4, number, stream) }
 
+    fn cuMemsetD2D8_v2(dst: u64, pitch: usize, value: u8, width: usize, height: usize) {
+        fill_rows_now(dst, pitch, value.into(), 1, (width, height))
+    }
+
+    fn cuMemsetD2D16_v2(dst: u64, pitch: usize, value: u16, width: usize, height: usize) {
+        fill_rows_now(dst, pitch, value.into(), 2, (width, height))
+    }
+
+    fn cuMemsetD2D32_v2(dst: u64, pitch: usize, value: u32, width: usize, height: usize) {
+        fill_rows_now(dst, pitch, value, 4, (width, height))
+    }
+
+    fn cuMemsetD2D8Async(dst: u64, pitch: usize, value: u8, width: usize, height: usize, stream: u64) {
+        fill_rows(dst, pitch, value.into(), 1, (width, height), stream)
+    }
+
+    fn cuMemsetD2D16Async(dst: u64, pitch: usize, value: u16, width: usize, height: usize, stream: u64) {
+        fill_rows(dst, pitch, value.into(), 2, (width, height), stream)
+    }
+
     fn cuMemsetD2D32Async(dst: u64, pitch: usize, value: u32, width: usize, height: usize, stream: u64) {
-        let mut driver = lock()?;
-        driver.current()?;
-        let row = (width as u64).checked_mul(4).ok_or(Code::INVALID_VALUE)?;
-        let aligned = dst.is_multiple_of(4) && (height <= 1 || (pitch.is_multiple_of(4) && pitch as u64 >= row));
-        if !aligned {
+        fill_rows(dst, pitch, value, 4, (width, height), stream)
+    }
+
+    fn cuMemcpy2D_v2(copy: In<RowsCopy>) { copy_rows_now(&copy) }
+    fn cuMemcpy2DUnaligned_v2(copy: In<RowsCopy>) { copy_rows_now(&copy) }
+    fn cuMemcpy2DAsync_v2(copy: In<RowsCopy>, stream: u64) { copy_rows(&copy, stream) }
+
+    fn cuMemcpyWithAttributesAsync(dst: u64, src: u64, len: usize, attributes: In<CopyAttributes>, stream: u64) {
+        if !ORDERS.contains(&attributes.get()?.order) {
             return Err(Code::INVALID_VALUE);
         }
-        if width == 1 {
-            return driver.fill_rows(stream, dst, pitch as u64, value, height as u64);
-        }
-        (0..height as u64).try_for_each(|i| driver.fill(stream, dst + i * pitch as u64, repeated(value, 4), row))
+        copy((dst, CopySide::Any), (src, CopySide::Any), len, stream)
     }
 }
 

@@ -8,29 +8,36 @@ use crate::codes::{self, Code};
 use crate::driver::{self, lock};
 
 /// Attributes of every device, by the numbers of `CUdevice_attribute`.
-const ATTRIBUTES: [(c_int, c_int); 21] = [
+const ATTRIBUTES: [(c_int, c_int); 26] = [
     (1, 1024),     // MAX_THREADS_PER_BLOCK
     (2, 1024),     // MAX_BLOCK_DIM_X
     (5, i32::MAX), // MAX_GRID_DIM_X
     (10, 32),      // WARP_SIZE
-    (15, 1),       // GPU_OVERLAP
-    (16, 132),     // MULTIPROCESSOR_COUNT
-    (19, 1),       // CAN_MAP_HOST_MEMORY
-    (31, 1),       // CONCURRENT_KERNELS
-    (34, 0),       // PCI_DEVICE_ID
-    (40, 3),       // ASYNC_ENGINE_COUNT
-    (41, 1),       // UNIFIED_ADDRESSING
-    (50, 0),       // PCI_DOMAIN_ID
-    (75, 9),       // COMPUTE_CAPABILITY_MAJOR
-    (76, 0),       // COMPUTE_CAPABILITY_MINOR
-    (78, 1),       // STREAM_PRIORITIES_SUPPORTED
-    (91, 1),       // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
-    (99, 1),       // HOST_REGISTER_SUPPORTED
-    (115, 1),      // MEMORY_POOLS_SUPPORTED
-    (116, 0),      // GPU_DIRECT_RDMA_SUPPORTED
-    (124, 0),      // DMA_BUF_SUPPORTED
-    (134, -1),     // HOST_NUMA_ID
+    (11, MAX_PITCH as c_int),
+    (15, 1),   // GPU_OVERLAP
+    (16, 132), // MULTIPROCESSOR_COUNT
+    (19, 1),   // CAN_MAP_HOST_MEMORY
+    (31, 1),   // CONCURRENT_KERNELS
+    (34, 0),   // PCI_DEVICE_ID
+    (40, 3),   // ASYNC_ENGINE_COUNT
+    (41, 1),   // UNIFIED_ADDRESSING
+    (50, 0),   // PCI_DOMAIN_ID
+    (75, 9),   // COMPUTE_CAPABILITY_MAJOR
+    (76, 0),   // COMPUTE_CAPABILITY_MINOR
+    (78, 1),   // STREAM_PRIORITIES_SUPPORTED
+    (83, 1),   // MANAGED_MEMORY
+    (89, 1),   // CONCURRENT_MANAGED_ACCESS
+    (91, 1),   // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
+    (99, 1),   // HOST_REGISTER_SUPPORTED
+    (115, 1),  // MEMORY_POOLS_SUPPORTED
+    (116, 0),  // GPU_DIRECT_RDMA_SUPPORTED
+    (122, 1),  // CAN_USE_64_BIT_STREAM_MEM_OPS
+    (123, 1),  // CAN_USE_STREAM_WAIT_VALUE_NOR
+    (124, 0),  // DMA_BUF_SUPPORTED
+    (134, -1), // HOST_NUMA_ID
 ];
+/// `CU_DEVICE_ATTRIBUTE_MAX_PITCH`, in bytes.
+pub(crate) const MAX_PITCH: usize = i32::MAX as usize;
 const PCI_BUS_ID: c_int = 33;
 const READ_ONLY_HOST_REGISTER_SUPPORTED: c_int = 113;
 /// PCI bus number of the first device; each further device has the next number.

@@ -4,6 +4,7 @@ pub(crate) mod context;
 pub(crate) mod copy_and_fill;
 pub(crate) mod device;
 pub(crate) mod memory;
+pub(crate) mod pool;
 pub(crate) mod stream;
 
 use std::ffi::{CStr, c_void};
@@ -17,7 +18,7 @@ pub fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
     if name == "cuda_emu_model" {
         return NonNull::new((device::cuda_emu_model as *const c_void).cast_mut());
     }
-    let parts = [device::find, context::find, memory::find, copy_and_fill::find, stream::find];
+    let parts = [device::find, context::find, memory::find, copy_and_fill::find, stream::find, pool::find];
     let found = parts.iter().find_map(|find| find(name))?;
     NonNull::new(found.cast_mut())
 }
@@ -28,7 +29,12 @@ pub(crate) fn by_version(name: &str, version: i32) -> Option<NonNull<c_void>> {
         let name = if number == 1 { name.to_owned() } else { format!("{name}_v{number}") };
         std::ffi::CString::new(name).ok().and_then(|name| symbol(&name))
     };
-    // The batch calls lost an argument in 13.0; all other variants are older than 11.0.
-    let newest = if name.ends_with("BatchAsync") && version < 13_000 { 1 } else { 4 };
+    // These calls have other arguments since these versions; all other variants are older than 12.0.
+    let changed = match name {
+        "cuMemPrefetchAsync" | "cuMemAdvise" => 12_020,
+        name if name.ends_with("BatchAsync") => 13_000,
+        _ => 0,
+    };
+    let newest = if version < changed { 1 } else { 4 };
     (1..=newest).rev().find_map(variant)
 }

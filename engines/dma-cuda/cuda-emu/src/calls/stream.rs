@@ -6,13 +6,43 @@ use std::ffi::{c_int, c_uint};
 use crate::c_abi::{Out, c_calls};
 use crate::codes::{Code, Outcome};
 use crate::driver::{self, DISABLE_TIMING, NON_BLOCKING, lock};
-use crate::host_call::{Data, HostCall, HostFunction, StreamCallback};
+use crate::host_call::{Data, HostCall, HostFunction, StreamCallback, Until};
 
 fn create(stream: Out<u64>, flags: c_uint, priority: c_int) -> Outcome {
     if flags & !NON_BLOCKING != 0 {
         return Err(Code::INVALID_VALUE);
     }
     stream.put(lock()?.create_stream(flags, priority)?)
+}
+
+/// `CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER`.
+const NO_BARRIER: c_uint = 1;
+
+/// Writes the status of a stream that captures nothing. Other results are defined only for one that does.
+fn not_capturing(stream: u64, status: Out<c_int>) -> Outcome {
+    lock()?.stream_of(stream)?;
+    status.put(0)
+}
+
+fn write_value(stream: u64, addr: u64, value: u64, len: u64, flags: c_uint) -> Outcome {
+    if flags & !NO_BARRIER != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    lock()?.write_value(stream, addr, value, len)
+}
+
+fn wait_value(stream: u64, addr: u64, value: u64, len: u64, flags: c_uint) -> Outcome {
+    /// `CU_STREAM_WAIT_VALUE_FLUSH`. The attribute `CAN_FLUSH_REMOTE_WRITES` is 0.
+    const FLUSH: c_uint = 1 << 30;
+    let until = match flags {
+        0 => Until::AtLeast,
+        1 => Until::Equal,
+        2 => Until::And,
+        3 => Until::Nor,
+        flags if flags & FLUSH != 0 => return Err(Code::NOT_SUPPORTED),
+        _ => return Err(Code::INVALID_VALUE),
+    };
+    lock()?.wait_value(stream, addr, value, len, until)
 }
 
 c_calls! {
@@ -31,6 +61,22 @@ c_calls! {
     }
 
     fn cuStreamWaitEvent(stream: u64, event: u64, _flags: c_uint) { lock()?.wait_event(stream, event) }
+
+    fn cuStreamWriteValue32_v2(stream: u64, addr: u64, value: u32, flags: c_uint) {
+        write_value(stream, addr, value.into(), 4, flags)
+    }
+
+    fn cuStreamWriteValue64_v2(stream: u64, addr: u64, value: u64, flags: c_uint) {
+        write_value(stream, addr, value, 8, flags)
+    }
+
+    fn cuStreamWaitValue32_v2(stream: u64, addr: u64, value: u32, flags: c_uint) {
+        wait_value(stream, addr, value.into(), 4, flags)
+    }
+
+    fn cuStreamWaitValue64_v2(stream: u64, addr: u64, value: u64, flags: c_uint) {
+        wait_value(stream, addr, value, 8, flags)
+    }
 
     fn cuStreamGetPriority(stream: u64, priority: Out<c_int>) {
         let mut driver = lock()?;
@@ -58,6 +104,31 @@ c_calls! {
     fn cuStreamIsCapturing(stream: u64, capturing: Out<c_int>) {
         lock()?.stream_of(stream)?;
         capturing.put(0)
+    }
+
+    fn cuStreamGetCaptureInfo(stream: u64, status: Out<c_int>, _id: Out<u64>) { not_capturing(stream, status) }
+
+    fn cuStreamGetCaptureInfo_v2(
+        stream: u64,
+        status: Out<c_int>,
+        _id: Out<u64>,
+        _graph: Out<u64>,
+        _dependencies: Out<u64>,
+        _number: Out<usize>,
+    ) {
+        not_capturing(stream, status)
+    }
+
+    fn cuStreamGetCaptureInfo_v3(
+        stream: u64,
+        status: Out<c_int>,
+        _id: Out<u64>,
+        _graph: Out<u64>,
+        _dependencies: Out<u64>,
+        _edges: Out<u64>,
+        _number: Out<usize>,
+    ) {
+        not_capturing(stream, status)
     }
 
     fn cuEventCreate(event: Out<u64>, flags: c_uint) {
