@@ -115,9 +115,9 @@
 //! - Making a buffer returns `INVALID_VALUE` if its window is not within the map, or its data not within the
 //!   window. Setting a buffer's data later does not check these ranges.
 //! - Calls that need a started inventory, pool or map return `BAD_STATE` if it is not started.
-//! - `doca_mmap_get_mkey` returns a number that differs for each map and device, and that nothing else uses.
-//!   A map that is not started returns `NOT_PERMITTED`, and a device that the map lacks `NOT_FOUND`, as with
-//!   the handle for a data path accelerator. No public header states its errors.
+//! - `doca_mmap_get_mkey` returns a number that differs for each map and device, and that nothing else
+//!   uses. A map that is not started returns `NOT_PERMITTED`, and a device that the map lacks `NOT_FOUND`,
+//!   as with the handle for a data path accelerator. No public header states its errors.
 //! - The unit of `doca_devinfo_get_active_rate` is bits per second.
 //! - A client searches for its server for 3 seconds, then stops. When it has found the server, it waits
 //!   without a time limit for the server to accept. Starting a second server with the same name, card and

@@ -858,7 +858,8 @@ impl Driver {
     }
 }
 
-/// Returns the number of bytes from the start of the first row to the end of the last one. There is at least one row.
+/// Returns the number of bytes from the start of the first row to the end of the last one. There is at
+/// least one row.
 fn extent(pitch: u64, width: u64, rows: u64) -> Outcome<u64> {
     let last = pitch.checked_mul(rows - 1);
     last.and_then(|last| last.checked_add(width)).ok_or(Code::INVALID_VALUE)

@@ -1,5 +1,5 @@
-//! Functions of the program that a stream calls, and accesses of streams to memory that the model lacks: fills by
-//! rows, and values that streams write and wait for.
+//! Functions of the program that a stream calls, and accesses of streams to memory that the model lacks:
+//! fills by rows, and values that streams write and wait for.
 #![expect(unsafe_code, reason = "calls the program's functions, and writes to its memory")]
 
 use std::ffi::{c_int, c_void};
@@ -71,7 +71,8 @@ impl StreamValue {
             // allocation of a device or of pinned or registered host memory.
             unsafe { AtomicU64::from_ptr(at) }.store(self.value, Ordering::SeqCst);
         } else {
-            // SAFETY: as above.
+            // SAFETY: the call that queued this step has checked that the value is aligned, and within one
+            // allocation of a device or of pinned or registered host memory.
             unsafe { AtomicU32::from_ptr(at.cast()) }.store(self.value as u32, Ordering::SeqCst);
         }
     }
@@ -82,10 +83,12 @@ impl StreamValue {
         // Values of 4 bytes are compared in the upper half, so that their sign is that of the 8 bytes.
         let (shift, mask) = if self.len == 8 { (0, u64::MAX) } else { (32, !0 << 32) };
         let found = if self.len == 8 {
-            // SAFETY: as in `write`.
+            // SAFETY: the call that queued this step has checked that the value is aligned, and within one
+            // allocation of a device or of pinned or registered host memory.
             unsafe { AtomicU64::from_ptr(at) }.load(Ordering::SeqCst)
         } else {
-            // SAFETY: as in `write`.
+            // SAFETY: the call that queued this step has checked that the value is aligned, and within one
+            // allocation of a device or of pinned or registered host memory.
             unsafe { AtomicU32::from_ptr(at.cast()) }.load(Ordering::SeqCst).into()
         };
         let (found, value) = (found << shift, self.value << shift);

@@ -9,27 +9,28 @@
 //!
 //! - *Devices and contexts*: primary ones and others, the stack of each thread, peer access.
 //! - *Memory*: device memory, which the CPU cannot touch; pinned and registered host memory; attributes of
-//!   pointers; a device's memory in another process, by handles (`cuIpcGetMemHandle`); pools of device memory, whose
-//!   allocations begin and end in the order of a stream; managed memory.
+//!   pointers; a device's memory in another process, by handles (`cuIpcGetMemHandle`); pools of device
+//!   memory, whose allocations begin and end in the order of a stream; managed memory.
 //! - *Copies and fills*: in all directions, also between devices; of rows; batches of CUDA 12.8 and of 13.0.
-//! - *Order*: streams, the default streams, events, host functions, which run on a thread of the driver, and values
-//!   in memory that streams write and wait for.
+//! - *Order*: streams, the default streams, events, host functions, which run on a thread of the driver,
+//!   and values in memory that streams write and wait for.
 //! - *Failures*, which a plan defines. A failure that a device reports ends its context, as on real devices.
 //!
 //! # Rejected
 //!
-//! - Kernels, modules, graphs, arrays, textures, virtual memory, pools of host and managed memory, events of other
-//!   processes, dma-bufs, stream capture: `CUDA_ERROR_NOT_SUPPORTED`. The README has the whole list.
+//! - Kernels, modules, graphs, arrays, textures, virtual memory, pools of host and managed memory, events
+//!   of other processes, dma-bufs, stream capture: `CUDA_ERROR_NOT_SUPPORTED`. The README has the whole
+//!   list.
 //! - The runtime's private tables (`cuGetExportTable`): programs of the runtime API do not run.
 //!
 //! # Divergences
 //!
 //! - *Copies of pageable memory* always end before the call returns.
 //! - *Fills by rows* of 4 bytes take no time.
-//! - *Pools* return freed memory to the device when the stream frees it, whatever their release threshold. So the
-//!   reserved memory of a pool is its used memory. Copies need no access right of a pool.
-//! - *Managed memory* is host memory, which devices and the CPU may access at the same time. Prefetches and advice
-//!   have no effect.
+//! - *Pools* return freed memory to the device when the stream frees it, whatever their release threshold.
+//!   So the reserved memory of a pool is its used memory. Copies need no access right of a pool.
+//! - *Managed memory* is host memory, which devices and the CPU may access at the same time. Prefetches and
+//!   advice have no effect.
 //! - *Copies to and from memory of other processes* take as long as copies of host memory. The memory stays
 //!   mapped after its owner has freed it; its bytes are undefined then.
 //! - *A failure ends one context.* NVIDIA's documentation says that the process has to end.

@@ -1,5 +1,5 @@
-//! Tests of memory pools, copies and fills of rows, managed memory, values that streams write and wait for, and the
-//! list of refused calls.
+//! Tests of memory pools, copies and fills of rows, managed memory, values that streams write and wait for,
+//! and the list of refused calls.
 #![expect(unsafe_code, reason = "calls the stand-in as C does")]
 
 use std::collections::BTreeSet;

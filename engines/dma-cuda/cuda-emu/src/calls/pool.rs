@@ -171,7 +171,7 @@ c_calls! {
         let pool = driver.memory.pools.get_mut(pool)?;
         // SAFETY: C passes a pointer to a value of the attribute's type, or NULL.
         let int = || unsafe { value.get_as::<c_int>() };
-        // SAFETY: as above.
+        // SAFETY: C passes a pointer to a value of the attribute's type, or NULL.
         let long = || unsafe { value.get_as::<u64>() };
         match attribute {
             attribute if at::REUSE.contains(&attribute) => pool.reuse[(attribute - 1) as usize] = int()?,
