@@ -287,27 +287,26 @@ fn an_engine_that_can_do_nothing_of_it_is_no_success() {
     assert_eq!((code, said.contains("cpu: not measured")), (1, false), "{said}");
 }
 
-/// Interrupts a run as soon as it prints `says`. Returns its output and its messages.
-fn interrupted(words: &[&str], results: &Path, says: &str) -> (Output, String) {
-    let mut child = bench(["run", "-e", "cpu", "--samples", "1"])
-        .args(words)
-        .arg("--json")
-        .arg(results)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+/// Interrupts a run as soon as it prints `says`. Returns its output and its messages. A run that is held
+/// continues when it has said that it stops.
+fn interrupted(command: &mut Command, results: &Path, says: &str) -> (Output, String) {
+    let command = command.args(["--samples", "1", "--json"]).arg(results).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
     let mut lines = BufReader::new(child.stderr.take().unwrap());
-    while !said.contains(says) {
-        assert!(lines.read_line(&mut said).unwrap() > 0, "{said}");
-    }
+    let mut read_until = |says: &str| {
+        while !said.contains(says) {
+            assert!(lines.read_line(&mut said).unwrap() > 0, "{said}");
+        }
+    };
+    read_until(says);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    read_until("Ctrl-C again ends at once");
+    drop(child.stdin.take());
     lines.read_to_string(&mut said).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{said}");
-    assert!(said.contains("Ctrl-C again ends at once"), "{said}");
     (output, said)
 }
 
@@ -315,8 +314,9 @@ fn interrupted(words: &[&str], results: &Path, says: &str) -> (Output, String) {
 fn cells_that_were_never_begun_are_not_forgotten() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json");
-    // The first cell is complete, and others were not begun.
-    let (output, said) = interrupted(&["-o", "64..8K", "-t", "1", "--footprint", "1M"], &results, "GB/s");
+    // The first cell is complete, and others were not begun. They would take a minute.
+    let mut command = bench(["run", "-e", "cpu", "-o", "64..8K", "-t", "4", "--footprint", "1M"]);
+    let (output, said) = interrupted(&mut command, &results, "GB/s");
     let value = json(&results);
     let begun = value["cells"].as_array().unwrap().len();
     assert!(value["planned"] == 16 && begun < 16, "{begun}: {said}");
@@ -325,14 +325,15 @@ fn cells_that_were_never_begun_are_not_forgotten() {
     assert!(table.contains(&format!("{} of 16 cells were not begun", 16 - begun)), "{table}");
 }
 
+// Release builds have no hold.
+#[cfg(debug_assertions)]
 #[test]
 fn a_run_interrupted_before_its_first_figure_replaces_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json");
     fs::write(&results, "mine").unwrap();
-    // Long samples cause a note, and filling this amount of memory takes a while.
-    let words = ["-o", "64", "-t", "9", "--footprint", "1G"];
-    let (output, said) = interrupted(&words, &results, "samples");
+    let mut command = bench(["run", "-e", "cpu", "-o", "64", "--footprint", "1M"]);
+    let (output, said) = interrupted(command.env("DMA_BENCH_TEST_HOLD", "1"), &results, "held");
     assert!(said.contains("before anything was measured") && output.stdout.is_empty(), "{said}");
     assert_eq!(fs::read(&results).unwrap(), b"mine");
 }

@@ -261,6 +261,8 @@ fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
         })?;
     }
     interrupt::install("stopping; the figures so far are kept; Ctrl-C again ends at once and keeps nothing");
+    #[cfg(debug_assertions)]
+    interrupt::hold();
     let mut progress = Progress::new(arguments.quiet);
     // The first argument, the path of this program, is left out, because it differs on other machines.
     let command = std::iter::once("dma-bench".to_owned())
