@@ -14,8 +14,8 @@ pub(crate) fn install(stopping: &'static str) {
     // This fails only if another handler exists, which then stays in effect.
     let _ = dma::keep_ignored_signals(|| {
         ctrlc::set_handler(move || {
-            // The run may end as soon as `STOPPED` is set. Its last message waits for this lock, so the program
-            // cannot exit before it has said that it stops.
+            // The run may end as soon as `STOPPED` is set. Its last message waits for this lock, so the
+            // program cannot exit before it has said that it stops.
             let _messages = std::io::stderr().lock();
             if STOPPED.swap(true, Ordering::Relaxed) {
                 std::process::exit(130);
@@ -39,8 +39,8 @@ pub(crate) fn stopped() -> bool {
     STOPPED.load(Ordering::Relaxed)
 }
 
-/// Lets a test choose the moment of an interrupt: if `DMA_BENCH_TEST_HOLD` is set, says `held` and waits until
-/// standard input has a byte or ends. Only debug builds have it.
+/// Lets a test choose the moment of an interrupt: if `DMA_BENCH_TEST_HOLD` is set, says `held` and waits
+/// until standard input has a byte or ends. Only debug builds have it.
 #[cfg(debug_assertions)]
 pub(crate) fn hold() {
     if std::env::var_os("DMA_BENCH_TEST_HOLD").is_some() {
