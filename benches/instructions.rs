@@ -38,20 +38,20 @@ struct Call {
 }
 
 const CALLS: [Call; 14] = [
-    Call { name: "queue.copy(src, dst)?.wait()?", engine: "cpu", run: copy, figure: 89.0 },
-    Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "cpu", run: batch, figure: 56.7 },
-    Call { name: "queue.copy, 32 in flight, extend", engine: "cpu", run: in_flight, figure: 152.8 },
-    Call { name: "queue.copy, 32 in flight, push", engine: "cpu", run: pushed, figure: 177.2 },
-    Call { name: "shared.copy(src, dst)?.wait()?", engine: "cpu", run: shared, figure: 99.0 },
-    Call { name: "queue.crc32c(src, 0)?.wait()?", engine: "cpu", run: crc32c, figure: 161.0 },
-    Call { name: "queue.copy_crc32c(src, dst, 0)?.wait()?", engine: "cpu", run: copy_crc32c, figure: 240.0 },
-    Call { name: "queue.compare(a, b)?.wait()?", engine: "cpu", run: compare, figure: 206.0 },
-    Call { name: "queue.fill(dst, pattern)?.wait()?", engine: "cpu", run: fill, figure: 129.0 },
-    Call { name: "queue.copy_to_both(src, dst, also)?.wait()?", engine: "cpu", run: both, figure: 169.0 },
-    Call { name: "queue.copy(src, dst)?.wait()?", engine: "meter+cpu", run: copy, figure: 1014.1 },
-    Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "meter+cpu", run: batch, figure: 156.5 },
-    Call { name: "queue.copy, 32 in flight, extend", engine: "meter+cpu", run: in_flight, figure: 327.3 },
-    Call { name: "shared.copy(src, dst)?.wait()?", engine: "meter+cpu", run: shared, figure: 1505.0 },
+    Call { name: "queue.copy(src, dst)?.wait()?", engine: "cpu", run: copy, figure: 93.1 },
+    Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "cpu", run: batch, figure: 55.7 },
+    Call { name: "queue.copy, 32 in flight, extend", engine: "cpu", run: in_flight, figure: 161.9 },
+    Call { name: "queue.copy, 32 in flight, push", engine: "cpu", run: pushed, figure: 184.1 },
+    Call { name: "shared.copy(src, dst)?.wait()?", engine: "cpu", run: shared, figure: 97.1 },
+    Call { name: "queue.crc32c(src, 0)?.wait()?", engine: "cpu", run: crc32c, figure: 171.0 },
+    Call { name: "queue.copy_crc32c(src, dst, 0)?.wait()?", engine: "cpu", run: copy_crc32c, figure: 249.0 },
+    Call { name: "queue.compare(a, b)?.wait()?", engine: "cpu", run: compare, figure: 207.9 },
+    Call { name: "queue.fill(dst, pattern)?.wait()?", engine: "cpu", run: fill, figure: 140.0 },
+    Call { name: "queue.copy_to_both(src, dst, also)?.wait()?", engine: "cpu", run: both, figure: 171.0 },
+    Call { name: "queue.copy(src, dst)?.wait()?", engine: "meter+cpu", run: copy, figure: 1008.7 },
+    Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "meter+cpu", run: batch, figure: 157.4 },
+    Call { name: "queue.copy, 32 in flight, extend", engine: "meter+cpu", run: in_flight, figure: 331.5 },
+    Call { name: "shared.copy(src, dst)?.wait()?", engine: "meter+cpu", run: shared, figure: 1535.4 },
 ];
 
 /// Allocates `ROUND` sources and destinations.
