@@ -1,5 +1,7 @@
 //! Tests of the program from outside: files, output and exit codes.
 
+#[path = "../../tests/default_signals/mod.rs"]
+mod default_signals;
 mod process;
 
 use std::fs;
@@ -477,7 +479,8 @@ fn ctrl_c_keeps_what_was_measured() {
         .spawn()
         .unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(2), "the number of samples is refused");
-    let child = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dma-bench"));
+    let child = default_signals::default_signals(&mut command)
         .args([
             "run",
             "-e",

@@ -10,8 +10,12 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+#[path = "../../tests/default_signals/mod.rs"]
+mod default_signals;
+
 fn bench(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dma-bench"));
+    default_signals::default_signals(&mut command);
     command.args(words).stdin(Stdio::null());
     command
 }

@@ -1,5 +1,7 @@
 //! `dma-bench serve` and `run --peer HOST:PORT`.
 
+#[path = "../../tests/default_signals/mod.rs"]
+mod default_signals;
 mod process;
 
 use std::fs::{self, Permissions};
@@ -33,6 +35,7 @@ const SHORT: [&str; 12] = [
 
 fn command(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dma-bench"));
+    default_signals::default_signals(&mut command);
     command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

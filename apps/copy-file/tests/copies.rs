@@ -11,6 +11,9 @@ use std::process::{Child, Command, Output, Stdio};
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use tempfile::TempDir;
 
+#[path = "../../../tests/default_signals/mod.rs"]
+mod default_signals;
+
 const CHUNK: usize = 4096;
 
 /// A directory with files to copy.
@@ -50,6 +53,7 @@ impl Place {
     fn command(&self, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_copy-file"));
         command.args(args.split_whitespace()).current_dir(self.dir.path()).stdin(Stdio::null());
+        default_signals::default_signals(&mut command);
         command
     }
 

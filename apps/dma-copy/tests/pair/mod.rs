@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+#[path = "../../../../tests/default_signals/mod.rs"]
+mod default_signals;
+
 /// Time limit for a process, longer than any copy in these tests takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
@@ -167,6 +170,7 @@ impl Place {
     /// Returns the command of one side, with a socket in this directory unless `args` name a channel.
     pub(crate) fn command(&self, side: Side, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dma-copy"));
+        default_signals::default_signals(&mut command);
         command.args(["--role", side.name()]);
         if !args.contains("-c ") {
             command.args(["-c", "unix:socket"]);

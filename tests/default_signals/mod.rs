@@ -1,0 +1,19 @@
+//! Programs under test start with the default actions of signals.
+#![expect(unsafe_code, reason = "sets the actions of signals in the child")]
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Makes the program start with the default actions of SIGINT and SIGHUP. Without this, a program ignores
+/// them if the tests do, as under `nohup` or in a background job of a shell.
+pub(crate) fn default_signals(command: &mut Command) -> &mut Command {
+    // SAFETY: `signal` may be called between fork and exec, and the closure does nothing else.
+    unsafe {
+        command.pre_exec(|| {
+            for signal in [libc::SIGINT, libc::SIGHUP] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        })
+    }
+}
