@@ -7,13 +7,13 @@ use std::process::Command;
 /// Makes the program start with the default actions of SIGINT and SIGHUP. Without this, a program ignores
 /// them if the tests do, as under `nohup` or in a background job of a shell.
 pub(crate) fn default_signals(command: &mut Command) -> &mut Command {
-    // SAFETY: `signal` may be called between fork and exec, and the closure does nothing else.
-    unsafe {
-        command.pre_exec(|| {
-            for signal in [libc::SIGINT, libc::SIGHUP] {
-                libc::signal(signal, libc::SIG_DFL);
-            }
-            Ok(())
-        })
-    }
+    let reset = || {
+        for signal in [libc::SIGINT, libc::SIGHUP] {
+            // SAFETY: the default action is always valid.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        Ok(())
+    };
+    // SAFETY: the closure calls only `signal`, which is permitted between fork and exec.
+    unsafe { command.pre_exec(reset) }
 }
