@@ -68,18 +68,20 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(message) => {
-            eprintln!("copy-file: {message}");
+            let _ = writeln!(std::io::stderr(), "copy-file: {message}");
             return ExitCode::from(2);
         }
     };
-    command::exit("copy-file", options.quiet, run(&options).map_err(|Failure(message)| message))
+    let quiet = options.quiet;
+    command::exit("copy-file", quiet, run(options).map_err(|Failure(message)| message))
 }
 
-fn run(options: &Options) -> Result<String, Failure> {
+fn run(options: Options) -> Result<String, Failure> {
     command::handle_signals()?;
     let started = Instant::now();
     let source = Source::open(&options.src, "SRC ")?
         .ok_or_else(|| failure!("SRC {} does not exist; check its name", options.src.display()))?;
+    let options = &options.for_length(source.len());
     let target = Target::create(&options.dst, &options.src, &source)?;
     if options.share {
         return share::copy(options, &source, target, started);

@@ -77,10 +77,22 @@ pub(crate) fn copy(
     };
     std::thread::scope(|scope| {
         let job = &job;
-        let workers: Vec<_> = (0..workers)
-            .map(|i| scope.spawn(move || job.work(pairs / workers + usize::from(i < pairs % workers))))
-            .collect();
-        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
+        let start = |i| {
+            let pairs = pairs / workers + usize::from(i < pairs % workers);
+            std::thread::Builder::new().spawn_scoped(scope, move || job.work(pairs)).map_err(|e| {
+                job.failed.store(true, Ordering::Relaxed);
+                failure!(
+                    "the system cannot start a thread: {e}; raise the limit on threads (ulimit -u, pids.max)"
+                )
+            })
+        };
+        // After a refusal, the threads that run are joined first.
+        let workers: Vec<_> = (0..workers).map(start).collect();
+        let join = |worker: Result<std::thread::ScopedJoinHandle<'_, _>, Failure>| {
+            worker.and_then(|worker| worker.join().expect("a worker does not panic"))
+        };
+        let ends: Vec<_> = workers.into_iter().map(join).collect();
+        ends.into_iter().rev().collect::<Result<(), Failure>>()
     })?;
     let reading = job.reading.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(Copied {

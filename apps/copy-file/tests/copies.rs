@@ -648,3 +648,14 @@ fn corruption_is_found_by_verifying() {
         fs::read(place.path("dst")).expect("readable")
     );
 }
+
+/// The exit status is right even if the message cannot be written.
+#[test]
+fn a_full_standard_error_does_not_change_the_exit_status() {
+    let place = Place::new();
+    for (args, expected) in [("nothing dst", 1), ("--nonsense", 2)] {
+        let full = File::options().write(true).open("/dev/full").expect("a device");
+        let status = place.command(args).stderr(full).status().expect("it runs");
+        assert_eq!(status.code(), Some(expected), "{args}");
+    }
+}

@@ -45,7 +45,8 @@ pub fn exit(name: &str, quiet: u8, copied: Result<String, impl Display>) -> Exit
             ExitCode::SUCCESS
         }
         Err(failure) => {
-            eprintln!("{name}: {failure}");
+            // The exit status says it, even if the message cannot be written.
+            let _ = writeln!(std::io::stderr(), "{name}: {failure}");
             // 128 + SIGINT, by the convention of shells.
             if interrupted() { ExitCode::from(130) } else { ExitCode::FAILURE }
         }

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::memory::location::Location;
 use crate::memory::pool::PoolSlot;
 use crate::{
-    Access, DeviceAddr, DeviceMemory, EngineId, Error, ErrorKind, ExportDescriptor, HostMemory, RawRegion,
-    RegionInfo, Segment,
+    Access, DeviceAddr, DeviceMemory, EngineId, Error, ErrorKind, ExportDescriptor, ForkMark, HostMemory,
+    RawRegion, RegionInfo, Segment,
 };
 
 /// Memory that is registered with an engine: memory that the engine allocated, existing memory, or memory
@@ -39,6 +39,8 @@ pub(crate) struct RegionInner {
     raw: Box<dyn RawRegion>,
     memory: Option<Registered>,
     pub(crate) backend: &'static str,
+    /// The process that made the region.
+    process: ForkMark,
     /// The number of handles. The number is 1 while the region is free in a pool.
     users: AtomicUsize,
     /// The pool that the region returns to.
@@ -116,6 +118,10 @@ impl RegionHandle {
     ///
     /// See [`into_inner`](Self::into_inner).
     pub(crate) unsafe fn free(self) {
+        if self.process.is_child() {
+            // The engine is the parent's: its locks may be held, and it must not deregister the memory.
+            return;
+        }
         // SAFETY: the caller ensures that `is_sole` has returned true.
         drop(unsafe { self.into_inner() });
     }
@@ -210,8 +216,18 @@ impl Region {
         pool_slot: Option<PoolSlot>,
     ) -> Self {
         let tag = info.engine.tag(info.access, info.cpu.is_some());
-        let users = AtomicUsize::new(1);
-        Self(RegionHandle::new(RegionInner { tag, location, info, raw, memory, backend, users, pool_slot }))
+        let (process, users) = (ForkMark::new(), AtomicUsize::new(1));
+        Self(RegionHandle::new(RegionInner {
+            tag,
+            location,
+            info,
+            raw,
+            memory,
+            backend,
+            process,
+            users,
+            pool_slot,
+        }))
     }
 
     /// Returns the length in bytes.

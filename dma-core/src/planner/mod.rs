@@ -310,6 +310,9 @@ impl Planner {
     }
 
     pub(crate) fn counters(&self) -> Counters {
+        if self.is_parents() {
+            return Counters::default();
+        }
         let mut counters = self.counters;
         counters.in_flight = self.open_operations();
         if let Some(raw) = &self.raw {

@@ -772,7 +772,7 @@ impl Queue {
         }
     }
 
-    /// Returns the counters.
+    /// Returns the counters. In a forked child, all counters of the parent's queue are 0.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.shared.borrow().planner.counters()
