@@ -32,7 +32,8 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Shortens the chunks to the length of the file, rounded up to 4 KiB, so that buffers are no longer than needed.
+    /// Shortens the chunks to the length of the file, rounded up to 4 KiB, so that buffers are no longer than
+    /// needed.
     pub(crate) fn for_length(mut self, len: u64) -> Self {
         let longest = len.clamp(1, *CHUNKS.end()).next_multiple_of(4 << 10) as usize;
         self.chunk = self.chunk.min(longest);

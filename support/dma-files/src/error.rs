@@ -4,15 +4,21 @@ use std::fmt;
 
 use dma_core::Error;
 
-/// The error of an operation on a file. It contains the operation's buffer.
+/// The error of an operation on a file. It contains the operation's buffer, unless the process was forked
+/// while the operation was in flight.
 pub struct FileError<T> {
     error: Error,
-    buffer: T,
+    buffer: Option<T>,
 }
 
 impl<T> FileError<T> {
     pub(crate) const fn new(error: Error, buffer: T) -> Self {
-        Self { error, buffer }
+        Self { error, buffer: Some(buffer) }
+    }
+
+    /// Makes the error of an operation that may still use its buffer.
+    pub(crate) const fn without_buffer(error: Error) -> Self {
+        Self { error, buffer: None }
     }
 
     /// Returns the error.
@@ -21,8 +27,9 @@ impl<T> FileError<T> {
     }
 
     /// Returns the error and the buffer. After a failed read, the contents of the unread part of
-    /// the buffer are undefined.
-    pub fn into_parts(self) -> (Error, T) {
+    /// the buffer are undefined. In a forked child, the buffer of an operation of the parent is `None`,
+    /// because the parent's kernel request may still use the memory.
+    pub fn into_parts(self) -> (Error, Option<T>) {
         (self.error, self.buffer)
     }
 }

@@ -48,8 +48,14 @@ enum By {
     Workers(Workers),
 }
 
+/// The error of operations on a queue of the parent process.
+pub(crate) fn forked() -> Error {
+    Error::new(ErrorKind::Unsupported, "the file queue belongs to the parent of this forked process")
+        .with_hint("open the file queue after the fork")
+}
+
 impl Backend {
-    fn is_of_this_process(&self) -> bool {
+    pub(crate) fn is_of_this_process(&self) -> bool {
         !self.process.is_child()
     }
 
@@ -231,11 +237,7 @@ impl Inner {
     /// Checks an operation, and adds it to the operations in flight.
     fn admit(&self, offset: u64, len: usize) -> Result<()> {
         if !self.backend.is_of_this_process() {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                "the file queue belongs to the parent of this forked process",
-            )
-            .with_hint("open the file queue after the fork"));
+            return Err(forked());
         }
         // The kernel adds offset and length, so the sum must fit an `i64`.
         if offset.checked_add(len as u64).is_none_or(|end| end > i64::MAX as u64) {

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::error::FileError;
 use crate::job::{Job, JobKind};
-use crate::queue::Backend;
+use crate::queue::{Backend, forked};
 
 /// The result of an operation: its buffer with the number of bytes that were read or written, or the error,
 /// which contains the buffer.
@@ -33,15 +33,27 @@ impl<T: Any + Send> FileTransfer<T> {
         Self { job, backend, buffer: Some(buffer) }
     }
 
-    /// Returns whether the operation has ended.
+    /// Returns whether the transfer was made before this process was forked. A thread of the parent may have
+    /// held the lock of the job at the fork, so the job is not used.
+    fn is_parents(&self) -> bool {
+        !self.backend.is_of_this_process()
+    }
+
+    /// Returns the error of a transfer of the parent process. Its buffer is leaked.
+    fn forked(&mut self) -> FileError<T> {
+        std::mem::forget(self.buffer.take());
+        FileError::without_buffer(forked().with_operation("wait for an operation on a file"))
+    }
+
+    /// Returns whether the operation has ended. In a forked child, every operation of the parent has.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.job.result().is_some()
+        self.is_parents() || self.job.result().is_some()
     }
 
     /// Blocks until the operation has ended, for at most `timeout`. Returns whether it has ended.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
-        self.job.wait_timeout(timeout)
+        self.is_parents() || self.job.wait_timeout(timeout)
     }
 
     /// Blocks until the operation has ended. Returns the buffer, and the number of bytes that were read or
@@ -49,10 +61,14 @@ impl<T: Any + Send> FileTransfer<T> {
     ///
     /// # Errors
     ///
-    /// `OutOfResources` if the disk or the quota is full; `Aborted` if the operation was cancelled; `Os` for
-    /// other errors of the system, with the source. Each error names the operation, the number of bytes that
-    /// were read or written before the error, and the length of the operation.
+    /// `Unsupported`, without the buffer, if the process was forked after the submission; `OutOfResources` if
+    /// the disk or the quota is full; `Aborted` if the operation was cancelled; `Os` for other errors of the
+    /// system, with the source. Each error names the operation, the number of bytes that were read or written
+    /// before the error, and the length of the operation.
     pub fn wait(mut self) -> Finished<T> {
+        if self.is_parents() {
+            return Err(self.forked());
+        }
         let result = self.job.wait();
         self.finish(result)
     }
@@ -63,7 +79,7 @@ impl<T: Any + Send> FileTransfer<T> {
     /// cancelled after the kernel has started them. Those of pipes, sockets and terminals can, while they
     /// wait.
     pub fn cancel(&self) {
-        if self.job.cancel() {
+        if !self.is_parents() && self.job.cancel() {
             self.backend.cancel(&self.job);
         }
     }
@@ -104,6 +120,9 @@ impl<T: Any + Send + Unpin> Future for FileTransfer<T> {
     type Output = Finished<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.is_parents() {
+            return Poll::Ready(Err(self.forked()));
+        }
         match self.job.poll(context.waker()) {
             Some(result) => Poll::Ready(self.finish(result)),
             None => Poll::Pending,
@@ -114,6 +133,9 @@ impl<T: Any + Send + Unpin> Future for FileTransfer<T> {
 impl<T: Any + Send> Drop for FileTransfer<T> {
     fn drop(&mut self) {
         if let Some(buffer) = self.buffer.take() {
+            if self.is_parents() {
+                return std::mem::forget(buffer);
+            }
             self.job.keep(buffer);
         }
     }

@@ -14,7 +14,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use dma_core::{Access, BufferMut, BufferPool, DmaEngine, DmaEngineExt, ErrorKind, HostMemory, PoolOptions};
-use dma_files::{DmaFile, FileQueue, FileQueueOptions, Method, OpenFile};
+use dma_files::{DmaFile, FileError, FileQueue, FileQueueOptions, Method, OpenFile};
 use futures_lite::future::block_on;
 use proptest::prelude::*;
 
@@ -148,6 +148,11 @@ proptest! {
     }
 }
 
+fn with_buffer<T>(e: FileError<T>) -> (dma_core::Error, T) {
+    let (e, buffer) = e.into_parts();
+    (e, buffer.expect("the process was not forked"))
+}
+
 #[test]
 fn refused_operations_return_the_buffer_with_a_remedy() {
     let engine = engine();
@@ -156,7 +161,7 @@ fn refused_operations_return_the_buffer_with_a_remedy() {
         let Some(files) = queue(method, &[]) else { continue };
         let file = DmaFile::open(named.path()).expect("it opens");
         let e = files.read_at(&file, u64::MAX, buffer(&engine, &[7; 10])).expect_err("no such byte");
-        let (e, same) = e.into_parts();
+        let (e, same) = with_buffer(e);
         assert!(e.kind() == ErrorKind::OutOfRange && !e.hint().is_empty() && same[..] == [7; 10], "{e}");
         // The file is opened only for reading.
         let e = files
@@ -164,7 +169,7 @@ fn refused_operations_return_the_buffer_with_a_remedy() {
             .expect("submitted")
             .wait()
             .expect_err("read-only");
-        let (e, same) = e.into_parts();
+        let (e, same) = with_buffer(e);
         assert!(e.kind() == ErrorKind::Os && e.to_string().contains("write 10 bytes of a file at 0"), "{e}");
         assert!(same[..] == [7; 10] && std::error::Error::source(&e).is_some());
         let read_only = dma_core::MemoryRequest::new(0).with_access(Access::READ);
@@ -198,7 +203,7 @@ fn a_full_disk_is_an_error_with_the_remedy() {
             .expect("submitted")
             .wait()
             .expect_err("full");
-        let (e, same) = e.into_parts();
+        let (e, same) = with_buffer(e);
         assert!(e.kind() == ErrorKind::OutOfResources && e.hint().contains("free some space"), "{e}");
         assert_eq!((e.requested(), e.limit(), same.len()), (Some(0), Some(5000), 5000), "{e}");
     }
@@ -250,7 +255,7 @@ fn a_cancelled_read_ends_and_returns_its_buffer() {
             assert!(!read.is_done());
             read.cancel();
             read.cancel();
-            let (e, buffer) = read.wait().expect_err("cancelled").into_parts();
+            let (e, buffer) = with_buffer(read.wait().expect_err("cancelled"));
             assert_eq!((e.kind(), buffer.len(), files.in_flight()), (ErrorKind::Aborted, 100, 0));
             let text = e.to_string();
             assert!(
@@ -307,7 +312,7 @@ fn writes_to_a_file_for_appending_are_refused() {
         let direct = DmaFile::from(append()).with_direct().ok();
         for file in direct.into_iter().chain([append().into()]) {
             let e = files.write_at(&file, 0, buffer(&engine, &[7; 10])).expect_err("for appending");
-            let (e, same) = e.into_parts();
+            let (e, same) = with_buffer(e);
             assert!(e.kind() == ErrorKind::InvalidArgument && e.hint().contains("without append"), "{e}");
             assert_eq!((&same[..], files.in_flight()), (&[7; 10][..], 0));
             let read = files.read_at(&file, 0, engine.allocate(200).expect("memory")).expect("room");
@@ -428,6 +433,9 @@ fn a_forked_process_uses_neither_ring_nor_threads() {
     for method in METHODS {
         let Some(files) = queue(method, &[]) else { continue };
         let (first, second) = (engine.allocate(10).expect("memory"), engine.allocate(10).expect("memory"));
+        let (reads, mut writes) = pipe();
+        let read = || files.read_at(&reads, 0, engine.allocate(10).expect("memory")).expect("room");
+        let (pending, dropped) = (read(), read());
         // SAFETY: the child waits for no lock of another thread. It allocates memory, which glibc allows in
         // a forked child, and exits without running other destructors.
         match unsafe { libc::fork() } {
@@ -435,11 +443,17 @@ fn a_forked_process_uses_neither_ring_nor_threads() {
             0 => {
                 let refused = files.read_at(&file, 0, first);
                 let refused = matches!(&refused, Err(e) if e.error().kind() == ErrorKind::Unsupported);
+                drop(dropped);
+                let ended = pending.wait_timeout(Duration::from_secs(3600));
+                let (e, buffer) = pending.wait().expect_err("the parent's").into_parts();
+                let ended = ended && e.kind() == ErrorKind::Unsupported && buffer.is_none();
                 drop(files);
                 // SAFETY: `_exit` only ends the process.
-                unsafe { libc::_exit(i32::from(!refused)) }
+                unsafe { libc::_exit(i32::from(!(refused && ended))) }
             }
             child => {
+                writes.write_all(&[1; 20]).expect("written");
+                assert_eq!(pending.wait().expect("it reads").1 + dropped.wait().expect("it reads").1, 20);
                 let mut status = 0;
                 // SAFETY: the pointer to the local variable `status` is valid for a write during the call.
                 assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
