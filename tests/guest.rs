@@ -349,7 +349,8 @@ fn file_size() {
     let bytes = engines[0].allocate(4096).expect("memory");
     let error = files.write_at(&file, 1 << 20, bytes).expect_err("beyond the limit");
     names_limit("file queue", error.error());
-    files.write_at(&file, 0, error.into_parts().1).expect("accepted").wait().expect("within the limit");
+    let buffer = error.into_parts().1.expect("the process was not forked");
+    files.write_at(&file, 0, buffer).expect("accepted").wait().expect("within the limit");
 }
 
 /// Allocates more memory than the control group has.
