@@ -120,6 +120,7 @@ impl RegionHandle {
     pub(crate) unsafe fn free(self) {
         if self.process.is_child() {
             // The engine is the parent's: its locks may be held, and it must not deregister the memory.
+            std::mem::forget(self);
             return;
         }
         // SAFETY: the caller ensures that `is_sole` has returned true.
