@@ -69,7 +69,7 @@ if [ "$machine" = 1 ]; then
     wait $exporter || { cat /tmp/exporter && fail "the exporter"; }
     kill $reads
     killall -q ib_read_bw
-    kill -INT "$served"
+    kill -TERM "$served"
     wait "$served" || { cat /tmp/serve && fail "dma-bench serve"; }
     grep "^dma-bench: served" /tmp/serve || fail "dma-bench serve"
 else
