@@ -27,7 +27,7 @@ pub(crate) struct Options {
     pub(crate) share: bool,
     /// `--sync`.
     pub(crate) sync: bool,
-    /// How often `--quiet` was given: 1 hides the progress bar, 2 also the summary.
+    /// Number of times that `--quiet` was given: 1 hides the progress bar, 2 also the summary.
     pub(crate) quiet: u8,
 }
 

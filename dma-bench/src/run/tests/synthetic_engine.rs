@@ -200,8 +200,8 @@ fn known_curves(curves: &[&[u64]], times: u32) -> Outcome {
     outcome
 }
 
-/// Each size gets a verdict. Whether the verdict is right depends on the noise of the machine, so the next
-/// test checks that. `crate::verdict` has tests of verdicts on given samples.
+/// Each size gets a verdict. The noise of the machine can make the verdict wrong, so only the next test
+/// checks that. `crate::verdict` has tests of verdicts on given samples.
 #[test]
 fn a_run_over_a_known_curve_judges_each_size() {
     println!("{:?}", known_curves(&[&SIZES[3..]], 1));

@@ -159,9 +159,9 @@ const FAULTS: &[Row] = &[
     (Fault::ArmDoesNothing, real_time, "events_announce_completions", "armed event readable"),
 ];
 
-/// Checks that each case finds its fault. With `waits`, these are the cases that wait for what the engine
-/// never reports, and otherwise the others.
-pub(crate) fn check(waits: bool) {
+/// Returns descriptions of the faults that their cases do not find. With `waits`, it runs only the cases that
+/// wait for a report that the engine never makes, and otherwise the others.
+pub(crate) fn missed(waits: bool) -> Vec<String> {
     let waiting = [Fault::ThirdIsLost, Fault::StopReportsNothing, Fault::ArmDoesNothing];
     let rows: Vec<_> = FAULTS.iter().filter(|row| waiting.contains(&row.0) == waits).collect();
     let threads =
@@ -177,8 +177,7 @@ pub(crate) fn check(waits: bool) {
         }
     };
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    let missed = missed.into_inner().expect("no thread panicked");
-    assert!(missed.is_empty(), "{}", missed.join("\n"));
+    missed.into_inner().expect("no thread panicked")
 }
 
 /// Returns the message of the case's panic.

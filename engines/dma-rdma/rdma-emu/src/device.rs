@@ -198,7 +198,7 @@ pub(crate) struct SendRequest {
     pub(crate) pieces: Pieces,
     /// The bytes of a request with `SEND_INLINE`, instead of pieces.
     pub(crate) inline: Option<Vec<u8>>,
-    /// What the peer gets.
+    /// The request that the peer gets.
     pub(crate) remote: Request,
     /// Number of attempts that found no receive at the peer.
     pub(crate) unready: u8,

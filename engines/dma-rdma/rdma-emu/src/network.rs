@@ -29,7 +29,7 @@ const REQUEST: usize = 88;
 /// Time until a request that found no receive is sent again.
 const UNREADY_DELAY: Duration = Duration::from_millis(1);
 
-/// What the peer of a queue pair gets of a request.
+/// The part of a request that is sent to the peer of a queue pair.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Request {
     /// `IBV_WR_*`.
