@@ -137,11 +137,11 @@ started_by_tests() { # FOLDER OPTIONS...: as tests/stand_ins/mod.rs does
     chmod +x "$script"
 }
 mapfile -t programs < <(cut -d ' ' -f 2 "$tree/list")
-for folder in dma-doca/doca-emu ${full:+dma-ioat/spdk-emu engines/dma-rdma/rdma-emu engines/dma-cuda/cuda-emu}; do
+for folder in standins/doca-emu ${full:+standins/spdk-emu standins/rdma-emu standins/cuda-emu}; do
     ! grep -qaF "$folder" "${programs[@]}" || started_by_tests "$folder"
 done
 for generation in 1.5 2.2; do
-    ! grep -q "/work_queues_${generation/./_}-" "$tree/list" || started_by_tests dma-doca/doca-emu --generation "$generation"
+    ! grep -q "/work_queues_${generation/./_}-" "$tree/list" || started_by_tests standins/doca-emu --generation "$generation"
 done
 [[ ! -e "$tree/scripts" ]] || tar -rf "$tree/files.tar" -C "$tree/scripts" .
 # The kernel passes the variable to the first program, and so to the tests.

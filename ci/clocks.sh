@@ -17,26 +17,26 @@ apps/dma-copy/tests/protocol.rs 1 repeats a message until the other side gives u
 apps/dma-copy/tests/stream.rs 1 makes it likely that a sender blocks; a sender that does not block yet ends the same way
 dma-bench/tests/process/mod.rs 1 polls until a condition holds
 dma-bench/tests/serve.rs 1 polls until a condition holds
-dma-c/tests/c/every_call.c 1 polls until a condition holds
-dma-c/tests/nixl/host.cpp 5 polls until a condition holds; chooses a moment to kill; limits the whole program
-dma-c/tests/nixl/kills.py 1 chooses a moment to kill; every moment is right
+bindings/c/tests/c/every_call.c 1 polls until a condition holds
+bindings/c/tests/nixl/host.cpp 5 polls until a condition holds; chooses a moment to kill; limits the whole program
+bindings/c/tests/nixl/kills.py 1 chooses a moment to kill; every moment is right
 dma-core/src/queue/fault_injection_tests.rs 1 a device that needs time to stop
 dma-core/src/shared/tests/mod.rs 2 a device that needs time to stop; polls until a condition holds
-dma-doca/doca-emu/tests/c/comch.c 1 polls until a condition holds
-dma-doca/doca-emu/tests/c/comch_fast.c 2 polls until a condition holds
-dma-doca/doca-emu/tests/c/tasks25/program.c 1 polls until a condition holds
+standins/doca-emu/tests/c/comch.c 1 polls until a condition holds
+standins/doca-emu/tests/c/comch_fast.c 2 polls until a condition holds
+standins/doca-emu/tests/c/tasks25/program.c 1 polls until a condition holds
 dma-doca/tests/comch.rs 2 makes it likely that all threads send; fewer are right, too
 dma-doca/tests/logs.rs 1 polls until a line appears
-dma-ioat/spdk-emu/tests/engine.rs 4 gives a wrong device time to do what it must not do
-dma-ioat/spdk-emu/tests/reattach.rs 1 polls until a condition holds
+standins/spdk-emu/tests/engine.rs 4 gives a wrong device time to do what it must not do
+standins/spdk-emu/tests/reattach.rs 1 polls until a condition holds
 engines/dma-cpu/src/queue/tests.rs 1 makes two moments differ
 engines/dma-cpu/tests/fork.rs 1 polls until a condition holds
 engines/dma-cpu/tests/queue.rs 3 gives a wrong engine time to write what it must not write
-engines/dma-cuda/cuda-emu/tests/reach.rs 1 a host function that takes time
+standins/cuda-emu/tests/reach.rs 1 a host function that takes time
 engines/dma-cuda/tests/behaviour.rs 1 polls until a condition holds
-engines/dma-dsa/dsa-emu/tests/c/early.c 1 polls until a condition holds
-engines/dma-dsa/dsa-emu/tests/c/faults.c 1 limits the whole program
-engines/dma-dsa/dsa-emu/tests/c/program.c 2 polls until a condition holds; limits the whole program
+standins/dsa-emu/tests/c/early.c 1 polls until a condition holds
+standins/dsa-emu/tests/c/faults.c 1 limits the whole program
+standins/dsa-emu/tests/c/program.c 2 polls until a condition holds; limits the whole program
 engines/dma-dsa/tests/on_standin.rs 2 polls until a condition holds; waits longer than the engine caches a file
 engines/dma-layers/tests/record_traces.rs 2 a program that is killed; waits longer than the buffer of a trace
 engines/dma-rdma/src/tests/flood.rs 2 polls until a condition holds

@@ -19,7 +19,7 @@ skip() {
 }
 
 # A low optimisation level halves the build time.
-engines/dma-cuda/cuda-emu/install "$dir/cuda" --debug
+standins/cuda-emu/install "$dir/cuda" --debug
 lib=$dir/cuda/lib
 two='memory = "64M"
 [[gpu]]
@@ -69,9 +69,9 @@ limited "$dir/python/bin/pip" install --quiet --no-deps --disable-pip-version-ch
 for settings in '' 'delay = "30us"' 'profile = "hopper"'; do
     echo "settings: ${settings:-none}"
     LD_LIBRARY_PATH=$lib CUDA_EMU="$settings
-$two" limited "$dir/python/bin/python" engines/dma-cuda/cuda-emu/tests/python/bindings.py
+$two" limited "$dir/python/bin/python" standins/cuda-emu/tests/python/bindings.py
     LD_LIBRARY_PATH=$lib CUDA_EMU="$settings
-$two" limited "$dir/python/bin/python" engines/dma-cuda/cuda-emu/tests/python/core.py
+$two" limited "$dir/python/bin/python" standins/cuda-emu/tests/python/core.py
 done
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/cudarc

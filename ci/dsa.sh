@@ -18,7 +18,7 @@ skip() {
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 prefix=$target/ci-dsa
 mkdir -p "$prefix"
-engines/dma-dsa/dsa-emu/install "$prefix/dsa" --profile test
+standins/dsa-emu/install "$prefix/dsa" --profile test
 run=$prefix/dsa/bin/dsa-emu-run
 
 echo "--- the test for hardware, on the stand-in"

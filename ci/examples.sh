@@ -66,7 +66,7 @@ wait "$running"
 echo "$((ran + 2)) examples ran"
 
 echo "--- a C program, as README.md builds it"
-dma-c/install "$dir/prefix"
+bindings/c/install "$dir/prefix"
 export PKG_CONFIG_PATH=$dir/prefix/lib/pkgconfig LD_LIBRARY_PATH=$dir/prefix/lib
 if command -v pkg-config >/dev/null; then
     read -ra flags <<<"$(pkg-config --cflags --libs dma)"
@@ -74,7 +74,7 @@ else
     echo "skipped: pkg-config, which is not installed; the C program is built with the same flags"
     flags=(-I"$dir/prefix/include" -L"$dir/prefix/lib" -ldma)
 fi
-cc -std=c99 dma-c/examples/first_copy.c -o "$dir/first_copy" "${flags[@]}"
+cc -std=c99 bindings/c/examples/first_copy.c -o "$dir/first_copy" "${flags[@]}"
 [[ "$("$dir/first_copy" cpu | tail -n 1)" == "1048576 bytes copied" ]]
 unset PKG_CONFIG_PATH LD_LIBRARY_PATH
 

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 cargo fmt --all --check
-cargo fmt --manifest-path fuzz/Cargo.toml --check
+cargo fmt --manifest-path tests/fuzz/Cargo.toml --check
 
 scripts=(.ci/run ci/vm ci/*.sh ci/guest/*.sh)
 missing=()

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Parsers of untrusted bytes never panic, accept only valid input, and lose no information (fuzz/src/lib.rs). No
+# Parsers of untrusted bytes never panic, accept only valid input, and lose no information (tests/fuzz/src/lib.rs). No
 # sequence of calls to the stand-ins' C interfaces, valid or not, crashes them or writes a wrong byte: DOCA's memory and
-# DMA (fuzz/src/calls), comm channel and events (contexts), command lines and log (programs.rs), DOCA 1.5 and 2.2
+# DMA (tests/fuzz/src/calls), comm channel and events (contexts), command lines and log (programs.rs), DOCA 1.5 and 2.2
 # (work_queues), and SPDK (spdk). The stand-in for DSA reports each descriptor of random programs, and writes to no
 # other memory (dsa). A program that does not know the secret is not accepted as a peer (handshake.rs).
 #   ci/fuzz.sh replay         runs clippy, then every input of the committed corpus, unchanged and with one change;
 #                             works with any compiler
 #   ci/fuzz.sh [SECONDS]      fuzzes every target for SECONDS (default: 60), with cargo-fuzz and a nightly compiler;
 #                             exits with 77 ("skipped") if they are not installed
-# Failing inputs are stored in fuzz/artifacts/. Fix the fault, and commit the input to the corpus under a descriptive
+# Failing inputs are stored in tests/fuzz/artifacts/. Fix the fault, and commit the input to the corpus under a descriptive
 # name.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,13 +17,13 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/fuzz"
 [[ "$CARGO_TARGET_DIR" == /* ]] || CARGO_TARGET_DIR="$PWD/$CARGO_TARGET_DIR"
 
 # Uses the dependency versions of the workspace. Cargo adds the fuzzer's own dependencies.
-cp Cargo.lock fuzz/Cargo.lock
+cp Cargo.lock tests/fuzz/Cargo.lock
 
 if [[ "${1:-}" == replay ]]; then
-    cargo clippy --quiet --manifest-path fuzz/Cargo.toml --no-default-features --lib --test corpus -- -D warnings
-    cargo test --manifest-path fuzz/Cargo.toml --no-default-features
+    cargo clippy --quiet --manifest-path tests/fuzz/Cargo.toml --no-default-features --lib --test corpus -- -D warnings
+    cargo test --manifest-path tests/fuzz/Cargo.toml --no-default-features
     for generation in 1-5 2-2; do
-        cargo test --manifest-path fuzz/Cargo.toml --no-default-features --features "generation-$generation" --test corpus
+        cargo test --manifest-path tests/fuzz/Cargo.toml --no-default-features --features "generation-$generation" --test corpus
     done
     exit
 fi
@@ -49,10 +49,10 @@ fuzz() { # TARGET ARGUMENTS...
     echo "--- $*"
     mkdir -p "$found/$target"
     # New inputs are written to the first folder, so that the committed corpus does not change.
-    LSAN_OPTIONS=suppressions=$PWD/ci/lsan.supp cargo +nightly fuzz run "${@:2}" "$target" "$found/$target" "fuzz/corpus/$target" -- \
+    LSAN_OPTIONS=suppressions=$PWD/ci/lsan.supp cargo +nightly fuzz run --fuzz-dir tests/fuzz "${@:2}" "$target" "$found/$target" "tests/fuzz/corpus/$target" -- \
         -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
 }
-for target in $(cargo +nightly fuzz list | grep -vx doca_work_queues); do
+for target in $(cargo +nightly fuzz list --fuzz-dir tests/fuzz | grep -vx doca_work_queues); do
     fuzz "$target"
 done
 # A build of the stand-in has the calls of only one DOCA generation.

@@ -7,7 +7,7 @@
 #   ci/nixl.sh            runs the tests that CI runs
 #   ci/nixl.sh full       runs 10,000 transfers over cpu, doca and dsa on their stand-ins, and kills 100 peers
 #
-# Exits with 77 ("skipped") if the wheels cannot be downloaded. dma-c/tests/nixl_plugin.rs needs no wheel.
+# Exits with 77 ("skipped") if the wheels cannot be downloaded. bindings/c/tests/nixl_plugin.rs needs no wheel.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -42,8 +42,8 @@ done
 mkdir -p "$prefix/torch"
 echo >"$prefix/torch/torch.py"
 
-dma-c/nixl/install "$prefix/plugin"
-tests=dma-c/tests/nixl
+bindings/c/nixl/install "$prefix/plugin"
+tests=bindings/c/tests/nixl
 in_wheel() { # VERSION PROGRAM [ARGUMENT...]
     local version=$1
     shift
@@ -57,13 +57,13 @@ in_wheel() { # VERSION PROGRAM [ARGUMENT...]
 }
 runner=()
 
-engines/dma-rdma/rdma-emu/install "$prefix/rdma" --profile dev
+standins/rdma-emu/install "$prefix/rdma" --profile dev
 export DMA_IBVERBS_LIB_DIR=$prefix/rdma
 far=(remote=rdma listen=127.0.0.1 peers=remote)
 
 if [[ "${1:-}" == full ]]; then
-    dma-doca/doca-emu/install "$prefix/doca"
-    engines/dma-dsa/dsa-emu/install "$prefix/dsa"
+    standins/doca-emu/install "$prefix/doca"
+    standins/dsa-emu/install "$prefix/dsa"
     DMA_DOCA_LIB_DIR=$(dirname "$(find "$prefix/doca" -name 'libdoca_common.so' | head -n 1)")
     export DMA_DOCA_LIB_DIR
     for version in "$oldest" "$newest"; do

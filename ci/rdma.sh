@@ -19,7 +19,7 @@ machine=$(uname -m)
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 prefix=$target/ci-rdma
 mkdir -p "$prefix"
-engines/dma-rdma/rdma-emu/install "$prefix/rdma" --profile test
+standins/rdma-emu/install "$prefix/rdma" --profile test
 emulated=$prefix/rdma/lib
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT

@@ -94,7 +94,7 @@ c_programs() {
         echo "--- $kind: $program $arguments"
         object=$folder/c/$(basename "$program")
         # shellcheck disable=SC2086 # split into words on purpose
-        "$compiler" "-std=$standard" -g -O1 -fno-omit-frame-pointer "-fsanitize=$kind" -Idma-c/include -c "dma-c/$program" -o "$object.o" &&
+        "$compiler" "-std=$standard" -g -O1 -fno-omit-frame-pointer "-fsanitize=$kind" -Ibindings/c/include -c "bindings/c/$program" -o "$object.o" &&
             c++ "$object.o" "$library" -rdynamic -Wl,--whole-archive "$runtime" -Wl,--no-whole-archive \
                 -lgcc_s -lutil -lrt -lpthread -lm -ldl -o "$object" &&
             timeout 600 "$object" $arguments </dev/null || return 1

@@ -8,8 +8,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 arch=$(uname -m)
 prefix=${CARGO_TARGET_DIR:-$PWD/target}/ci-sdk
 mkdir -p "$prefix"
-dma-doca/doca-emu/install "$prefix/doca" --profile dev
-dma-ioat/spdk-emu/install "$prefix/spdk" --profile dev
+standins/doca-emu/install "$prefix/doca" --profile dev
+standins/spdk-emu/install "$prefix/spdk" --profile dev
 doca=$prefix/doca/lib/$arch-linux-gnu
 spdk=$prefix/spdk/lib
 # Builds these programs before the variables are set: otherwise crates whose build scripts read the variables would be
@@ -64,7 +64,7 @@ echo "--- all features, without an SDK"
 )
 
 echo "--- bindgen, on the headers of DOCA 2.5"
-dma-doca/doca-emu/install "$prefix/doca-2.5" --generation 2.5 --profile dev
+standins/doca-emu/install "$prefix/doca-2.5" --generation 2.5 --profile dev
 older=$prefix/doca-2.5/include
 find "$older" -name '*.h' -printf '#include <%f>\n' | cc -DDOCA_ALLOW_EXPERIMENTAL_API -I"$older" -fsyntax-only -xc -
 for later in doca_task_batch doca_pe_event_mode doca_comch_server; do

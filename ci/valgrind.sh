@@ -2,7 +2,7 @@
 # Valgrind's memcheck finds no error in a program on each engine: `cpu`, `sim`, `auto`, and `doca`, `ioat`, `rdma` and
 # `cuda` on their stand-ins. `dsa` is omitted, because valgrind does not know instructions that its stand-in uses. Three
 # C programs on dma.h also run, including misuses of it. The calls that users write exceed their figures in
-# benches/instructions.rs and dma-c/benches/instructions.rs by at most 3 %.
+# tests/benches/instructions.rs and bindings/c/benches/instructions.rs by at most 3 %.
 #
 # Uses the installed valgrind, or Debian's, unpacked below the target directory. Exits with 77 ("skipped") if valgrind
 # cannot be downloaded.
@@ -39,10 +39,10 @@ fi
 
 # Both programs are built together, so that they have the same features of the engines.
 cargo build --locked -p dma -p dma-c --lib --example 02_choose_engine --example 16_device_memory
-dma-doca/doca-emu/install "$prefix/doca" --profile dev
-dma-ioat/spdk-emu/install "$prefix/spdk" --profile dev
-engines/dma-rdma/rdma-emu/install "$prefix/rdma" --profile dev
-engines/dma-cuda/cuda-emu/install "$prefix/cuda" --profile dev
+standins/doca-emu/install "$prefix/doca" --profile dev
+standins/spdk-emu/install "$prefix/spdk" --profile dev
+standins/rdma-emu/install "$prefix/rdma" --profile dev
+standins/cuda-emu/install "$prefix/cuda" --profile dev
 export DMA_DOCA_LIB_DIR=$prefix/doca DMA_SPDK_LIB_DIR=$prefix/spdk DMA_IBVERBS_LIB_DIR=$prefix/rdma
 export DMA_CUDA_LIB_DIR=$prefix/cuda/lib
 # A small memory is enough: the stand-in maps its GPU's memory, and memcheck tracks every byte.
@@ -76,12 +76,12 @@ timeout "$seconds" "$valgrind" -q --fair-sched=yes --error-exitcode=9 "$target/d
 }
 
 # Copies the library under its soname.
-soname=libdma.so.$(sed -n 's/^#define DMA_ABI_VERSION \([0-9]*\)u$/\1/p' dma-c/include/dma.h)
+soname=libdma.so.$(sed -n 's/^#define DMA_ABI_VERSION \([0-9]*\)u$/\1/p' bindings/c/include/dma.h)
 ln -sf "$target/debug/libdma_c.so" "$prefix/$soname"
 for program in "every_call cpu sim:seed=7" misuse broken_devices; do
     echo "--- $program"
     read -r name engines <<<"$program"
-    cc -std=c99 -g -Idma-c/include "dma-c/tests/c/$name.c" -o "$prefix/$name" "$prefix/$soname" -Wl,-rpath,"$prefix"
+    cc -std=c99 -g -Ibindings/c/include "bindings/c/tests/c/$name.c" -o "$prefix/$name" "$prefix/$soname" -Wl,-rpath,"$prefix"
     # shellcheck disable=SC2086 # split into words on purpose
     timeout "$seconds" "$valgrind" -q --error-exitcode=9 --leak-check=full --show-leak-kinds=definite \
         --errors-for-leak-kinds=definite "$prefix/$name" $engines </dev/null || {

@@ -32,7 +32,7 @@ threads=$(awk '
     /with_signals_blocked/ { blocked = FNR }
     !tests && /[.:]spawn(_scoped)?\([^)]/ && FNR - blocked > 3 { print FILENAME ":" FNR ":" $0 }
 ' $(printf '%s\n' "${sources[@]}" | grep -vE '(^|/)(tests?|examples|benches|fuzz|apps|ci|dma-bench|conformance)/|tests\.rs$'))
-threads+=$'\n'$(git ls-files -- 'dma-c/nixl/*pp' | grep -v threads.hpp | xargs grep -nE 'std::(thread|async)\(|pthread_create|thread_\(\[' || true)
+threads+=$'\n'$(git ls-files -- 'bindings/c/nixl/*pp' | grep -v threads.hpp | xargs grep -nE 'std::(thread|async)\(|pthread_create|thread_\(\[' || true)
 if [[ "$threads" != $'\n' ]]; then
     # shellcheck disable=SC2016 # names of functions
     printf 'threads that may take signals of the program; use `spawn_thread`, `with_signals_blocked` or `start_thread`:\n%s\n' "$threads" >&2
@@ -170,7 +170,7 @@ while read -r folder name file; do
         echo "the entry of $folder in ARCHITECTURE.md's map does not name $file" >&2
         failed=1
     }
-done < <(git ls-files -- '*/src/*' 'src/*' | grep -vE '^(fuzz|ci)/|/(lib|main)\.rs$' |
+done < <(git ls-files -- '*/src/*' 'src/*' | grep -vE '^(tests/fuzz|ci)/|/(lib|main)\.rs$' |
     sed -nE 's#^((.*/)?src)/([^/]+).*#\1 \3 \1/\3#p' | sort -u)
 
 # Checks the files and folders that an entry of the map names, below the crate's src.
@@ -186,7 +186,7 @@ while read -r folder; do
             failed=1
         }
     done
-done < <(git ls-files -- '*/src/*' 'src/*' | grep -vE '^(fuzz|ci)/' | sed -nE 's#^((.*/)?src)/.*#\1#p' | sort -u)
+done < <(git ls-files -- '*/src/*' 'src/*' | grep -vE '^(tests/fuzz|ci)/' | sed -nE 's#^((.*/)?src)/.*#\1#p' | sort -u)
 # Checks paths in the other text of ARCHITECTURE.md, where `core` and `cpu` stand for two folders.
 for name in $(grep -oE '`[a-z][A-Za-z0-9_-]*/[A-Za-z0-9_/.-]+\.(rs|sh|md|toml)' ARCHITECTURE.md | tr -d '`' | sort -u); do
     file=${name/#core\//dma-core\/src\/}

@@ -1,11 +1,13 @@
 //! After warm-up, no operation allocates, on both queue types: copies, fills, lists and batches, and split,
 //! fenced and awaited operations.
 
-mod counting;
-
 use std::task::{Context, Poll, Waker};
 
 use dma::prelude::*;
+use test_support::counting;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// Asserts that `work` eventually runs 200 rounds without an allocation. Earlier rounds may allocate, because
 /// lists grow at times that depend on thread timing. Code that allocates per operation never passes.

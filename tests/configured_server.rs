@@ -8,8 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-
-mod built;
+use test_support::built;
 
 /// A time limit that a test reaches only if it hangs.
 const HANGS: Duration = Duration::from_secs(60);

@@ -1,11 +1,10 @@
 //! Runs the conformance suite on every engine. The engines are opened by name.
 
-mod stand_ins;
-
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 use dma::DmaEngine;
+use test_support::stand_ins;
 
 fn cpu() -> Arc<dyn DmaEngine> {
     dma::open("cpu").expect("the CPU engine is always available")

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-mod built;
+use test_support::built;
 
 /// Examples that need arguments or another process, and have their own tests.
 const WITH_ARGUMENTS: [&str; 1] = ["11_copy_dpu"];

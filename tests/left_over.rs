@@ -1,8 +1,7 @@
 //! Checks that discovering, diagnosing and opening engines leaves no file descriptor, mapping or thread.
 
-mod stand_ins;
-
 use std::process::{Command, Stdio};
+use test_support::stand_ins;
 
 /// The environment variable with the work that a child process repeats: `discover`, `doctor`, or the name of
 /// an engine to open.

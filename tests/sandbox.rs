@@ -1,11 +1,10 @@
 //! Tests of engines in processes with a seccomp filter that forbids one system call, as in a sandbox.
 #![expect(unsafe_code, reason = "installs a seccomp filter")]
 
-mod stand_ins;
-
 use std::process::{Command, Stdio};
 
 use dma::prelude::*;
+use test_support::stand_ins;
 
 /// The environment variable with the system call that the child process forbids.
 const CALL: &str = "DMA_TEST_FORBIDDEN_CALL";

@@ -4,7 +4,6 @@
 //! because the operation owns its operands until it ends. After a failure the destination is undefined, so
 //! the test writes the expected bytes itself. Guard bytes surround every buffer.
 
-mod stand_ins;
 mod standin_gpu;
 
 use std::collections::BTreeMap;
@@ -21,6 +20,7 @@ use dma::{OpError, Queue, Result, Transfer};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
+use test_support::stand_ins;
 
 const CANARY: u8 = 0xa5;
 const GUARD: usize = 64;

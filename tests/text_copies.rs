@@ -3,8 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-
-mod built;
+use test_support::built;
 
 /// Engines that can import the export of another process on this machine.
 const ENGINES: [&str; 2] = ["cpu", "sim:profile=bluefield3"];

@@ -1,7 +1,5 @@
 //! Tests of the program from outside: files, output and exit codes.
 
-#[path = "../../tests/default_signals/mod.rs"]
-mod default_signals;
 mod process;
 
 use std::fs;
@@ -11,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use process::has_used;
 use serde_json::Value;
+use test_support::default_signals;
 
 fn bench(words: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_dma-bench");

@@ -9,9 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-
-#[path = "../../tests/default_signals/mod.rs"]
-mod default_signals;
+use test_support::default_signals;
 
 fn bench(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dma-bench"));

@@ -1,7 +1,5 @@
 //! `dma-bench serve` and `run --peer HOST:PORT`.
 
-#[path = "../../tests/default_signals/mod.rs"]
-mod default_signals;
 mod process;
 
 use std::fs::{self, Permissions};
@@ -14,6 +12,7 @@ use std::time::{Duration, Instant};
 use process::has_used;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use test_support::default_signals;
 
 /// A time limit that no correct test reaches.
 const LONG: Duration = Duration::from_secs(60);

@@ -4,15 +4,16 @@
 //! Run with `cargo bench -p dma-core --bench pool`; with `-- --test`, the rounds are
 //! few and short.
 
-#[path = "../../tests/counting/mod.rs"]
-mod counting;
-
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use dma_conformance::{ReferenceEngine, ReferenceOptions};
 use dma_core::{BufferPool, PoolOptions};
+use test_support::counting;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 fn main() {
     // `cargo bench` passes `--bench`.

@@ -45,11 +45,8 @@ mod planner;
 mod queue;
 mod shared;
 
-// The unit tests compile the reference engine's source, by a link. They can't use the crate dma-conformance,
-// because its engine implements the traits of a second build of this crate.
-#[cfg(test)]
-extern crate self as dma_core;
-#[cfg(test)]
+#[cfg(any(test, feature = "reference"))]
+#[doc(hidden)]
 pub mod reference;
 
 pub use contract::*;

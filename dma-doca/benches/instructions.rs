@@ -8,15 +8,13 @@
 //! that is installed already, with its headers. DOCA 1.5 and 2.2 are measured with their work queues, against
 //! `jobs.c`.
 
-mod beside_c;
-mod callgrind;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use beside_c::{BATCH, LEN, run};
 use dma_core::DmaEngineExt;
 use dma_doca::{DocaEngine, DocaOptions};
+use test_support::beside_c::{BATCH, LEN, run};
+use test_support::{beside_c, callgrind};
 
 const ROUNDS: [u64; 2] = [2_000, 12_000];
 /// Maximum ratio of this program's instructions to the C program's.
@@ -62,7 +60,7 @@ fn main() {
 /// Installs the stand-in of a generation, built with a profile of cargo.
 fn install(generation: &str, profile: &str) -> PathBuf {
     let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("doca-emu-{profile}-{generation}"));
-    let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("doca-emu/install");
+    let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("../standins/doca-emu/install");
     run(Command::new(install).arg(&prefix).args(["--generation", generation, "--profile", profile]));
     prefix
 }

@@ -3,10 +3,12 @@
 
 #[path = "support/calls.rs"]
 mod calls;
-#[path = "../../tests/counting/mod.rs"]
-mod counting;
 
 use dma_core::{BufferMut, DmaEngineExt, Queue, QueueOptions};
+use test_support::counting;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// Returns the number of allocations in 1,000 rounds, after 1,000 rounds of warm-up.
 fn counted(mut round: impl FnMut()) -> u64 {

@@ -1,23 +1,20 @@
 //! The example `test_card`, which owners of a BlueField run on both sides: it passes on good cards, and
 //! fails on faulty ones.
 
-#[path = "../../tests/built/mod.rs"]
-mod built;
-#[path = "../../tests/stand_ins/mod.rs"]
-mod support;
-
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
+use test_support::{built, stand_ins};
 
 /// A card as published measurements and reports describe it, in virtual time. Its host cannot copy memory
 /// that it exported itself.
 const BLUEFIELD: &str = "profile = \"bluefield3\"\nclock = \"virtual\"\n";
 
 fn command(side: &str, card: &str, args: &[&str]) -> Command {
-    static LIBRARIES: LazyLock<PathBuf> = LazyLock::new(|| support::library_dir(&support::doca_emu_prefix()));
+    static LIBRARIES: LazyLock<PathBuf> =
+        LazyLock::new(|| stand_ins::library_dir(&stand_ins::doca_emu_prefix()));
     let device = if side == "dpu" { "03:00.0" } else { "3b:00.0" };
     let mut command = Command::new(built::example("test_card"));
     command.args([side, "--pci", device]).args(args);

@@ -5,15 +5,13 @@
 //! Run it by `cargo bench -p dma-ioat --bench instructions`. It needs `valgrind` and a C compiler, and fails
 //! if the limit is exceeded.
 
-mod beside_c;
-mod callgrind;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use beside_c::{BATCH, LEN, run};
 use dma_core::DmaEngineExt;
 use dma_ioat::{HugePages, IoatEngine, IoatOptions};
+use test_support::beside_c::{BATCH, LEN, run};
+use test_support::{beside_c, callgrind};
 
 const ROUNDS: [u64; 2] = [100, 1100];
 /// Maximum ratio of this program's instructions to the C program's.
@@ -48,7 +46,7 @@ fn compare() -> ExitCode {
     }
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let prefix = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("spdk-emu-release");
-    run(Command::new(here.join("spdk-emu/install")).arg(&prefix));
+    run(Command::new(here.join("../standins/spdk-emu/install")).arg(&prefix));
     let (lib, c) = (prefix.join("lib"), prefix.with_file_name("instructions-c"));
     run(Command::new("cc")
         .args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"])

@@ -1,10 +1,12 @@
 //! After warm-up, no form of operation allocates memory, neither in this crate nor in the stand-in.
 
-#[path = "../../tests/counting/mod.rs"]
-mod counting;
 mod standin;
 
 use dma_core::{Batch, DmaEngineExt, QueueOptions};
+use test_support::counting;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// Asserts that `work` reaches 200 rounds in a row without an allocation. Earlier rounds may allocate,
 /// because vectors may grow. If every operation allocates, the test fails.

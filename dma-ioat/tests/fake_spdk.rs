@@ -1,7 +1,6 @@
 //! The engine on a fake SPDK: the engine's reactions to the results of SPDK's calls.
 
 mod fake;
-mod script;
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use dma_core::{
 use dma_ioat::{EnvSetup, HugePages, IoatEngine, IoatOptions, PciAddress, discover};
 use fake::{library, machine};
 use proptest::prelude::*;
+use test_support::script;
 
 /// Opens an engine on machine `N` with this number of functions.
 fn open<const N: usize>(functions: u8) -> IoatEngine {

@@ -1,11 +1,10 @@
 //! The engine on a machine with I/OAT. This test has never been run on hardware; see the README.
 
-mod script;
-
 use dma_core::DmaEngine;
 use dma_ioat::{IoatEngine, IoatOptions};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use test_support::script;
 
 #[test]
 #[ignore = "needs I/OAT bound to vfio or uio, an SPDK with shared libraries and huge pages: cargo test -p dma-ioat --test hardware -- --ignored"]

@@ -1,16 +1,15 @@
 //! Tests with installed libraries of SPDK, which are found by their directory and loaded.
 
-#[path = "../../tests/stand_ins/mod.rs"]
-mod install;
 mod standin;
 
 use dma_core::{DmaEngine, ErrorKind};
 use dma_ioat::{IoatEngine, IoatOptions, discover};
 use standin::on_machine;
+use test_support::stand_ins;
 
 /// Returns the directory of the stand-in's libraries.
 fn lib_dir() -> std::path::PathBuf {
-    install::spdk_emu_prefix().join("lib")
+    stand_ins::spdk_emu_prefix().join("lib")
 }
 
 #[test]

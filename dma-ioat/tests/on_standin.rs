@@ -1,6 +1,5 @@
 //! The engine on the stand-in SPDK.
 
-mod script;
 mod standin;
 
 use std::time::Duration;
@@ -9,6 +8,7 @@ use dma_core::{Batch, DmaEngine, DmaEngineExt, ErrorKind, QueueOptions};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use standin::{on_machine, open, options};
+use test_support::script;
 
 #[test]
 fn conforms() {

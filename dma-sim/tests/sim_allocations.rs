@@ -1,11 +1,12 @@
 //! Copies do not allocate once the device and the queue are warm.
 
-#[path = "../../tests/counting/mod.rs"]
-mod counting;
-
 use dma_core::{Access, Batch, Capabilities, DmaEngine, DmaEngineExt, MemoryRequest, QueueOptions};
 use dma_sim::model::*;
 use dma_sim::sim::{SimEngine, SimOptions};
+use test_support::counting;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// Keeps windows of copies in flight on two channels. The copies are gathered, torn, fenced and
 /// coalesced.

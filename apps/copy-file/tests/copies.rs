@@ -10,9 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use tempfile::TempDir;
-
-#[path = "../../../tests/default_signals/mod.rs"]
-mod default_signals;
+use test_support::default_signals;
 
 const CHUNK: usize = 4096;
 

@@ -9,17 +9,16 @@ use std::sync::OnceLock;
 use rustix::process::Signal;
 
 mod pair;
-#[path = "../../../tests/stand_ins/mod.rs"]
-mod support;
 
 use pair::{Ended, PARTIAL, Place, Running, Side, assert_same, run};
+use test_support::stand_ins;
 
 const CARD: &str = "[[card]]\n";
 
 /// The stand-in's libraries.
 fn libraries() -> &'static PathBuf {
     static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARIES.get_or_init(|| support::library_dir(&support::doca_emu_prefix()))
+    LIBRARIES.get_or_init(|| stand_ins::library_dir(&stand_ins::doca_emu_prefix()))
 }
 
 /// Starts one side on the simulated card `card`, with the command for a real card.

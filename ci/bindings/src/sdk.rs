@@ -124,7 +124,7 @@ const SPDK: Sdk = Sdk {
 
 /// This project's own header. The library takes its types and those of its functions from the declarations.
 const DMA: Sdk = Sdk {
-    dir: "dma-c",
+    dir: "bindings/c",
     include: "include",
     output: "src/header/bindings.rs",
     prefix: "dma_",

@@ -28,7 +28,6 @@ mod places;
 mod pools;
 mod programs;
 mod raw;
-mod reference;
 mod rejects;
 mod sharing;
 
@@ -38,12 +37,12 @@ use std::time::Duration;
 pub use answers::*;
 pub use basics::*;
 pub use device_backed::DeviceBacked;
+pub use dma_core::reference::{ReferenceEngine, ReferenceOptions, doc_engine};
 pub use lifetimes::*;
 pub use places::*;
 pub use pools::*;
 pub use programs::*;
 pub use raw::*;
-pub use reference::{ReferenceEngine, ReferenceOptions, doc_engine};
 pub use rejects::*;
 pub use sharing::*;
 

@@ -1,10 +1,5 @@
 //! Tests that run once for each generation with work queues.
 
-#[path = "../../../tests/counting/mod.rs"]
-mod counting;
-#[path = "../../../tests/stand_ins/mod.rs"]
-mod stand_ins;
-
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -18,6 +13,10 @@ use dma_core::{
 use dma_doca::{DocaEngine, DocaOptions};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use test_support::{counting, stand_ins};
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 static DIR: LazyLock<PathBuf> =
     LazyLock::new(|| stand_ins::library_dir(&stand_ins::doca_emu_generation(crate::GENERATION)));

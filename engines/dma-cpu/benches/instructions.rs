@@ -7,8 +7,6 @@
 
 #![expect(unsafe_code, reason = "drives the raw queue for comparison")]
 
-mod callgrind;
-
 use std::ptr::NonNull;
 
 use dma_core::{
@@ -16,6 +14,7 @@ use dma_core::{
     SharedQueueOptions,
 };
 use dma_cpu::{CpuEngine, CpuOptions};
+use test_support::callgrind;
 
 const BATCH: usize = 32;
 const SIZE: usize = 64;

@@ -1,11 +1,12 @@
 //! Tests that a warm queue of the CPU engine does not allocate, for any copy and on any thread.
 #![expect(unsafe_code, reason = "drives the raw queue")]
 
-#[path = "../../../tests/counting/mod.rs"]
-mod counting;
-
 use dma_core::{Completion, Descriptor, DmaEngine, MemoryRequest, QueueOptions, RawRegion, Segment};
 use dma_cpu::{CpuEngine, CpuOptions};
+use test_support::counting;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 #[test]
 fn nothing_is_allocated_once_warm() {

@@ -8,15 +8,13 @@
 //!
 //! `cargo bench -p dma-cuda --bench instructions`. Needs `valgrind` and a C compiler. Fails above [`BOUND`].
 
-mod beside_c;
-mod callgrind;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use beside_c::{BATCH, LEN, run};
 use dma_core::DmaEngineExt;
 use dma_cuda::{CudaEngine, CudaOptions};
+use test_support::beside_c::{BATCH, LEN, run};
+use test_support::{beside_c, callgrind};
 
 const ROUNDS: [u64; 2] = [100, 1100];
 /// Maximum ratio of the engine's instructions to those of the C program.

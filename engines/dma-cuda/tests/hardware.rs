@@ -2,15 +2,13 @@
 //! engine relies on, and rates compared with a plain loop of the driver's calls.
 #![expect(unsafe_code, reason = "measures calls of the driver")]
 
-#[path = "../../../dma-ioat/tests/script/mod.rs"]
-mod script;
-
 use std::time::{Duration, Instant};
 
 use dma_core::{DmaEngine, DmaEngineExt, HostMemory, MemoryRequest, Place, Queue, QueueOptions, Window};
 use dma_cuda::{CUmemcpyAttributes, CudaEngine, CudaOptions};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use test_support::script;
 
 /// Opens the first device. Fails if there is none.
 fn open() -> CudaEngine {

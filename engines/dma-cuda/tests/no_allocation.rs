@@ -2,14 +2,16 @@
 //! and does not allocate.
 #![expect(unsafe_code, reason = "implements a driver, and uses the raw queue")]
 
-#[path = "../../../tests/counting/mod.rs"]
-mod counting;
 mod support;
 
 use std::ffi::c_int;
 
 use dma_core::{Completion, Descriptor, DmaEngine, MemoryRequest, Place, QueueOptions, RawRegion};
 use dma_cuda::CUmemcpyAttributes;
+use test_support::counting;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 unsafe extern "C" fn batch(
     _: *const u64,

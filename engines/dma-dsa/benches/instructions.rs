@@ -4,11 +4,6 @@
 //!
 //! `cargo bench -p dma-dsa --bench instructions`. Needs `valgrind` and a C compiler. Fails above that ratio.
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-mod beside_c;
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-mod callgrind;
-
 fn main() -> std::process::ExitCode {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
     return compared::main();
@@ -27,9 +22,8 @@ mod compared {
     use dma_core::{DmaEngineExt, HostMemory};
     use dma_dsa::{DsaEngine, DsaOptions};
     use dsa_emu::Emu;
-
-    use super::beside_c::{self, BATCH, LEN, run};
-    use super::callgrind;
+    use test_support::beside_c::{self, BATCH, LEN, run};
+    use test_support::callgrind;
 
     const ROUNDS: [u64; 2] = [100, 1100];
     /// Maximum ratio of the engine's instructions to those of the C program.

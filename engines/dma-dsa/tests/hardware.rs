@@ -1,12 +1,10 @@
 //! Tests of the engine on a machine with DSA. The tests have never run on hardware; see the README.
 
-#[path = "../../../dma-ioat/tests/script/mod.rs"]
-mod script;
-
 use dma_core::DmaEngine;
 use dma_dsa::{DsaEngine, DsaOptions};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use test_support::script;
 
 #[test]
 #[ignore = "needs an enabled DSA work queue of type user: cargo test -p dma-dsa --test hardware -- --ignored"]

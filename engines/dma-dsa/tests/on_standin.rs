@@ -2,8 +2,6 @@
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 
 mod fences;
-#[path = "../../../dma-ioat/tests/script/mod.rs"]
-mod script;
 
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -13,6 +11,7 @@ use dma_dsa::{DsaEngine, DsaOptions};
 use dsa_emu::Emu;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use test_support::script;
 
 fn open(config: &str) -> (Emu, DsaEngine) {
     let emu = Emu::start(config).unwrap();

@@ -9,8 +9,6 @@
 //! has no vDSO: reading the clock is a system call, whose instructions in the kernel are not counted.
 #![expect(unsafe_code, reason = "drives raw queues")]
 
-mod callgrind;
-
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -24,6 +22,7 @@ use dma_layers::auto::{AutoEngine, AutoOptions};
 use dma_layers::meter::{MeterEngine, MeterOptions};
 use dma_layers::record::{RecordEngine, RecordOptions};
 use dma_sim::sim::{SimEngine, SimOptions};
+use test_support::callgrind;
 
 const BATCH: usize = 32;
 const SIZE: usize = 64;

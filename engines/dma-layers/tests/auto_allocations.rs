@@ -1,15 +1,16 @@
 //! Tests that copies of a warm `AutoEngine` do not allocate: on the CPU, on the device, and when the CPU
 //! repeats them.
 
-#[path = "../../../tests/counting/mod.rs"]
-mod counting;
-
 use std::sync::Arc;
 
 use dma_core::{Batch, DmaEngineExt, QueueOptions};
 use dma_cpu::{CpuEngine, CpuOptions};
 use dma_layers::auto::{AutoEngine, AutoOptions, AutoReport, Prefer};
 use dma_sim::sim::{SimEngine, SimOptions};
+use test_support::counting;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// Makes single copies and batches. Returns the number of this thread's allocations after the first round.
 fn allocations_when_warm(device: &str, prefer: Prefer) -> (u64, AutoReport) {

@@ -1,12 +1,14 @@
 //! Tests that a meter's counts equal those of the safe API, and that counting does not allocate.
 
-#[path = "../../../tests/counting/mod.rs"]
-mod counting;
 mod engines;
 
 use dma_core::{Batch, DmaEngineExt, QueueOptions};
 use engines::{cpu, meter, sim};
 use proptest::prelude::*;
+use test_support::counting;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 proptest! {
     /// Makes copies of any lengths, in batches of any size, on devices that fail some copies, split some, and

@@ -2,8 +2,6 @@
 //! refused if it is damaged.
 #![expect(unsafe_code, reason = "submits descriptors to see which calls are recorded")]
 
-#[path = "../../../tests/counting/mod.rs"]
-mod counting;
 mod engines;
 
 use dma_core::{
@@ -13,6 +11,10 @@ use dma_layers::record::{Kind, RecordEngine, RecordOptions, Trace, TraceError, T
 use dma_layers::replay::{ReplayOptions, replay};
 use engines::{cpu, record, sim};
 use proptest::prelude::*;
+use test_support::counting;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// Records copies within two regions, given by source, destination and length, in batches.
 fn recorded(device: &str, batches: &[Vec<(usize, usize, usize)>]) -> (Vec<u8>, Trace, u64) {

@@ -1,15 +1,16 @@
 //! Tests that a `VerifyEngine` reports each wrong copy with its first wrong byte, and reports no correct
 //! copy, and that copies of a warm queue do not allocate.
 
-#[path = "../../../tests/counting/mod.rs"]
-mod counting;
-
 use std::sync::Arc;
 
 use dma_core::{Access, Batch, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, Place, QueueOptions};
 use dma_cpu::{CpuEngine, CpuOptions};
 use dma_layers::verify::{VerifyEngine, VerifyOptions};
 use dma_sim::sim::{SimEngine, SimOptions};
+use test_support::counting;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 fn sim(name: &str) -> Arc<dyn DmaEngine> {
     let options = SimOptions::from_name(&name.parse().unwrap()).unwrap();

@@ -4,15 +4,13 @@
 //!
 //! `cargo bench -p dma-rdma --bench instructions`. Needs `valgrind` and a C compiler. Fails above that ratio.
 
-mod beside_c;
-mod callgrind;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use beside_c::{BATCH, LEN, run};
 use dma_core::{DmaEngineExt, HostMemory};
 use dma_rdma::{RdmaEngine, RdmaOptions};
+use test_support::beside_c::{BATCH, LEN, run};
+use test_support::{beside_c, callgrind};
 
 const ROUNDS: [u64; 2] = [100, 1100];
 /// Maximum ratio of the engine's instructions to those of the C program.

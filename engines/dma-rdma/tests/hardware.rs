@@ -1,13 +1,11 @@
 //! Tests of the engine on a machine with an RDMA device, hardware or Soft-RoCE. The tests have never run on a
 //! NIC; see the README.
 
-#[path = "../../../dma-ioat/tests/script/mod.rs"]
-mod script;
-
 use dma_core::DmaEngine;
 use dma_rdma::{RdmaEngine, RdmaOptions};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use test_support::script;
 
 #[test]
 #[ignore = "needs an RDMA device with an active port: cargo test -p dma-rdma -- --ignored hardware"]

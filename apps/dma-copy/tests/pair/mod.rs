@@ -11,9 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-
-#[path = "../../../../tests/default_signals/mod.rs"]
-mod default_signals;
+use test_support::default_signals;
 
 /// Time limit for a process, longer than any copy in these tests takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);

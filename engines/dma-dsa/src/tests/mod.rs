@@ -7,11 +7,13 @@ use rustix::io::Errno;
 
 use self::fake::{Fake, Rig};
 use crate::hardware::{op, status};
+use test_support::{counting, script};
 
-mod counting;
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
+
 mod fake;
 mod fences;
-mod script;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 mod standin;

@@ -12,8 +12,11 @@ use rdma_emu::{Nic, State, wc};
 use self::open::Open as _;
 use crate::verbs::{EVENT_DEVICE_FATAL, SEND_FENCE, SEND_SIGNALED};
 use crate::{RdmaEngine, RdmaOptions};
+use test_support::{counting, script};
 
-mod counting;
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
+
 mod dmabufs;
 mod exchange;
 mod flood;
@@ -22,7 +25,6 @@ mod messages;
 mod open;
 mod remote;
 mod rights;
-mod script;
 
 fn tight() -> Nic {
     Nic::with(|state| (state.max_qp_wr, state.max_msg_sz, state.link_layer) = (3, 100, 1))

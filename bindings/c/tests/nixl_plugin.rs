@@ -1,0 +1,291 @@
+//! Tests the NIXL plugin without NIXL: a program calls it by slot numbers and offsets, and detects wrong
+//! declarations. `ci/nixl.sh` runs the plugin in NIXL's own wheels.
+#![cfg(not(any(dma_address_sanitizer, dma_thread_sanitizer)))]
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+use test_support::stand_ins;
+
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
+/// The functions by which the plugin identifies the release of NIXL.
+const FUNCTIONS: &str = include_str!("nixl/libnixl-1.5.1.txt");
+
+/// A directory for the files that these tests build, with the library under its installed name.
+static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nixl");
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).expect("a directory");
+    let test = std::env::current_exe().expect("the test's own path");
+    let built = test.parent().expect("a directory").join("libdma_c.so");
+    for name in ["libdma.so".to_owned(), format!("libdma.so.{}", dma_c::header::DMA_ABI_VERSION)] {
+        std::os::unix::fs::symlink(&built, dir.join(name)).expect("a link");
+    }
+    // Compiling all sources as one takes less time than compiling them one by one.
+    let sources = ["remote_notifier.cpp", "backend.cpp", "peer.cpp", "release_check.cpp", "plugin.cpp"];
+    let text: String = sources.iter().map(|source| format!("#include <{source}>\n")).collect();
+    fs::write(dir.join("plugin.cpp"), text).expect("a file");
+    dir
+});
+
+static HOST: LazyLock<PathBuf> = LazyLock::new(|| {
+    let host = DIR.join("host");
+    let mut command = compiler("c++", "-std=c++17");
+    expect_success(command.arg(Path::new(HERE).join("tests/nixl/host.cpp")).args(["-ldl", "-o"]).arg(&host));
+    host
+});
+
+static PLUGIN: LazyLock<PathBuf> = LazyLock::new(|| {
+    let plugin = DIR.join("libplugin_DMA.so");
+    expect_success(&mut build(&Path::new(HERE).join("nixl"), &plugin));
+    plugin
+});
+
+/// A library with the functions of release 1.5.1.
+static RELEASE: LazyLock<PathBuf> = LazyLock::new(|| libnixl("checked", FUNCTIONS.lines()));
+
+fn compiler(name: &str, standard: &str) -> Command {
+    let mut command = Command::new(name);
+    command.args([standard, "-Wall", "-Wextra", "-pedantic", "-Werror", "-pthread"]);
+    command
+}
+
+/// Returns the command that builds the plugin from these sources, linked to the shared library.
+fn build(sources: &Path, plugin: &Path) -> Command {
+    let mut command = compiler("c++", "-std=c++17");
+    command.args(["-fPIC", "-shared", "-fvisibility=hidden"]).arg(format!("-I{HERE}/include"));
+    command.arg(DIR.join("plugin.cpp")).arg(format!("-I{}", sources.display()));
+    command.arg("-o").arg(plugin).arg(format!("-Wl,--version-script={HERE}/nixl/exports.map,-z,defs"));
+    command.arg(format!("-L{}", DIR.display())).arg("-ldma").arg(format!("-Wl,-rpath,{}", DIR.display()));
+    command
+}
+
+/// Builds a `libnixl.so` with these functions.
+fn libnixl<'a>(name: &str, functions: impl Iterator<Item = &'a str>) -> PathBuf {
+    let source = DIR.join(format!("{name}.c"));
+    let text: String = functions.map(|function| format!("void {function}(void) {{}}\n")).collect();
+    fs::write(&source, text).expect("a file");
+    let library = DIR.join(name).join("libnixl.so");
+    fs::create_dir_all(DIR.join(name)).expect("a directory");
+    let mut command = Command::new("cc");
+    command.args(["-shared", "-fPIC", "-Wl,-soname,libnixl.so,--hash-style=gnu", "-o"]);
+    expect_success(command.arg(&library).arg(&source));
+    library
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn output(command: &mut Command) -> Output {
+    command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"))
+}
+
+#[track_caller]
+fn expect_success(command: &mut Command) -> String {
+    let output = output(command);
+    assert!(output.status.success(), "{command:?}: {}\n{}", output.status, text(&output));
+    text(&output)
+}
+
+/// Returns the command for a test of `host.cpp`. Freed memory is overwritten.
+fn host(plugin: &Path, libnixl: &Path, test: &str) -> Command {
+    let mut command = Command::new(&*HOST);
+    command.arg(plugin).arg(libnixl).arg(test).env("MALLOC_PERTURB_", "165");
+    command
+}
+
+#[track_caller]
+fn passes(test: &str) {
+    expect_success(&mut host(&PLUGIN, &RELEASE, test));
+}
+
+#[test]
+fn the_table_and_the_members_are_where_nixl_reads_them() {
+    passes("table");
+}
+
+#[test]
+fn transfers_within_a_process_are_right() {
+    passes("local");
+}
+
+#[test]
+fn transfers_between_processes_are_right() {
+    passes("peers");
+}
+
+#[test]
+fn deregistering_and_releasing_wait_for_the_device() {
+    passes("waits");
+}
+
+#[test]
+fn memory_is_registered_again() {
+    passes("again");
+}
+
+#[test]
+fn a_transfer_is_released_while_its_memory_is_deregistered() {
+    passes("threads");
+}
+
+#[test]
+fn failures_of_a_device_are_errors() {
+    passes("fault");
+    passes("stuck");
+}
+
+#[test]
+fn killed_and_stopped_peers_are_errors() {
+    passes("killed");
+}
+
+#[test]
+fn a_taken_mailbox_gets_nothing() {
+    passes("taken");
+}
+
+#[test]
+fn waiting_for_a_mailbox_sleeps() {
+    passes("sleeps");
+}
+
+#[test]
+fn unreachable_peers_are_errors() {
+    passes("unreachable");
+}
+
+/// Runs a test of two processes as if they were on two hosts with RDMA.
+#[track_caller]
+fn passes_between_hosts(test: &str) {
+    let mut command = host(&PLUGIN, &RELEASE, test);
+    expect_success(command.env("DMA_IBVERBS_LIB_DIR", stand_ins::rdma_emu_prefix()));
+}
+
+#[test]
+fn transfers_between_hosts_are_right() {
+    passes_between_hosts("far");
+}
+
+#[test]
+fn killed_and_stopped_peers_on_other_hosts_are_errors() {
+    passes_between_hosts("far_killed");
+}
+
+/// The examples of FIPS 180-4 and RFC 4231, and lengths around the length at which a message needs one
+/// more block.
+#[test]
+fn proofs_between_hosts_are_hmacs_with_sha_256() {
+    let source = DIR.join("hashes.cpp");
+    let text = r#"
+        #include <remote_notifier.cpp>
+        #include <peer.cpp>
+        int main() {
+            using namespace dma_nixl;
+            const auto print = [](const Digest &digest) { std::puts(hex(digest.data(), digest.size()).c_str()); };
+            for (const size_t len : {0, 55, 56, 63, 64, 1000})
+                print(sha256(std::string(len, 'a')));
+            print(sha256("abc"));
+            print(hmac("Jefe", "what do ya want for nothing?"));
+            print(hmac(std::string(131, static_cast<char>(0xaa)), "Test Using Larger Than Block-Size Key - Hash Key First"));
+        }"#;
+    fs::write(&source, format!("#include <cstdio>\n{text}")).expect("a file");
+    let program = DIR.join("hashes");
+    let mut command = compiler("c++", "-std=c++17");
+    command.arg(&source).arg("-I").arg(Path::new(HERE).join("nixl")).arg("-o").arg(&program);
+    expect_success(&mut command);
+    let expected = "\
+        e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\n\
+        9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318\n\
+        b35439a4ac6f0948b6d6f9e3c6af0f5f590ce20f1bde7090ef7970686ec6738a\n\
+        7d3e74a05d7db15bce4ad9ec0658ea98e3f06eeecf16b4c6fff2da457ddc2f34\n\
+        ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb\n\
+        41edece42d63e8d9bf515a9ba6932e1c20cbc9f5a5d134645adb5db1b9737ea3\n\
+        ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n\
+        5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843\n\
+        60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54\n";
+    assert_eq!(expect_success(&mut Command::new(program)), expected);
+}
+
+#[test]
+fn memory_of_a_gpu_is_copied_in_all_directions() {
+    let cuda = stand_ins::cuda_emu_prefix().join("lib");
+    let mut command = host(&PLUGIN, &RELEASE, "gpu");
+    expect_success(command.arg(cuda.join("libcuda.so.1")).env("DMA_CUDA_LIB_DIR", &cuda));
+}
+
+#[test]
+fn memory_that_a_device_keeps_is_never_given_back() {
+    let cuda = stand_ins::cuda_emu_prefix().join("lib");
+    let mut command = host(&PLUGIN, &RELEASE, "lost");
+    command.env("DMA_CUDA_LIB_DIR", &cuda).env("CUDA_EMU", "faults = 'stick@1'");
+    let output = output(&mut command);
+    let text = text(&output);
+    assert_eq!(output.status.signal(), Some(6), "{}\n{text}", output.status);
+    assert!(text.contains("its transfer has failed") && text.contains("may still write to memory"), "{text}");
+}
+
+#[test]
+fn other_releases_of_nixl_are_refused_with_the_reason() {
+    let one_less = libnixl("older", FUNCTIONS.lines().skip(1));
+    let one_more = libnixl("newer", FUNCTIONS.lines().chain(["_ZN9nixlAgent7newCallEv"]));
+    for library in [one_less, one_more] {
+        let refused = expect_success(&mut host(&PLUGIN, &library, "refused"));
+        assert!(refused.contains("is no release from 1.0.0 to 1.5.1"), "{refused}");
+    }
+    let refused = expect_success(&mut host(&PLUGIN, Path::new("none"), "refused"));
+    assert!(refused.contains("this process has no libnixl.so"), "{refused}");
+    // Functions of other classes do not count.
+    let same = libnixl("same", FUNCTIONS.lines().chain(["_ZN13nixlAgentData4callEv"]));
+    expect_success(&mut host(&PLUGIN, &same, "table"));
+}
+
+#[test]
+fn wrong_declarations_are_told() {
+    // A `static_assert` rejects a wrong declaration, or the plugin compiles and a test of `host.cpp` fails.
+    let mutants = [
+        (
+            "virtual Status check(Handle *handle) const = 0;\n  virtual Status release(Handle *handle) const = 0;",
+            "virtual Status release(Handle *handle) const = 0;\n  virtual Status check(Handle *handle) const = 0;",
+        ),
+        ("  virtual void release_view(void *) const {}\n", ""),
+        ("  uintptr_t address;\n  size_t len;", "  size_t len;\n  uintptr_t address;"),
+        ("  MemoryType type_;\n  std::vector<T> ranges_;", "  std::vector<T> ranges_;\n  MemoryType type_;"),
+        ("  std::mutex events_mutex_;\n", ""),
+        ("enum Direction : unsigned { READ, WRITE }", "enum Direction : unsigned { WRITE, READ }"),
+        ("  IN_PROGRESS = 1,\n  SUCCESS = 0,", "  IN_PROGRESS = 0,\n  SUCCESS = 1,"),
+        (
+            "  std::string notification;\n  bool has_notification;",
+            "  bool has_notification;\n  std::string notification;",
+        ),
+        ("  std::string agent;\n  std::string type;", "  std::string type;\n  std::string agent;"),
+        (
+            "  virtual Status connect(const std::string &agent) = 0;\n  virtual Status disconnect(const std::string &agent) = 0;",
+            "  virtual Status disconnect(const std::string &agent) = 0;\n  virtual Status connect(const std::string &agent) = 0;",
+        ),
+    ];
+    let right = fs::read_to_string(Path::new(HERE).join("nixl/interface.hpp")).expect("readable");
+    for (number, (from, to)) in mutants.into_iter().enumerate() {
+        let sources = DIR.join(format!("mutant-{number}"));
+        fs::create_dir_all(&sources).expect("a directory");
+        for file in fs::read_dir(Path::new(HERE).join("nixl")).expect("readable") {
+            let file = file.expect("readable").path();
+            fs::copy(&file, sources.join(file.file_name().expect("a name"))).expect("a copy");
+        }
+        assert_eq!(right.matches(from).count(), 1, "{from}");
+        fs::write(sources.join("interface.hpp"), right.replace(from, to)).expect("a file");
+        let plugin = sources.join("libplugin_DMA.so");
+        let built = output(&mut build(&sources, &plugin));
+        if !built.status.success() {
+            assert!(text(&built).contains("static assertion failed"), "{from}: {}", text(&built));
+            continue;
+        }
+        let told = ["table", "local"]
+            .into_iter()
+            .any(|test| !output(&mut host(&plugin, &RELEASE, test)).status.success());
+        assert!(told, "not told: {from}");
+    }
+}

@@ -1,1 +1,0 @@
-../../../../dma-ioat/tests/script/mod.rs

@@ -1,1 +1,0 @@
-../../../../tests/counting/mod.rs

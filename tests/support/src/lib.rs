@@ -1,0 +1,10 @@
+//! Code that tests and benches of several packages use.
+#![expect(clippy::missing_panics_doc, reason = "a check that fails panics")]
+
+pub mod beside_c;
+pub mod built;
+pub mod callgrind;
+pub mod counting;
+pub mod default_signals;
+pub mod script;
+pub mod stand_ins;
