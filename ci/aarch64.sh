@@ -101,7 +101,7 @@ sort -u "$tree/programs" >"$tree/built"
 echo "$(wc -l <"$tree/built") programs compiled and linked"
 
 # The packages and test programs that run in CI. Others call a C compiler, start other stand-ins, or take long.
-ran='/(dma-core|engines/dma-cpu|support/dma-ipc)/.*'
+ran='/(dma-core|engines/dma-cpu|support/dma-(process|ipc))/.*'
 ran+='|/dma-sim/(dma_sim|model_.*|sim_faults|sim_properties|sim_two_processes)'
 ran+='|/dma-doca/(dma_doca|allocations|comch|conformance_.*|dmabufs|faults|limits|logs|raw_queue|two_processes|work_queues_.*)'
 ran+='|/apps/(copy-file|dma-copy)/copies|/examples'

@@ -22,7 +22,7 @@ if [[ "${1:-}" =~ ^(address|thread|miri)$ ]]; then
     shift
 fi
 packages=("$@")
-((${#packages[@]})) || packages=(dma-core dma-ipc dma-files dma-cpu dma-sim dma-doca-sys dma-doca-emu dma-doca dma-spdk-sys dma-spdk-emu dma-ioat dma-dsa-emu dma-dsa dma-rdma-emu dma-rdma dma-cuda-emu dma-cuda dma-layers dma-c dma-copy)
+((${#packages[@]})) || packages=(dma-core dma-process dma-ipc dma-files dma-cpu dma-sim dma-doca-sys dma-doca-emu dma-doca dma-spdk-sys dma-spdk-emu dma-ioat dma-dsa-emu dma-dsa dma-rdma-emu dma-rdma dma-cuda-emu dma-cuda dma-layers dma-c dma-copy)
 nightly=$(rustc +nightly --print sysroot 2>/dev/null) || {
     echo "skipped: no nightly compiler (rustup toolchain install nightly)"
     exit 77

@@ -16,11 +16,14 @@ use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use dma::contract::{
+    Completion, Descriptor, Operation, Outcome, QueueEvents, QueueStats, RawExport, RawQueue, RawRegion,
+    RegionInfo, RegionKey, Segment,
+};
 use dma::{
-    Access, Backend, Capabilities, Completion, Descriptor, Discovered, DmaEngine, DmaEngineExt, EngineId,
-    EngineInfo, EngineName, Error, ErrorKind, ExportDescriptor, Finding, HostMemory, Limits, MemoryRequest,
-    NativeError, Operation, OptionInfo, Outcome, QueueEvents, QueueOptions, QueueStats, RawExport, RawQueue,
-    RawRegion, RegionInfo, RegionKey, Result, Segment,
+    Access, Backend, Capabilities, Discovered, DmaEngine, DmaEngineExt, EngineId, EngineInfo, EngineName,
+    Error, ErrorKind, ExportDescriptor, Finding, HostMemory, Limits, MemoryRequest, NativeError, OptionInfo,
+    QueueOptions, Result,
 };
 
 /// The opened device. It implements only the six methods that have no default.
@@ -181,7 +184,7 @@ unsafe impl RawQueue for MyQueue {
                 // The bytes of windows may be accessed by other code at the same time, so `memcpy` is not
                 // enough. SAFETY: the caller of `submit` promised that source and destination are valid, and
                 // that no reference to them is used until the completion is reported.
-                unsafe { dma::racy_copy::copy(dst.addr.as_ptr(), src.addr.as_ptr(), dst.len) };
+                unsafe { dma::contract::racy_copy::copy(dst.addr.as_ptr(), src.addr.as_ptr(), dst.len) };
                 Outcome::Done
             };
             *completion = Completion::ended(token, outcome, 0);

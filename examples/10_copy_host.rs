@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use clap::Parser;
 use clap::builder::NonEmptyStringValueParser;
-use dma::OutputFile;
 use dma::prelude::*;
+use dma::process::OutputFile;
 
 mod common;
 
@@ -87,10 +87,10 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
 fn write(files: [(&Path, &[u8]); 2]) -> dma::Result<()> {
     let mut written = Vec::new();
     for (path, bytes) in files {
-        let explain = |e| OutputFile::explain(path, e);
+        let explain = |e| Error::of_output_file(path, e);
         let mut file = OutputFile::create_private(path).map_err(explain)?;
         file.write_all(bytes).map_err(explain)?;
         written.push((path, file));
     }
-    written.into_iter().try_for_each(|(path, file)| file.finish().map_err(|e| OutputFile::explain(path, e)))
+    written.into_iter().try_for_each(|(path, file)| file.finish().map_err(|e| Error::of_output_file(path, e)))
 }

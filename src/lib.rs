@@ -68,8 +68,19 @@ mod wrappers;
 pub use dma_conformance as conformance;
 #[cfg(feature = "conformance")]
 pub use dma_conformance::conformance_tests;
+#[cfg(feature = "compio")]
+pub use dma_core::CompioBufMut;
 #[doc(inline)]
-pub use dma_core::*;
+pub use dma_core::{
+    Access, Answer, Backend, Batch, Buffer, BufferMut, BufferPool, BufferWriter, CacheHint, Capabilities,
+    Counters, Destination, DeviceMemory, Discovered, DmaEngine, DmaEngineExt, Driver, EngineId, EngineInfo,
+    EngineName, Error, ErrorKind, Export, ExportDescriptor, Finding, HostMemory, Limits, MemoryRequest,
+    NativeError, NumaNodes, OpError, OpFailure, OptionInfo, OptionValue, PciAddress, Place, PoolClass,
+    PoolGet, PoolOptions, PoolReport, Queue, QueueOptions, Region, RegistrationCache,
+    RegistrationCacheCounters, RegistrationCacheOptions, Result, Retry, RetryPolicy, Rows, SharedQueue,
+    SharedQueueOptions, SharedReady, SharedResult, SharedTransfer, Source, StaticBackend, SubmitResult,
+    Transfer, Verdict, Window, WindowPool, pools,
+};
 pub use dma_cpu as cpu;
 #[cfg(feature = "cuda")]
 pub use dma_cuda as cuda;
@@ -83,6 +94,7 @@ pub use dma_files as files;
 pub use dma_ioat as ioat;
 pub use dma_ipc as ipc;
 pub use dma_layers as layers;
+pub use dma_process as process;
 #[cfg(feature = "rdma")]
 pub use dma_rdma as rdma;
 pub use dma_sim as sim;
@@ -93,6 +105,16 @@ pub use registry::{backends, discover, open, open_name, parse_untrusted, registe
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide.md")]
 struct Guide;
+
+/// The contract and its helpers, for authors of engines.
+pub mod contract {
+    #[doc(inline)]
+    pub use dma_core::{
+        Completion, Descriptor, DeviceAddr, ForwardEngine, InlineCopy, InlineExecutor, Operation, Outcome,
+        PageMemory, QueueEvents, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, RegionKey, Segment,
+        closest_name, guarded, parse_cores, parse_size, racy_copy,
+    };
+}
 
 /// The traits and types that most programs need.
 pub mod prelude {

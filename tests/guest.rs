@@ -11,9 +11,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dma::Queue;
 use dma::files::{DmaFile, FileQueue, FileQueueOptions};
 use dma::prelude::*;
-use dma::{ForkMark, Queue};
+use dma::process::ForkMark;
 
 /// The environment variable with the part that a child process runs.
 const PART: &str = "DMA_TEST_PART";
@@ -340,9 +341,9 @@ fn file_size() {
 
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("output");
-    let mut output = dma::OutputFile::create(&path).expect("created");
+    let mut output = dma::process::OutputFile::create(&path).expect("created");
     let error = output.write_all(&vec![0; 2 << 20]).expect_err("beyond the limit");
-    names_limit("output", &dma::OutputFile::explain(&path, error));
+    names_limit("output", &dma::Error::of_output_file(&path, error));
     assert!(!path.exists());
     let files = FileQueue::new(&FileQueueOptions::new()).expect("a queue");
     let file = dma::files::OpenFile::new().with_create(true).open(&path).expect("created");
@@ -355,7 +356,7 @@ fn file_size() {
 
 /// Allocates more memory than the control group has.
 fn memory() {
-    let available = dma::available_memory().expect("procfs");
+    let available = dma::process::available_memory().expect("procfs");
     assert!(available <= GROUP_LIMIT, "{available}");
     for name in ENGINES {
         let engine = dma::open(name).expect("it opens");

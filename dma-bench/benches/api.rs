@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
+use dma::contract::{Completion, Descriptor, DeviceAddr, Outcome, RawQueue, Segment};
 use dma::prelude::*;
-use dma::{Completion, Descriptor, DeviceAddr, Outcome, Queue, RawQueue, Segment, SharedQueue};
+use dma::{Queue, SharedQueue};
 
 const LEN: usize = 64;
 const BATCH: usize = 32;

@@ -10,7 +10,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
-use dma::{Completion, Descriptor, Outcome, QueueOptions, RawQueue};
+use dma::QueueOptions;
+use dma::contract::{Completion, Descriptor, Outcome, RawQueue};
 use dma_bench::plan::{Cell, Direction, Footprint, Op, Verify};
 use dma_bench::run::contender::Contender;
 use dma_bench::run::drive::{COMPARE_MUCH, Extent, Worker};

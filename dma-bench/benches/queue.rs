@@ -11,11 +11,14 @@ use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput};
+use dma::contract::{
+    Completion, Descriptor, QueueEvents, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, RegionKey,
+    Segment,
+};
 use dma::prelude::*;
 use dma::{
-    Capabilities, Completion, Descriptor, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor,
-    HostMemory, Limits, MemoryRequest, NativeError, QueueEvents, QueueStats, RawExport, RawQueue, RawRegion,
-    RegionInfo, RegionKey, Segment,
+    Capabilities, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor, HostMemory, Limits,
+    MemoryRequest, NativeError,
 };
 
 const LEN: usize = 64;

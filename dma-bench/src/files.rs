@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
-use dma::OutputFile;
+use dma::process::OutputFile;
 
 /// A file that an option names, to read or to write.
 #[derive(Clone, Copy, Debug)]

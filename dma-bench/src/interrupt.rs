@@ -12,7 +12,7 @@ static STOPPED: AtomicBool = AtomicBool::new(false);
 /// that are ignored, as by `nohup`, stay ignored. `stopping` is the message at the first one.
 pub(crate) fn install(stopping: &'static str) {
     // This fails only if another handler exists, which then stays in effect.
-    let _ = dma::keep_ignored_signals(|| {
+    let _ = dma::process::keep_ignored_signals(|| {
         ctrlc::set_handler(move || {
             // The run may end as soon as `STOPPED` is set. Its last message waits for this lock, so the
             // program cannot exit before it has said that it stops.

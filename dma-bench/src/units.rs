@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 /// Parses a size in bytes in the format of engine options: `64`, `4K`, `2MiB`, `1g`. K is 1024.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
-    match dma::parse_size(text) {
+    match dma::contract::parse_size(text) {
         Some(size) if size < MAX_NUMBER as u64 => Ok(size),
         _ if text.is_empty() => Err("the value is empty; write a number, such as 64 or 4K".to_owned()),
         None if !text.bytes().all(|b| b.is_ascii_digit()) => {

@@ -239,10 +239,10 @@ fn open<E: DmaEngine + ?Sized>(engine: &E, options: &QueueOptions) -> Result<Ope
     let info = engine.info();
     let fail = |e: Error| e.with_operation("open queue").with_backend(info.backend);
     let options = options.clone().with_depth(options.depth_on(&info.limits).map_err(fail)?);
-    crate::check_headroom(
+    dma_process::check_headroom(
         options.depth.saturating_mul(crate::queue::SLOT_BYTES.max(crate::shared::SLOT_BYTES)),
     )
-    .map_err(fail)?;
+    .map_err(|e| fail(e.into()))?;
     let raw = engine.open_queue_raw(&options).map_err(fail)?;
     let has = |capabilities| info.capabilities.contains(capabilities);
     let answers = Capabilities::COMPARE | Capabilities::CRC32C | Capabilities::COPY_CRC32C;

@@ -55,10 +55,9 @@ pub use ecosystem::CompioBufMut;
 pub use ext::DmaEngineExt;
 pub use guarded::guarded;
 pub use memory::{
-    Buffer, BufferMut, BufferPool, BufferWriter, Destination, Export, ForkMark, NumaNodes, PageMemory,
-    PoolClass, PoolGet, PoolOptions, PoolReport, Region, RegistrationCache, RegistrationCacheCounters,
-    RegistrationCacheOptions, Source, Window, WindowPool, check_headroom, keep_ignored_signals, parse_cores,
-    pools, racy_copy, spawn_thread, with_signals_blocked,
+    Buffer, BufferMut, BufferPool, BufferWriter, Destination, Export, NumaNodes, PageMemory, PoolClass,
+    PoolGet, PoolOptions, PoolReport, Region, RegistrationCache, RegistrationCacheCounters,
+    RegistrationCacheOptions, Source, Window, WindowPool, parse_cores, pools, racy_copy,
 };
 pub use names::{
     Backend, Discovered, EngineName, Finding, OptionInfo, OptionValue, PciAddress, StaticBackend, Verdict,

@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char};
 
-use dma_core::{Error, ErrorKind, NativeError, Result, with_signals_blocked};
+use dma_core::{Error, ErrorKind, NativeError, Result};
+use dma_process::with_signals_blocked;
 use doca_sys::bindings::*;
 use doca_sys::{Library, LoadError};
 use rustix::event::{EventfdFlags, eventfd};

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::os::fd::IntoRawFd;
 use std::sync::Mutex;
 
-use dma_core::with_signals_blocked;
+use dma_process::with_signals_blocked;
 use doca_sys::bindings::*;
 use tracing::level_filters::LevelFilter;
 

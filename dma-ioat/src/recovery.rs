@@ -4,7 +4,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use dma_core::{Result, with_signals_blocked};
+use dma_core::Result;
+use dma_process::with_signals_blocked;
 
 use crate::channels::{Channel, InFlight};
 use crate::env::{Environment, lock};

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use dma::OutputFile;
+use dma::process::OutputFile;
 use rustix::fs::Access;
 
 use crate::partial::Partial;

@@ -176,7 +176,7 @@ fn value(parser: &mut Parser, name: &str) -> Result<String, String> {
 }
 
 fn unknown(name: &str) -> String {
-    match dma::closest_name(name, &NAMES) {
+    match dma::contract::closest_name(name, &NAMES) {
         Some(closest) => format!("--{name} is not an option; did you mean --{closest}?\n{USAGE}"),
         None => format!("--{name} is not an option\n{USAGE}"),
     }

@@ -104,7 +104,7 @@ pub(crate) fn copy(
 
 /// Refuses buffers larger than the memory that the machine and the control groups leave to this process.
 pub(crate) fn check_memory(needed: u64) -> Result<(), Failure> {
-    match dma::available_memory().filter(|available| needed > *available) {
+    match dma::process::available_memory().filter(|available| needed > *available) {
         Some(available) => Err(failure!(
             "--chunk and --depth need {needed} bytes of memory, and {available} are available; lower --chunk or --depth"
         )),

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dma_core::{Retry, keep_ignored_signals};
+use dma_core::Retry;
+use dma_process::keep_ignored_signals;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Maximum resubmissions of one copy if its error says that a retry can help, such as after a device reset.

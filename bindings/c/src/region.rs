@@ -5,8 +5,9 @@ use std::ffi::{c_int, c_void};
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
+use dma::contract::{DeviceAddr, racy_copy};
 use dma::prelude::*;
-use dma::{DeviceAddr, DeviceMemory, Error, Place, Result, racy_copy};
+use dma::{DeviceMemory, Error, Place, Result};
 
 use crate::arguments::{Out, OutStruct, invalid, options, slice};
 use crate::error::guard;

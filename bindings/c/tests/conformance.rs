@@ -12,11 +12,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use dma::contract::{
+    Completion, Descriptor, DeviceAddr, Operation, Outcome, QueueEvents, QueueStats, RawExport, RawQueue,
+    RawRegion, RegionInfo, RegionKey, Segment,
+};
 use dma::{
-    Access, Capabilities, Completion, Descriptor, DeviceAddr, DmaEngine, EngineId, EngineInfo, Error,
-    ErrorKind, ExportDescriptor, HostMemory, Limits, MemoryRequest, NativeError, Operation, Outcome,
-    QueueEvents, QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, RegionKey, Result,
-    Segment,
+    Access, Capabilities, DmaEngine, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor, HostMemory,
+    Limits, MemoryRequest, NativeError, QueueOptions, Result,
 };
 use dma_c::header::*;
 

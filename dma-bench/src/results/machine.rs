@@ -128,7 +128,7 @@ fn libc() -> String {
 
 /// Returns three quarters of the available memory in bytes, or `u64::MAX` if the system does not report it.
 pub(crate) fn available_memory() -> u64 {
-    dma::available_memory().map_or(u64::MAX, |bytes| bytes / 4 * 3)
+    dma::process::available_memory().map_or(u64::MAX, |bytes| bytes / 4 * 3)
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dma::contract::Segment;
 use dma::{
-    Access, DmaEngine, DmaEngineExt, Error, ErrorKind, Export, MemoryRequest, Place, Result, Segment,
-    SharedQueue, SharedQueueOptions, Window,
+    Access, DmaEngine, DmaEngineExt, Error, ErrorKind, Export, MemoryRequest, Place, Result, SharedQueue,
+    SharedQueueOptions, Window,
 };
 
 use super::layout::Offsets;

@@ -23,7 +23,7 @@ pub(crate) fn cpus(nodes: &NumaNodes, text: &str) -> Result<Vec<usize>, String> 
             }
             continue;
         }
-        let list = dma::parse_cores(part)
+        let list = dma::contract::parse_cores(part)
             .map_err(|_| format!("`{part}` is not a list of CPUs; write 0,2-3 or node0"))?;
         if let Some(cpu) = list.iter().find(|cpu| !allowed(cpu)) {
             return Err(format!(

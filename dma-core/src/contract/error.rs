@@ -1,8 +1,11 @@
 //! [`Error`]: a category for programs to branch on, and a message and a hint for people.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
+use std::{fmt, io};
+
+use dma_process::{Limit, LimitError};
 
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -405,6 +408,20 @@ impl std::error::Error for Error {
     }
 }
 
+impl From<LimitError> for Error {
+    fn from(error: LimitError) -> Self {
+        let kind = match error.limit() {
+            Limit::Memory => ErrorKind::OutOfMemory,
+            Limit::FileSize | Limit::Threads => ErrorKind::OutOfResources,
+        };
+        let of_limit = Self::new(kind, error.to_string()).with_hint(error.hint());
+        match error.numbers() {
+            Some((requested, limit)) => of_limit.with_numbers(requested, limit),
+            None => of_limit,
+        }
+    }
+}
+
 impl From<ErrorKind> for Error {
     fn from(kind: ErrorKind) -> Self {
         Self::bare(kind)
@@ -412,10 +429,26 @@ impl From<ErrorKind> for Error {
 }
 
 impl Error {
+    /// Returns an error that names the path of an output file and a remedy.
+    #[must_use]
+    pub fn of_output_file(path: &Path, error: io::Error) -> Self {
+        use io::ErrorKind::{FileTooLarge, NotConnected, NotFound, QuotaExceeded, StorageFull};
+        let hint = match error.kind() {
+            StorageFull | QuotaExceeded => "free some space, or give another path",
+            NotFound => "create the directory, or give another path",
+            FileTooLarge => "raise the limit with `ulimit -f`, or use a file system with larger files",
+            NotConnected => "start the reader of the pipe before this program",
+            _ => "give the path of a file in a directory that you may write",
+        };
+        let message = format!("{}: {error}", path.display());
+        let kind = Self::from(io::Error::from(error.kind())).kind();
+        Self::new(kind, message).with_hint(hint).with_source(error)
+    }
+
     /// Returns the error of the system call `call`, such as `eventfd2`, which failed with `source`. The
     /// message names both. The error number determines the kind. The hint names a limit to raise, or the call
     /// to allow in a sandbox.
-    pub fn of_system_call(call: &str, source: std::io::Error) -> Self {
+    pub fn of_system_call(call: &str, source: io::Error) -> Self {
         use rustix::io::Errno;
         let errno = Errno::from_io_error(&source);
         let kind = match errno {
@@ -439,24 +472,24 @@ impl Error {
     }
 }
 
-impl From<std::io::Error> for Error {
-    fn from(source: std::io::Error) -> Self {
+impl From<io::Error> for Error {
+    fn from(source: io::Error) -> Self {
         let kind = match source.kind() {
-            std::io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
-            std::io::ErrorKind::NotFound => ErrorKind::NotFound,
-            std::io::ErrorKind::OutOfMemory => ErrorKind::OutOfMemory,
-            std::io::ErrorKind::TimedOut => ErrorKind::TimedOut,
-            std::io::ErrorKind::FileTooLarge => ErrorKind::OutOfResources,
+            io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+            io::ErrorKind::NotFound => ErrorKind::NotFound,
+            io::ErrorKind::OutOfMemory => ErrorKind::OutOfMemory,
+            io::ErrorKind::TimedOut => ErrorKind::TimedOut,
+            io::ErrorKind::FileTooLarge => ErrorKind::OutOfResources,
             _ => ErrorKind::Os,
         };
         Self::new(kind, source.to_string()).with_source(source)
     }
 }
 
-impl From<Error> for std::io::Error {
+impl From<Error> for io::Error {
     /// Keeps the error as the source, and chooses the nearest kind.
     fn from(error: Error) -> Self {
-        use std::io::ErrorKind as Io;
+        use io::ErrorKind as Io;
         let of_source = || std::error::Error::source(&error)?.downcast_ref::<Self>().map(Self::kind);
         let kind = match error.kind() {
             ErrorKind::InvalidArgument
@@ -515,7 +548,7 @@ mod tests {
 
     #[test]
     fn io_errors_keep_their_kind_and_source() {
-        let error = Error::from(std::io::Error::from(std::io::ErrorKind::PermissionDenied));
+        let error = Error::from(io::Error::from(io::ErrorKind::PermissionDenied));
         assert_eq!(error.kind(), ErrorKind::PermissionDenied);
         assert!(std::error::Error::source(&error).is_some());
     }
@@ -524,15 +557,12 @@ mod tests {
     fn errors_become_io_errors() {
         let error = Error::new(ErrorKind::Overlap, "of 3 bytes").with_operation("copy");
         let text = error.to_string();
-        let error = std::io::Error::from(error);
-        assert_eq!((error.kind(), error.to_string()), (std::io::ErrorKind::InvalidInput, text));
-        assert_eq!(
-            std::io::Error::from(Error::bare(ErrorKind::QueueFull)).kind(),
-            std::io::ErrorKind::WouldBlock
-        );
+        let error = io::Error::from(error);
+        assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::InvalidInput, text));
+        assert_eq!(io::Error::from(Error::bare(ErrorKind::QueueFull)).kind(), io::ErrorKind::WouldBlock);
         // An error that contains an `io::Error` is converted back to that `io::Error`, unchanged.
-        let os = Error::from(std::io::Error::from(std::io::ErrorKind::AddrInUse));
-        assert_eq!(std::io::Error::from(os).kind(), std::io::ErrorKind::AddrInUse);
+        let os = Error::from(io::Error::from(io::ErrorKind::AddrInUse));
+        assert_eq!(io::Error::from(os).kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::path::Path;
 
-use crate::{Access, Error, ErrorKind, OutputFile, Result};
+use crate::{Access, Error, ErrorKind, Result};
+use dma_process::OutputFile;
 
 /// The first bytes of every descriptor.
 const MAGIC: [u8; 4] = *b"DMAX";
@@ -191,7 +192,7 @@ impl ExportDescriptor {
             file.write_all(&self.to_bytes())?;
             file.finish()
         };
-        write().map_err(|e| OutputFile::explain(path, e).with_operation("save export descriptor"))
+        write().map_err(|e| Error::of_output_file(path, e).with_operation("save export descriptor"))
     }
 
     /// Reads a file that [`save`](Self::save) wrote, at most [`MAX_ENCODED`](Self::MAX_ENCODED) bytes.

@@ -8,6 +8,8 @@ use crate::{Access, Error, ErrorKind, Result};
 
 /// Alignment for huge pages, in bytes: the size of a huge page on x86-64, and on aarch64 with 4 KiB pages.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
+/// Before memory of at least this length is allocated, the available memory is checked.
+const CHECK_MIN: usize = 1 << 20;
 
 /// The place of memory: the host or the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -138,6 +140,21 @@ impl MemoryRequest {
                 "no rights: neither the device nor a peer could access the memory",
             )
             .with_hint("ask for `Access::READ`, `Access::WRITE` or both"));
+        }
+        Ok(())
+    }
+
+    /// Checks that the memory is available. Short requests always pass.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory` with the available bytes.
+    pub(crate) fn check_available(&self) -> Result<()> {
+        if self.len >= CHECK_MIN
+            && let Some(available) = dma_process::available_memory()
+            && self.len as u64 > available
+        {
+            return Err(self.out_of_memory().with_numbers(self.len as u64, available));
         }
         Ok(())
     }
@@ -321,7 +338,7 @@ impl HostMemory {
     /// The errors of [`MemoryRequest::validate_for_host`], and `OutOfMemory`.
     pub fn allocate_requested(request: &MemoryRequest) -> Result<Self> {
         request.validate_for_host()?;
-        super::check_available(request)?;
+        request.check_available()?;
         let layout = std::alloc::Layout::from_size_align(request.len, request.align).ok();
         let owner = layout.and_then(Aligned::new).ok_or_else(|| request.out_of_memory())?;
         Ok(Self::from_owner(owner))

@@ -3,8 +3,6 @@
 mod buffer;
 mod buffer_writer;
 mod empty_region;
-mod fork;
-mod headroom;
 mod location;
 pub(crate) mod numa;
 pub(crate) mod operand;
@@ -15,13 +13,10 @@ pub(crate) mod region;
 mod registration;
 mod registration_cache;
 pub(crate) mod sync;
-mod thread;
 mod window;
 
 pub use buffer::{Buffer, BufferMut};
 pub use buffer_writer::BufferWriter;
-pub use fork::ForkMark;
-pub use headroom::check_headroom;
 pub use numa::{NumaNodes, parse_cores};
 pub use operand::{Destination, Source};
 pub use page_memory::PageMemory;
@@ -33,5 +28,4 @@ pub(crate) use registration::{
     allocate, import_no_bytes, register_buffer, register_device, register_read_only, register_window,
 };
 pub use registration_cache::{RegistrationCache, RegistrationCacheCounters, RegistrationCacheOptions};
-pub use thread::{keep_ignored_signals, spawn_thread, with_signals_blocked};
 pub use window::{Export, Window};

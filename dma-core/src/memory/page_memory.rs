@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use super::numa::{self, NumaNodes};
-use crate::contract::{HUGE_PAGE, check_available};
+use crate::contract::HUGE_PAGE;
 use crate::{Error, MemoryRequest, Result};
 
 /// Zeroed, private memory of whole pages. The pages are resident, so copies cause no page faults.
@@ -36,7 +36,7 @@ impl PageMemory {
     ///
     /// The errors of [`MemoryRequest::validate_for_host`]; `InvalidArgument` for a node whose memory the
     /// process may not use; `NotFound` for a node that does not exist; `OutOfMemory`, also if the limit of a
-    /// control group leaves too little (see [`available_memory`](crate::available_memory));
+    /// control group leaves too little (see [`available_memory`](dma_process::available_memory));
     /// `PermissionDenied` if a sandbox forbids memory policies.
     pub fn new(request: &MemoryRequest) -> Result<Self> {
         request.validate_for_host()?;
@@ -64,7 +64,7 @@ impl PageMemory {
         let slack = if align > page { align } else { 0 };
         let size = request.len.checked_next_multiple_of(page).and_then(|size| size.checked_add(slack));
         let size = size.ok_or_else(|| request.out_of_memory())?;
-        check_available(request)?;
+        request.check_available()?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses unused addresses for the new mapping.
         let start =

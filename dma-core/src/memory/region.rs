@@ -13,9 +13,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::memory::location::Location;
 use crate::memory::pool::PoolSlot;
 use crate::{
-    Access, DeviceAddr, DeviceMemory, EngineId, Error, ErrorKind, ExportDescriptor, ForkMark, HostMemory,
-    RawRegion, RegionInfo, Segment,
+    Access, DeviceAddr, DeviceMemory, EngineId, Error, ErrorKind, ExportDescriptor, HostMemory, RawRegion,
+    RegionInfo, Segment,
 };
+use dma_process::ForkMark;
 
 /// Memory that is registered with an engine: memory that the engine allocated, existing memory, or memory
 /// imported from a peer.

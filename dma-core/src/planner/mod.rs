@@ -34,13 +34,14 @@ use std::time::{Duration, Instant};
 use crate::memory::operand::sealed::Operand;
 use crate::memory::region::Range;
 use crate::{
-    BufferMut, Capabilities, Completion, Counters, Descriptor, EngineId, EngineInfo, Error, ForkMark,
-    NativeError, Outcome, QueueEvents, QueueOptions, RawQueue, Segment,
+    BufferMut, Capabilities, Completion, Counters, Descriptor, EngineId, EngineInfo, Error, NativeError,
+    Outcome, QueueEvents, QueueOptions, RawQueue, Segment,
 };
 pub use answer::Answer;
 pub use batch::Batch;
 use check::Lists;
 use cursor::Cursor;
+use dma_process::ForkMark;
 use error::Failure;
 pub use error::{OpError, OpFailure};
 use inline::{Executed, Inline};

@@ -21,7 +21,8 @@ use crate::planner::plan::QueueCaps;
 use crate::planner::stall_detector::StallDetector;
 use crate::planner::wait::until_stopped;
 use crate::planner::{LogEvent, Planner, error};
-use crate::{Counters, EngineId, Error, ForkMark, Outcome, QueueOptions, Segment, guarded};
+use crate::{Counters, EngineId, Error, Outcome, QueueOptions, Segment, guarded};
+use dma_process::ForkMark;
 
 /// The lane's thread runs and checks the inboxes.
 const AWAKE: u8 = 0;

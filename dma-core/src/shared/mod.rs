@@ -37,9 +37,10 @@ use crate::planner::slow_path::slow_path;
 use crate::planner::wait::deadline;
 use crate::planner::{Answer, Planner};
 use crate::{
-    Batch, BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, ForkMark, OpError, QueueOptions,
-    RawQueue, Result, Source,
+    Batch, BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, OpError, QueueOptions, RawQueue,
+    Result, Source,
 };
+use dma_process::ForkMark;
 
 /// Memory that a lane allocates for each slot, in bytes.
 pub(crate) const SLOT_BYTES: usize =
@@ -224,7 +225,8 @@ impl SharedQueue {
                 _ = begun.send(crate::memory::numa::run_on(&cores));
                 lane.serve();
             };
-            let thread = crate::spawn_thread(format!("dma-lane-{i}"), body).map_err(fail)?;
+            let thread =
+                dma_process::spawn_thread(format!("dma-lane-{i}"), body).map_err(|e| fail(e.into()))?;
             hub.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
             if !options.cores.is_empty() {
                 begins.recv().unwrap_or(Ok(())).map_err(fail)?;

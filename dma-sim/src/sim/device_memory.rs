@@ -9,7 +9,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dma_core::{Error, ErrorKind, MemoryRequest, Result, available_memory, check_file_size};
+use dma_core::{Error, ErrorKind, MemoryRequest, Result};
+use dma_process::{available_memory, check_file_size};
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
 };

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use dma_core::{ForkMark, Result, spawn_thread};
+use dma_core::Result;
+use dma_process::{ForkMark, spawn_thread};
 
 use super::copy_tuner::ticks_in;
 use super::helpers::{Helpers, MAX_WAKE_UP_PART, lock};
@@ -46,6 +47,11 @@ struct PoolState {
     quit: AtomicBool,
 }
 
+/// Starts a thread with the signals blocked.
+fn spawn(name: String, thread: Thread) -> Result<JoinHandle<()>> {
+    Ok(spawn_thread(name, thread)?)
+}
+
 impl Pool {
     /// Prepares `size` threads, which start with the first queue.
     pub(super) fn new(size: usize) -> Self {
@@ -68,7 +74,7 @@ impl Pool {
     ///
     /// The threads cannot be started. After this error, no thread runs.
     pub(super) fn add(&self, queue: &Arc<JobQueue>) -> Result<()> {
-        self.start(spawn_thread)?;
+        self.start(spawn)?;
         // This measures the clock's rate now, so that the first wake-up does not have to.
         ticks_in(MAX_WAKE_UP_PART);
         lock(&self.shared.queues).push(Arc::clone(queue));
@@ -199,13 +205,13 @@ mod tests {
         let pool = Pool::new(5);
         for able in [3, 0, 4] {
             let refuse = |name: String, thread: Thread| match name.strip_prefix("dma-cpu-") {
-                Some(number) if number.parse::<usize>().unwrap() < able => spawn_thread(name, thread),
+                Some(number) if number.parse::<usize>().unwrap() < able => spawn(name, thread),
                 _ => Err(dma_core::Error::bare(dma_core::ErrorKind::OutOfResources)),
             };
             assert!(pool.start(refuse).unwrap_err().hint().contains("fewer `threads`"));
             assert_eq!(running(&pool), 0, "all of the {able} started threads have ended");
         }
-        pool.start(spawn_thread).unwrap();
+        pool.start(spawn).unwrap();
         assert_eq!(running(&pool), 5, "and they stay");
         pool.start(|_, _| panic!("all are there")).unwrap();
     }
@@ -214,7 +220,7 @@ mod tests {
     #[test]
     fn calls_are_answered() {
         let pool = Pool::new(3);
-        pool.start(spawn_thread).unwrap();
+        pool.start(spawn).unwrap();
         let helpers = pool.helpers();
         let rest = || {
             wait_until("all asleep", || helpers.all_asleep() && helpers.called.load(Ordering::Relaxed) == 0)
@@ -253,7 +259,7 @@ mod tests {
         let test = std::thread::spawn(move || {
             for turn in 0..TURNS {
                 let pool = Pool::new(3);
-                pool.start(spawn_thread).unwrap();
+                pool.start(spawn).unwrap();
                 let (begun, pause) = (Instant::now(), Duration::from_nanos(20_000 + turn * 7919 % 120_000));
                 while begun.elapsed() < pause {
                     std::thread::yield_now();

@@ -4,8 +4,9 @@ use std::sync::{Arc, RwLock};
 
 use dma_core::{
     Capabilities, Discovered, DmaEngine, EngineId, EngineInfo, EngineName, Error, ErrorKind,
-    ExportDescriptor, ForkMark, HostMemory, Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
+    ExportDescriptor, HostMemory, Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
 };
+use dma_process::ForkMark;
 
 use crate::DsaOptions;
 use crate::device::{self, WorkQueue};

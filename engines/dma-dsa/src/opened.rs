@@ -2,7 +2,8 @@
 
 use std::sync::{PoisonError, RwLock};
 
-use dma_core::{Error, ErrorKind, ForkMark, Result};
+use dma_core::{Error, ErrorKind, Result};
+use dma_process::ForkMark;
 
 use crate::DsaOptions;
 use crate::device::{self, WorkQueue};

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use dma_core::{
     Access, DeviceAddr, Error, ErrorKind, ExportDescriptor, RawExport, RawRegion, RegionInfo, RegionKey,
-    Result, with_signals_blocked,
+    Result,
 };
+use dma_process::with_signals_blocked;
 
 use crate::engine_state::EngineState;
 use crate::error::{BACKEND, error};

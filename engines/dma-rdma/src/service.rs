@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use dma_core::{Error, ErrorKind, Result, with_signals_blocked};
+use dma_core::{Error, ErrorKind, Result};
 use dma_handshake::{PROOF_LEN, Pending};
+use dma_process::with_signals_blocked;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::sockopt;
 

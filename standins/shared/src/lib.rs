@@ -2,4 +2,4 @@
 
 pub mod config;
 
-pub use dma_core::{ForkMark, check_file_size, with_signals_blocked};
+pub use dma_process::{ForkMark, check_file_size, with_signals_blocked};

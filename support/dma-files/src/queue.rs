@@ -5,7 +5,8 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use dma_core::{BufferPool, Error, ErrorKind, ForkMark, Result, check_file_size};
+use dma_core::{BufferPool, Error, ErrorKind, Result};
+use dma_process::{ForkMark, check_file_size};
 
 use crate::error::FileError;
 use crate::file::DmaFile;
@@ -192,7 +193,8 @@ impl FileQueue {
     ) -> Result<FileTransfer<S>, FileError<S>> {
         let bytes = file.check_write_offsets().and_then(|()| {
             let (begin, len) = memory(&buffer)?;
-            check_file_size(file, offset.saturating_add(len as u64)).map(|()| (begin, len))
+            check_file_size(file, offset.saturating_add(len as u64))?;
+            Ok((begin, len))
         });
         match bytes {
             Ok(bytes) => self.submit(JobKind::Write, (file, offset), bytes, buffer),

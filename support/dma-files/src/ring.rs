@@ -14,7 +14,8 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use dma_core::{Error, ErrorKind, Result, guarded_log, spawn_thread};
+use dma_core::{Error, ErrorKind, Result, guarded_log};
+use dma_process::spawn_thread;
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{EnterFlags, IoUring, Probe, opcode, squeue};
 use rustix::event::{EventfdFlags, eventfd};

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use dma_core::{Result, spawn_thread};
+use dma_core::Result;
+use dma_process::spawn_thread;
 use rustix::io::Errno;
 
 use crate::job::{Job, JobKind, NO_OFFSET, Part, run};
@@ -48,7 +49,8 @@ impl Workers {
     /// Starts a thread, which is already counted in `threads`.
     fn start(&self) -> Result<()> {
         let shared = Arc::clone(&self.shared);
-        spawn_thread("dma-files".to_owned(), move || shared.work()).map(drop)
+        spawn_thread("dma-files".to_owned(), move || shared.work())?;
+        Ok(())
     }
 
     /// Submits an operation.

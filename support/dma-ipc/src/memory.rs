@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use dma_core::{Access, available_memory, check_file_size};
+use dma_core::Access;
+use dma_process::{available_memory, check_file_size};
 use rustix::fs::{
     FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fchmod, fcntl_add_seals, fcntl_get_seals,
     fstat, fstatfs, ftruncate, memfd_create,

@@ -14,8 +14,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{hint, process, thread};
 
-use dma_core::{ForkMark, with_signals_blocked};
 use dma_handshake::{Origin, Pending};
+use dma_process::{ForkMark, with_signals_blocked};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::{Errno, retry_on_intr};

@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use dma_core::OutputFile;
+use dma_process::OutputFile;
 use object::elf::{
     DT_HASH, DT_NEEDED, DT_NULL, DT_STRSZ, DT_STRTAB, DT_SYMENT, DT_SYMTAB, Dyn64, ELFCLASS64, ELFDATA2LSB,
     ELFDATA2MSB, ELFMAG, ELFOSABI_NONE, ET_DYN, EV_CURRENT, FileFlags, FileHeader64, Ident, PF_R, PF_W,
@@ -227,7 +227,7 @@ fn in_system(name: &str, search: &[PathBuf], system: &[PathBuf]) -> Option<PathB
 /// Creates a file in memory, without a path.
 fn in_memory(bytes: &[u8]) -> io::Result<File> {
     let mut file = File::from(rustix::fs::memfd_create("dma-vendor", rustix::fs::MemfdFlags::CLOEXEC)?);
-    dma_core::check_file_size(&file, bytes.len() as u64)?;
+    dma_process::check_file_size(&file, bytes.len() as u64)?;
     file.write_all(bytes)?;
     Ok(file)
 }

@@ -1,7 +1,7 @@
 //! [`Buffers`]: the bytes of a cell's operations. Corrupts destinations before an operation, and compares
 //! them after it.
 
-use dma::Completion;
+use dma::contract::Completion;
 
 use super::CellError;
 use crate::plan::Op;

@@ -5,7 +5,8 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use dma::{Completion, Descriptor, DmaEngine, Outcome, QueueOptions, RawQueue, Retry};
+use dma::contract::{Completion, Descriptor, Outcome, RawQueue};
+use dma::{DmaEngine, QueueOptions, Retry};
 
 use super::CellError;
 use crate::run::memory::Memory;

@@ -1,6 +1,6 @@
 //! [`Checks`]: the operations of a sample whose bytes and results are compared.
 
-use dma::Completion;
+use dma::contract::Completion;
 
 use super::places::Places;
 use super::{CellError, Extent};

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use dma::{Capabilities, Descriptor, EngineInfo, Limits, Segment};
+use dma::contract::{Descriptor, Segment};
+use dma::{Capabilities, EngineInfo, Limits};
 
 use super::CellError;
 use super::buffers::Buffers;

@@ -6,10 +6,10 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dma::{
-    Completion, Descriptor, DeviceAddr, EngineId, ErrorKind, NativeError, Operation, Outcome, QueueEvents,
-    QueueStats, RawQueue, Segment,
+use dma::contract::{
+    Completion, Descriptor, DeviceAddr, Operation, Outcome, QueueEvents, QueueStats, RawQueue, Segment,
 };
+use dma::{EngineId, ErrorKind, NativeError};
 use proptest::prelude::*;
 
 use super::channel::MAX_COMPLETIONS;

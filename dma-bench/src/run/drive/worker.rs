@@ -5,7 +5,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use dma::{Completion, Descriptor, ErrorKind, Outcome, QueueOptions, Segment};
+use dma::contract::{Completion, Descriptor, Outcome, Segment};
+use dma::{ErrorKind, QueueOptions};
 use hdrhistogram::Histogram;
 
 use super::channel::{Channel, MAX_COMPLETIONS, Stopped, consecutive};

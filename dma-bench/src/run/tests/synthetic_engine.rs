@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use dma::contract::{Completion, Descriptor, Operation, QueueEvents, QueueStats, RawQueue, RawRegion};
 use dma::{
-    Completion, Descriptor, DmaEngine, EngineId, EngineInfo, ExportDescriptor, HostMemory, MemoryRequest,
-    NativeError, Operation, QueueEvents, QueueOptions, QueueStats, RawQueue, RawRegion,
+    DmaEngine, EngineId, EngineInfo, ExportDescriptor, HostMemory, MemoryRequest, NativeError, QueueOptions,
 };
 
 use super::*;

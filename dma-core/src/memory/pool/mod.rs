@@ -22,9 +22,10 @@ use crate::contract::HUGE_PAGE;
 use crate::memory::empty_region;
 use crate::memory::region::{Range, Region, RegionHandle, RegionInner};
 use crate::{
-    Access, BufferMut, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind, ForkMark, MemoryRequest, Place,
-    RawExport, RawRegion, RegionInfo, Result, Window, guarded,
+    Access, BufferMut, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind, MemoryRequest, Place, RawExport,
+    RawRegion, RegionInfo, Result, Window, guarded,
 };
+use dma_process::ForkMark;
 use free_set::{FreeSet, Released};
 pub use get::PoolGet;
 use get::Take;
@@ -316,7 +317,7 @@ impl SizeClass {
             Place::Host => engine.allocate_with(&request)?.share(),
             Place::Device => engine.allocate_window(&request)?,
         };
-        crate::check_headroom(count.saturating_mul(2 * size_of::<RegionInner>()))?;
+        dma_process::check_headroom(count.saturating_mul(2 * size_of::<RegionInner>()))?;
         Ok(slab)
     }
 

@@ -34,7 +34,8 @@ impl WaitWatch {
             return;
         }
         let (pool, limit) = (Arc::downgrade(pool), self.limit);
-        if let Err(error) = crate::spawn_thread("dma-pool-waits".to_owned(), move || run(&pool, limit)) {
+        if let Err(error) = dma_process::spawn_thread("dma-pool-waits".to_owned(), move || run(&pool, limit))
+        {
             self.watching.store(false, Ordering::SeqCst);
             crate::guarded_log!(debug, %error, "cannot watch the waits for buffers of a pool");
         }

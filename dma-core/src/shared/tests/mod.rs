@@ -185,7 +185,7 @@ impl Rig {
             clones: AtomicUsize::new(0),
             inline: Default::default(),
             threads: Mutex::new(vec![std::thread::spawn(move || work(&own))]),
-            process: crate::ForkMark::new(),
+            process: dma_process::ForkMark::new(),
             drop_timeout: Duration::from_secs(5),
         };
         Self { engine, script, queue: SharedQueue::of(Arc::new(hub)) }

@@ -94,7 +94,7 @@ impl CpuQueue {
         pool: &Arc<Pool>,
     ) -> Result<Self> {
         // The ring's entries are allocated with the first job.
-        dma_core::check_headroom(options.depth.next_power_of_two().saturating_mul(size_of::<u64>()))?;
+        dma_process::check_headroom(options.depth.next_power_of_two().saturating_mul(size_of::<u64>()))?;
         let jobs = Owner::new(options.depth);
         let job_queue = Arc::new(JobQueue::new(Arc::clone(jobs.ring()), Event::new(), hot_cost()));
         pool.add(&job_queue)?;

@@ -113,7 +113,7 @@ impl DeviceQueue {
     ) -> Result<Self> {
         let depth = options.depth.min(shared.device.info().limits.max_queue_depth);
         let options = options.clone().with_depth(depth);
-        dma_core::check_headroom(
+        dma_process::check_headroom(
             depth.saturating_mul(size_of::<Option<DeviceWork>>() + size_of::<Repeat>()),
         )?;
         let now = Instant::now();

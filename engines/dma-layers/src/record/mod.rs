@@ -12,7 +12,7 @@
 //!   `NAME.partial`. The file keeps this name if the program ends earlier, by a signal or by `exit`. A
 //!   partial trace can be read up to its last complete block.
 //! - Symbolic links are followed, and the file may be a device or a pipe: see
-//!   [`OutputFile`](dma_core::OutputFile).
+//!   [`OutputFile`](dma_process::OutputFile).
 //! - An error of the file ends the trace, but does not fail a copy: the error is logged, the next queue is
 //!   refused, and [`RecordEngine::finish`] returns the error.
 //!

@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use dma_core::{Error, ErrorKind, OutputFile, Result};
+use dma_core::{Error, ErrorKind, Result};
+use dma_process::OutputFile;
 
 use super::format::{MAGIC, VERSION};
 
@@ -19,7 +20,7 @@ pub(super) struct Sink {
 
 /// Returns the error of a trace's file.
 fn failed(path: &Path, error: io::Error) -> Error {
-    OutputFile::explain(path, error).with_operation("write trace")
+    Error::of_output_file(path, error).with_operation("write trace")
 }
 
 impl Sink {

@@ -201,7 +201,7 @@ impl Trace {
         let needed = len.saturating_mul(2);
         // The available memory is checked first, because the system might overcommit, and kill the program
         // when the memory is touched.
-        let available = dma_core::available_memory().unwrap_or(u64::MAX);
+        let available = dma_process::available_memory().unwrap_or(u64::MAX);
         if needed as u64 > available || bytes.try_reserve_exact(needed).is_err() {
             let what = format!("its {len} bytes do not fit into memory");
             return Err(wrong(ErrorKind::OutOfMemory, &what, "record a shorter time"));

@@ -73,7 +73,7 @@ impl ReplayMemory {
                 .with_numbers(bytes, limit)
                 .with_hint(hint));
         };
-        dma_core::check_headroom(len).map_err(|e| e.with_hint(hint))?;
+        dma_process::check_headroom(len).map_err(|e| Error::from(e).with_hint(hint))?;
         let mut all = Vec::new();
         for regions in &requirements.regions {
             let mut parts = Vec::new();

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
-use dma_core::{DmaEngine, Error, ErrorKind, Result, with_signals_blocked};
+use dma_core::{DmaEngine, Error, ErrorKind, Result};
+use dma_process::with_signals_blocked;
 
 use super::memory::ReplayMemory;
 use super::player::{Pace, Player};

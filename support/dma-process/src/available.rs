@@ -4,11 +4,6 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Component, Path};
 
-use super::{MemoryRequest, Result};
-
-/// Before memory of at least this length is allocated, the available memory is checked.
-const CHECK_MIN: usize = 1 << 20;
-
 /// A group of version 1 without a limit has a limit of about 2^63 bytes.
 const UNLIMITED: u64 = 1 << 62;
 
@@ -55,21 +50,6 @@ pub fn available_memory() -> Option<u64> {
     let swap = bytes("SwapFree:").unwrap_or(0);
     let system = bytes("MemAvailable:")?.saturating_add(swap);
     Some(left_by_groups(Path::new("/proc/self"), swap).map_or(system, |left| left.min(system)))
-}
-
-/// Checks that the memory of `request` is available. Short requests always pass.
-///
-/// # Errors
-///
-/// `OutOfMemory` with the available bytes.
-pub(crate) fn check_available(request: &MemoryRequest) -> Result<()> {
-    if request.len >= CHECK_MIN
-        && let Some(available) = available_memory()
-        && request.len as u64 > available
-    {
-        return Err(request.out_of_memory().with_numbers(request.len as u64, available));
-    }
-    Ok(())
 }
 
 /// Returns the number of bytes that the control groups of `process`, a directory of procfs, leave to it.

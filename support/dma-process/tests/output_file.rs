@@ -9,7 +9,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use dma_core::{Access, ExportDescriptor, OutputFile};
+use dma_core::{Access, ExportDescriptor};
+use dma_process::OutputFile;
 use rustix::fs::{CWD, FileType, Mode, makedev, mkfifoat, mknodat};
 
 type Create = fn(&Path) -> std::io::Result<OutputFile>;
@@ -165,7 +166,7 @@ fn unwritable_outputs_are_errors_and_unchanged() {
         ] {
             for error in [create(&at(name)).unwrap_err(), OutputFile::check(&at(name)).unwrap_err()] {
                 assert!(kind.is_none_or(|kind| kind == error.kind()), "{name}: {error:?}");
-                let explained = OutputFile::explain(&at(name), error);
+                let explained = dma_core::Error::of_output_file(&at(name), error);
                 assert!(explained.to_string().contains(name) && !explained.hint().is_empty(), "{explained}");
             }
         }

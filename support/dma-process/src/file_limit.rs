@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use rustix::fs::{FileType, fstat};
 use rustix::process::{Resource, getrlimit};
 
-use super::{Error, ErrorKind, Result};
+use crate::{Limit, LimitError};
 
 /// Checks that this process may write the first `len` bytes of `file` (`RLIMIT_FSIZE`, `ulimit -f`). The
 /// limit also applies to memory files, and thus to memory that is shared with other processes.
@@ -15,14 +15,13 @@ use super::{Error, ErrorKind, Result};
 ///
 /// # Errors
 ///
-/// `OutOfResources` if a regular file would exceed the limit.
-pub fn check_file_size(file: impl AsFd, len: u64) -> Result<()> {
+/// [`Limit::FileSize`] if a regular file would exceed the limit.
+pub fn check_file_size(file: impl AsFd, len: u64) -> Result<(), LimitError> {
     let Some(limit) = getrlimit(Resource::Fsize).current.filter(|limit| len > *limit) else { return Ok(()) };
     if !fstat(file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile) {
         return Ok(());
     }
     let message = format!("a file of {len} bytes exceeds the limit of this process, {limit} bytes");
-    Err(Error::new(ErrorKind::OutOfResources, message)
-        .with_numbers(len, limit)
-        .with_hint("raise the limit on the size of files and of shared memory with `ulimit -f`"))
+    let hint = "raise the limit on the size of files and of shared memory with `ulimit -f`";
+    Err(LimitError::new(Limit::FileSize, message, hint).with_numbers(len, limit))
 }

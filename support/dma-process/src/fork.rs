@@ -14,7 +14,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 /// is permitted in a signal handler.
 ///
 /// ```
-/// let mark = dma_core::ForkMark::new();
+/// let mark = dma_process::ForkMark::new();
 /// assert!(!mark.is_child());
 /// ```
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::check_headroom;
-use crate::{Error, ErrorKind, Result};
+use crate::{Limit, LimitError, check_headroom};
 
 /// Stack size, in bytes, of a thread that the standard library starts.
 const STACK: usize = 2 << 20;
@@ -18,16 +17,16 @@ const FAULTS: [libc::c_int; 6] =
 ///
 /// # Errors
 ///
-/// `OutOfMemory`; `OutOfResources` if the system cannot start another thread.
+/// [`Limit::Memory`]; [`Limit::Threads`] if the system cannot start another thread.
 pub fn spawn_thread(
     name: String,
     body: impl FnOnce() + Send + 'static,
-) -> Result<std::thread::JoinHandle<()>> {
+) -> Result<std::thread::JoinHandle<()>, LimitError> {
     // The process aborts if a starting thread cannot allocate memory, so check this first.
     check_headroom(STACK)?;
     with_signals_blocked(|| std::thread::Builder::new().name(name).spawn(body)).map_err(|e| {
-        Error::new(ErrorKind::OutOfResources, format!("the system cannot start another thread: {e}"))
-            .with_hint("raise the limits on threads and on address space")
+        let message = format!("the system cannot start another thread: {e}");
+        LimitError::new(Limit::Threads, message, "raise the limits on threads and on address space")
     })
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, OFlags, XattrFlags, fremovexattr, fsetxattr, lgetxattr};
 use rustix::io::Errno;
 
-use super::check_file_size;
+use crate::check_file_size;
 
 /// Maximum length of a file name in bytes, on Linux's file systems.
 const MAX_NAME: usize = 255;
@@ -34,7 +34,7 @@ const MAX_PARTIAL: u32 = 1000;
 /// ```
 /// use std::io::Write;
 ///
-/// use dma_core::OutputFile;
+/// use dma_process::OutputFile;
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("report");
@@ -250,24 +250,7 @@ impl OutputFile {
         // A pipe has no position.
         let end =
             if appends { self.file.metadata()?.len() } else { rustix::fs::tell(&self.file).unwrap_or(0) };
-        check_file_size(&self.file, end + 1).map_err(|e| io::Error::new(ErrorKind::FileTooLarge, e))
-    }
-
-    /// Returns an error that names the output's path and a remedy.
-    #[must_use]
-    pub fn explain(path: &Path, error: io::Error) -> crate::Error {
-        let hint = match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space, or give another path",
-            ErrorKind::NotFound => "create the directory, or give another path",
-            ErrorKind::FileTooLarge => {
-                "raise the limit with `ulimit -f`, or use a file system with larger files"
-            }
-            ErrorKind::NotConnected => "start the reader of the pipe before this program",
-            _ => "give the path of a file in a directory that you may write",
-        };
-        let message = format!("{}: {error}", path.display());
-        let kind = crate::Error::from(io::Error::from(error.kind())).kind();
-        crate::Error::new(kind, message).with_hint(hint).with_source(error)
+        Ok(check_file_size(&self.file, end + 1)?)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Limit, LimitError};
 
 /// Additional headroom in bytes, for smaller allocations and for the start of a thread.
 const SMALL: usize = 1 << 20;
@@ -15,14 +15,15 @@ const SMALL: usize = 1 << 20;
 ///
 /// # Errors
 ///
-/// `OutOfMemory` if the system cannot provide the memory.
-pub fn check_headroom(bytes: usize) -> Result<()> {
+/// [`Limit::Memory`] if the system cannot provide the memory.
+pub fn check_headroom(bytes: usize) -> Result<(), LimitError> {
     let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
     let len = bytes.saturating_add(SMALL);
     let out_of_memory = |_| {
-        Error::new(ErrorKind::OutOfMemory, format!("the system cannot provide {len} more bytes")).with_hint(
-            "free some memory, raise the limit of the address space, or open fewer or shallower queues",
-        )
+        let message = format!("the system cannot provide {len} more bytes");
+        let hint =
+            "free some memory, raise the limit of the address space, or open fewer or shallower queues";
+        LimitError::new(Limit::Memory, message, hint)
     };
     // The probe maps memory directly, because large requests change the behaviour of allocators.
     // SAFETY: the kernel chooses unused addresses for the new mapping.

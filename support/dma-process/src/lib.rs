@@ -1,0 +1,20 @@
+//! The process around a library: its limits, threads, signals, forks, and output files.
+//!
+//! A library is a guest in the program that uses it. The crates of `dma` check the limits of the process
+//! before they reach them, leave signals to the program, and detect forks.
+
+mod available;
+mod file_limit;
+mod fork;
+mod headroom;
+mod limit_error;
+mod output_file;
+mod thread;
+
+pub use available::available_memory;
+pub use file_limit::check_file_size;
+pub use fork::ForkMark;
+pub use headroom::check_headroom;
+pub use limit_error::{Limit, LimitError};
+pub use output_file::OutputFile;
+pub use thread::{keep_ignored_signals, spawn_thread, with_signals_blocked};
