@@ -5,8 +5,8 @@ use std::os::unix::fs::FileExt;
 use blake3::{Hash, Hasher};
 use indicatif::ProgressBar;
 
+use crate::failure::{Failure, check_interrupt, failure};
 use crate::files::Target;
-use crate::{Failure, check_interrupt, failure};
 use apps_shared::disk::Source;
 
 /// Adds `len` zeros, the content of a hole.

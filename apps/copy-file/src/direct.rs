@@ -16,11 +16,12 @@ use indicatif::ProgressBar;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
+use crate::digest;
+use crate::failure::{Failure, check_interrupt, failure};
 use crate::files::Target;
 use crate::options::Options;
 use crate::pieces::{Piece, Pieces};
 use crate::pipeline::{Copied, POLL_INTERVAL, STALL, at, check_memory};
-use crate::{Failure, check_interrupt, digest, failure};
 use apps_shared::command::tries_after;
 use apps_shared::disk::Source;
 

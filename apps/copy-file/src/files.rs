@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use dma::process::OutputFile;
 use rustix::fs::Access;
 
+use crate::failure::{Failure, failure};
 use crate::partial::Partial;
-use crate::{Failure, failure};
 use apps_shared::disk::{Directory, Source, not_a_file};
 
 /// The partial copy: a file in DST's directory that gets the name DST when it is complete.

@@ -3,6 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `options.rs` | the command line |
+//! | `failure.rs` | the reason why a copy failed |
 //! | `files.rs` | SRC and DST |
 //! | `partial.rs` | the partial file, which has no name until it is complete |
 //! | `pieces.rs` | divides SRC into chunks and holes |
@@ -14,6 +15,7 @@
 
 mod digest;
 mod direct;
+mod failure;
 mod files;
 mod options;
 mod partial;
@@ -27,37 +29,11 @@ use std::time::Instant;
 
 use indicatif::ProgressBar;
 
+use crate::failure::{Failure, check_interrupt, failure};
 use crate::files::Target;
 use crate::options::{CommandLine, Options};
 use apps_shared::command::{self, progress_bar};
 use apps_shared::disk::Source;
-
-/// The reason why a copy failed, in one line that names the input and the remedy. A failed copy
-/// leaves no file behind, and an existing DST unchanged.
-#[derive(Debug)]
-pub(crate) struct Failure(String);
-
-impl From<String> for Failure {
-    fn from(message: String) -> Self {
-        Self(message)
-    }
-}
-
-impl From<dma::Error> for Failure {
-    fn from(e: dma::Error) -> Self {
-        Self(e.to_string())
-    }
-}
-
-macro_rules! failure {
-    ($($message:tt)+) => { $crate::Failure::from(format!($($message)+)) };
-}
-pub(crate) use failure;
-
-/// Fails after a signal has arrived. Long-running work calls this repeatedly.
-pub(crate) fn check_interrupt() -> Result<(), Failure> {
-    if command::interrupted() { Err(failure!("interrupted; nothing was left behind")) } else { Ok(()) }
-}
 
 fn main() -> ExitCode {
     let options = match options::parse(std::env::args_os().skip(1)) {

@@ -19,10 +19,11 @@ use blake3::{Hash, Hasher};
 use dma::{BufferMut, CacheHint, DmaEngine, DmaEngineExt, Queue, QueueOptions, Retry, Transfer};
 use indicatif::ProgressBar;
 
+use crate::digest;
+use crate::failure::{Failure, check_interrupt, failure};
 use crate::files::Target;
 use crate::options::Options;
 use crate::pieces::{Piece, Pieces};
-use crate::{Failure, check_interrupt, digest, failure};
 use apps_shared::command::tries_after;
 use apps_shared::disk::Source;
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use dma::layers::replay::ReplayOptions;
 
+use super::printed::Printed;
 use super::run_arguments::RunArguments;
 use crate::compare::Metric;
-use crate::output::{Format, Shown};
+use crate::output::Shown;
 use crate::peer::serve::ServeArguments;
 use crate::plan::Preset;
 use crate::results::machine;
@@ -157,17 +158,6 @@ pub(crate) enum Command {
         #[arg(short = 'o', long = "output", value_name = "FOLDER")]
         output: Option<PathBuf>,
     },
-}
-
-/// Output options that several subcommands share.
-#[derive(Debug, Default, Args)]
-pub(crate) struct Printed {
-    /// Format of standard output.
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
-    /// Also write JSON to this file.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
 }
 
 /// Options of `compare`.

@@ -6,6 +6,7 @@ pub mod doctor;
 #[doc(hidden)]
 pub mod list;
 mod manual;
+mod printed;
 mod progress;
 mod replay;
 mod run_arguments;
@@ -21,7 +22,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use dma::layers::record::Trace;
 
-use self::arguments::{Arguments, Command, CompareArguments, Printed, ReplayArguments};
+use self::arguments::{Arguments, Command, CompareArguments, ReplayArguments};
+use self::printed::Printed;
 use self::progress::Progress;
 use self::run_arguments::RunArguments;
 use crate::files::{self, Named, say, write_file};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::arguments::Printed;
+use super::printed::Printed;
 use crate::files::{input, refused};
 use crate::output::Shown;
 use crate::plan::{

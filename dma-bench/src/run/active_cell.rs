@@ -3,13 +3,16 @@
 use hdrhistogram::Histogram;
 
 use super::drive::{COMPARE_LITTLE, CellError, Counts, Extent, Rate, Worker, histogram};
-use super::engines::TIMELESS;
 use super::queues::{self, QueuesRun};
 use super::sample::{Sample, keep};
 use crate::interrupt;
 use crate::plan::{Campaign, Cell};
 use crate::results::{Latency, Measured, Moment, Status};
 use crate::verdict::stats::{Figures, median};
+
+/// Reason why a device that takes no time is not measured.
+pub(super) const TIMELESS: &str = "the profile `ideal` models no device and takes no time, so it has no speed; name a device, as in \
+    sim:profile=dsa, or its times, as in sim:latency=1us,bandwidth=10GiB";
 
 /// Number of samples that a simulated device runs. Later samples copy the last one, because they would
 /// hardly differ.

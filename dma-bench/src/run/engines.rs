@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use dma::{Capabilities, Place};
 
-use super::active_cell::ActiveCell;
+use super::active_cell::{ActiveCell, TIMELESS};
 use super::contender::Contender;
 use super::drive::{CellError, Worker};
 use super::layout::{Layout, Position};
@@ -22,10 +22,6 @@ const MAX_MODEL_FOOTPRINT: usize = 16 << 20;
 const MIN_DEFAULT_FOOTPRINT: usize = 4 << 20;
 /// Maximum number of queues of the CPU engine that stay open between passes.
 const MAX_OPEN_QUEUES: u64 = 64;
-/// Reason why a device that takes no time is not measured.
-pub(super) const TIMELESS: &str = "the profile `ideal` models no device and takes no time, so it has no speed; name a device, as in \
-    sim:profile=dsa, or its times, as in sim:latency=1us,bandwidth=10GiB";
-
 /// Kind of memory that cells can share: its direction, and true if it is for comparisons, which need equal
 /// bytes on both sides.
 type MemoryKind = (Direction, bool);

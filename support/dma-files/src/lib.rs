@@ -32,6 +32,7 @@
 //!   wait for other operations of the queue.
 //! - **Forked processes** cannot use a queue that was made before the fork.
 
+mod backend;
 mod error;
 mod file;
 mod job;

@@ -1,13 +1,13 @@
 //! [`FileQueue`]: submits operations.
 
 use std::fmt;
-use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use dma_core::{BufferPool, Error, ErrorKind, Result};
-use dma_process::{ForkMark, check_file_size};
+use dma_process::check_file_size;
 
+use crate::backend::{Backend, By, forked};
 use crate::error::FileError;
 use crate::file::DmaFile;
 use crate::job::{InFlight, Job, JobBuffer, JobKind};
@@ -34,51 +34,6 @@ struct Inner {
     fixed: Vec<(usize, usize)>,
     /// The pools that own the registered buffers.
     _pools: Vec<BufferPool>,
-}
-
-/// The queue's method, and the process that opened the queue.
-#[derive(Debug)]
-pub(crate) struct Backend {
-    process: ForkMark,
-    by: ManuallyDrop<By>,
-}
-
-#[derive(Debug)]
-enum By {
-    Ring(Ring),
-    Workers(Workers),
-}
-
-/// The error of operations on a queue of the parent process.
-pub(crate) fn forked() -> Error {
-    Error::new(ErrorKind::Unsupported, "the file queue belongs to the parent of this forked process")
-        .with_hint("open the file queue after the fork")
-}
-
-impl Backend {
-    pub(crate) fn is_of_this_process(&self) -> bool {
-        !self.process.is_child()
-    }
-
-    /// Requests the cancellation of a job that is marked as cancelled.
-    pub(crate) fn cancel(&self, job: &Arc<Job>) {
-        match &*self.by {
-            By::Ring(ring) if self.is_of_this_process() => ring.cancel(job),
-            // Worker threads need no request, because they check for a cancellation before each part.
-            _ => {}
-        }
-    }
-}
-
-impl Drop for Backend {
-    #[expect(unsafe_code, reason = "a forked process must not drop the parent's ring or threads")]
-    fn drop(&mut self) {
-        // A forked process does not drop the ring and the locks, because they belong to the parent process.
-        if self.is_of_this_process() {
-            // SAFETY: `by` is dropped only here, and it is not used after this drop.
-            unsafe { ManuallyDrop::drop(&mut self.by) };
-        }
-    }
 }
 
 impl FileQueue {
@@ -111,7 +66,7 @@ impl FileQueue {
             .and_then(|()| Self::open(options, &in_flight, pools))
             .map_err(|e| e.with_operation("open file queue"));
         let (by, fixed) = opened?;
-        let backend = Arc::new(Backend { process: ForkMark::new(), by: ManuallyDrop::new(by) });
+        let backend = Arc::new(Backend::new(by));
         let pools = pools.iter().map(|pool| (*pool).clone()).collect();
         Ok(Self(Arc::new(Inner { depth: options.depth, in_flight, backend, fixed, _pools: pools })))
     }

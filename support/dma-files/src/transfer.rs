@@ -11,9 +11,9 @@ use std::time::Duration;
 use dma_core::{Error, ErrorKind};
 use rustix::io::Errno;
 
+use crate::backend::{Backend, forked};
 use crate::error::FileError;
 use crate::job::{Job, JobKind};
-use crate::queue::{Backend, forked};
 
 /// The result of an operation: its buffer with the number of bytes that were read or written, or the error,
 /// which contains the buffer.

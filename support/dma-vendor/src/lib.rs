@@ -10,14 +10,16 @@ mod calls;
 mod doctor;
 mod elf;
 mod error;
+mod file_name;
 pub mod host;
 mod loaded;
 mod scope;
+mod search;
 mod vendor;
 
 pub use calls::function;
 pub use doctor::{LibraryReport, absent_calls};
 pub use error::LoadError;
+pub use file_name::{soname_in_name, version_in_name};
 pub use loaded::Loaded;
-pub use scope::ImplicitSymbols;
-pub use vendor::{Vendor, soname_in_name, version_in_name};
+pub use vendor::{ImplicitSymbols, Vendor};

@@ -26,9 +26,9 @@ use object::elf::{
 use object::{Endian, Endianness, I64, U16, U32, U64, pod};
 
 use crate::elf::{Elf, MACHINE, Unfit};
+use crate::file_name::newest;
 use crate::loaded::is_loaded;
-use crate::vendor::newest;
-use crate::{LoadError, Loaded};
+use crate::{ImplicitSymbols, LoadError, Loaded};
 
 /// The largest page size of x86-64 and AArch64.
 const PAGE: u64 = 0x1_0000;
@@ -36,17 +36,6 @@ const PAGE: u64 = 0x1_0000;
 /// The sets of libraries that this process has loaded and never unloads. Each set is loaded only once,
 /// because its list in memory keeps a file descriptor open.
 static LOADED: Mutex<BTreeSet<Vec<PathBuf>>> = Mutex::new(BTreeSet::new());
-
-/// Symbols that a vendor's libraries use without listing the libraries that define them.
-#[derive(Debug)]
-pub struct ImplicitSymbols {
-    /// Prefixes of the symbols' names.
-    pub prefixes: &'static [&'static str],
-    /// The product whose libraries define the symbols.
-    pub product: &'static str,
-    /// The libraries that define the symbols. The first library is part of every release of the product.
-    pub libraries: &'static [&'static str],
-}
 
 /// Directories to search for libraries.
 pub(crate) struct Places<'a> {

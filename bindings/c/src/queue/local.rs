@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use dma::{Answer, Counters, Driver, Error, ErrorKind, Queue, Result, Transfer, Window};
 
-use super::{Operations, Request, completion, expect_ended, no_token, stopped, timed_out};
+use super::operations::{Operations, Request, completion, expect_ended, no_token, stopped, timed_out};
 use crate::arguments::{OutArray, invalid};
 use crate::batch::{self, InFlight, List, Taken};
 use crate::error::Failure;

@@ -2,21 +2,23 @@
 #![expect(unsafe_code, reason = "functions that C calls")]
 
 mod local;
+mod operations;
 mod shared;
 
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
 use dma::prelude::*;
-use dma::{Counters, Error, Result};
+use dma::{Counters, Result};
 
 use crate::arguments::{Out, OutArray, OutStruct, invalid, options, reference, slice};
 use crate::engine;
-use crate::error::{Failure, fail, guard};
+use crate::error::guard;
 use crate::handles::Table;
 use crate::header::*;
-use crate::region::{LastRegion, Region, window};
+use crate::region::{LastRegion, window};
 use local::Local;
+use operations::{Operations, Request};
 use shared::Shared;
 
 /// The bit in the index of a shared queue's handle.
@@ -33,35 +35,6 @@ struct OneThread(Local);
 unsafe impl Send for OneThread {}
 // SAFETY: `Local` is accessed only through `Table::exclusive`, which returns a unique reference.
 unsafe impl Sync for OneThread {}
-
-/// An operation that is not a plain copy, with its operands.
-enum Request {
-    CopyList(Vec<Window>, Vec<Window>),
-    CopyToBoth(Window, Window, Window),
-    Fill(Vec<Window>, [u8; 8]),
-    Compare(Window, Window),
-    Crc32c(Window, u32),
-    CopyCrc32c(Window, Window, u32),
-}
-
-/// The functions of a queue, implemented by local and by shared queues.
-trait Operations {
-    fn copy(&mut self, copy: &dma_copy, src: &Region, dst: &Region) -> Result<()>;
-    fn submit(&mut self, request: Request, token: u64) -> Result<()>;
-    fn submit_batch(&mut self, batch: dma_batch, token: u64) -> Result<()>;
-    fn fence(&mut self) -> Result<()>;
-    fn flush(&mut self) -> Result<()>;
-    fn cancel(&mut self, token: u64) -> Result<()>;
-    fn poll(&mut self, out: &mut OutArray<dma_completion>) -> Result<()>;
-    fn wait(&mut self, out: &mut OutArray<dma_completion>, deadline: Instant) -> Result<()>;
-    fn wait_for(&mut self, token: u64, deadline: Instant) -> Result<dma_completion>;
-    fn descriptor(&mut self) -> Result<c_int>;
-    fn arm(&mut self) -> Result<usize>;
-    fn counters(&mut self) -> Counters;
-    fn depth(&mut self) -> (usize, usize);
-    fn stalled(&mut self) -> Option<Duration>;
-    fn stop(&mut self, timeout: Duration) -> Result<()>;
-}
 
 /// Evaluates an expression with the queue of a handle, which is local or shared.
 macro_rules! with {
@@ -82,46 +55,6 @@ macro_rules! with {
 /// Returns the windows of a list.
 fn windows(ranges: &[dma_range]) -> Result<Vec<Window>> {
     ranges.iter().map(window).collect()
-}
-
-/// Returns the completion of an operation. A failure becomes the thread's last failure.
-#[inline]
-fn completion(token: u64, ended: Result<u64, Failure>) -> dma_completion {
-    match ended {
-        Ok(result) => dma_completion { token, result, status: crate::error::OK, native: 0 },
-        Err(failure) => failed(token, failure),
-    }
-}
-
-#[cold]
-fn failed(token: u64, failure: Failure) -> dma_completion {
-    let native = failure.error.native().map_or(0, |native| native.code);
-    dma_completion { token, result: 0, status: fail(failure), native }
-}
-
-fn no_token(token: u64) -> Error {
-    Error::new(ErrorKind::NotFound, format!("no operation in flight has the token {token:#x}"))
-        .with_hint("its completion may have been received or given up already")
-}
-
-fn stopped() -> Error {
-    Error::new(ErrorKind::Closed, "the queue was stopped before").with_hint("open another queue")
-}
-
-fn timed_out() -> Error {
-    Error::new(ErrorKind::TimedOut, "no operation has ended in time")
-        .with_hint("wait again, or stop the queue")
-}
-
-/// Returns an error if a device may still access memory after the queue was stopped.
-fn expect_ended(counters: &Counters) -> Result<()> {
-    if counters.abandoned == 0 {
-        return Ok(());
-    }
-    let message = format!("{} operations did not end", counters.abandoned);
-    Err(Error::new(ErrorKind::TimedOut, message)
-        .with_operation("stop queue")
-        .with_hint("their regions stay in use, because the device may still access them"))
 }
 
 fn deadline(timeout_ms: u32) -> Instant {

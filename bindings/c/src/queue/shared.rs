@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use dma::{Answer, Counters, Error, ErrorKind, OpError, Result, SharedQueue, SharedTransfer};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{Operations, Request, completion, expect_ended, no_token, stopped, timed_out};
+use super::operations::{Operations, Request, completion, expect_ended, no_token, stopped, timed_out};
 use crate::arguments::{OutArray, invalid};
 use crate::batch::{self, List};
 use crate::error::Failure;

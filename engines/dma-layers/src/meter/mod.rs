@@ -40,7 +40,7 @@ use dma_core::{
 
 #[cfg(feature = "metrics")]
 pub use publish::{histograms, publish};
-use report::Counts;
+use report::{Counts, Start};
 pub use report::{Distribution, MeterReport, QueueReport};
 
 use crate::in_flight::InFlight;
@@ -204,14 +204,6 @@ struct MeterQueue {
     number: usize,
     counts: Arc<Counts>,
     meter: Arc<Meter>,
-}
-
-/// A descriptor in flight.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Start {
-    /// The time of the descriptor's submission, in nanoseconds.
-    submitted: u64,
-    len: u64,
 }
 
 impl MeterQueue {

@@ -6,7 +6,6 @@ use std::ops::RangeInclusive;
 use dma_core::Outcome;
 use histogram::{AtomicHistogram, Histogram};
 
-use super::Start;
 use crate::in_flight::Ended;
 use crate::wrapper::Count;
 
@@ -20,6 +19,14 @@ impl Default for Buckets {
     fn default() -> Self {
         Self(AtomicHistogram::new(GROUPING.0, GROUPING.1).expect("these powers are valid"))
     }
+}
+
+/// A descriptor in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Start {
+    /// The time of the descriptor's submission, in nanoseconds.
+    pub(super) submitted: u64,
+    pub(super) len: u64,
 }
 
 /// The counts of a queue, including earlier queues with the same number.
