@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dma_core::{
     Access, Completion, Descriptor, DeviceMemory, DmaEngine, EngineId, EngineInfo, Error, ErrorKind,
-    ExportDescriptor, HostMemory, MemoryRequest, NativeError, Place, QueueEvents, QueueOptions, QueueStats,
-    RawExport, RawQueue, RawRegion, RegionInfo, Result, Segment,
+    ExportDescriptor, HostMemory, InlineExecutor, MemoryRequest, NativeError, Operation, Place, QueueEvents,
+    QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, Result, Segment,
 };
 
 /// A call that opens or closes a queue or a region.
@@ -103,6 +103,13 @@ pub(crate) unsafe trait QueueHook: fmt::Debug + Send {
     /// Explains a code that the wrapper has reported.
     fn explain(&self, native: i32) -> Option<NativeError> {
         let _ = native;
+        None
+    }
+
+    /// Returns an executor that calls `inner`, the executor of the inner queue, and reports its operations to
+    /// the wrapper. With `None`, all operations pass through [`submit`](Self::submit).
+    fn inline_executor(&self, inner: Arc<dyn InlineExecutor>) -> Option<Arc<dyn InlineExecutor>> {
+        let _ = inner;
         None
     }
 
@@ -321,6 +328,10 @@ unsafe impl<L: Wrapper> RawQueue for HookedQueue<L> {
         self.inner().stats()
     }
 
+    fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
+        self.hook.inline_executor(self.inner().inline_executor()?)
+    }
+
     fn events(&mut self) -> Option<&mut dyn QueueEvents> {
         if self.event_fd.is_some() { Some(self) } else { self.both().1.events() }
     }
@@ -372,6 +383,21 @@ impl Count {
 
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Returns the length of an operation in bytes, as [`Descriptor::len`] does.
+#[inline]
+pub(crate) fn operation_len(operation: &Operation<'_>) -> usize {
+    match operation {
+        Operation::Copy { dst, .. } | Operation::CopyCrc32c { dst, .. } => dst.len,
+        Operation::Compare { a: src, .. }
+        | Operation::Crc32c { src, .. }
+        | Operation::CopyToBoth { src, .. } => src.len,
+        Operation::CopyLists { dst, .. } | Operation::Fill { dst, .. } => {
+            dst.iter().map(|segment| segment.len).sum()
+        }
+        _ => 0,
     }
 }
 

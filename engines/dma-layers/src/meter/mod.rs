@@ -35,7 +35,8 @@ mod report;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dma_core::{
-    Completion, Descriptor, DmaEngine, OptionInfo, OptionValue, QueueOptions, QueueStats, RawQueue, Result,
+    Completion, Descriptor, DeviceAddr, DmaEngine, InlineCopy, InlineExecutor, Operation, OptionInfo,
+    OptionValue, QueueOptions, QueueStats, RawQueue, Result,
 };
 
 #[cfg(feature = "metrics")]
@@ -45,7 +46,7 @@ pub use report::{Distribution, MeterReport, QueueReport};
 
 use crate::in_flight::InFlight;
 use crate::os_clock;
-use crate::wrapper::{Call, Layered, QueueHook, Wrapper};
+use crate::wrapper::{Call, Layered, QueueHook, Wrapper, operation_len};
 
 /// The options of a [`MeterEngine`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -242,8 +243,57 @@ unsafe impl QueueHook for MeterQueue {
         n
     }
 
+    fn inline_executor(&self, inner: Arc<dyn InlineExecutor>) -> Option<Arc<dyn InlineExecutor>> {
+        Some(Arc::new(MeteredExecutor { inner, counts: Arc::clone(&self.counts) }))
+    }
+
     fn closing(&mut self, stats: QueueStats) {
         self.count_stats(stats);
+    }
+}
+
+/// Counts and times operations that the CPU executes within the call that submits them.
+#[derive(Debug)]
+struct MeteredExecutor {
+    inner: Arc<dyn InlineExecutor>,
+    counts: Arc<Counts>,
+}
+
+/// Runs `work`, and returns its result and its time in nanoseconds.
+#[inline]
+fn timed<T>(work: impl FnOnce() -> T) -> (T, u64) {
+    let began = os_clock::nanoseconds();
+    let result = work();
+    (result, os_clock::nanoseconds().saturating_sub(began))
+}
+
+// SAFETY: all calls go to the inner executor unchanged, so its promises hold. The counts do not depend on the
+// queue.
+unsafe impl InlineExecutor for MeteredExecutor {
+    fn max_len(&self) -> usize {
+        self.inner.max_len()
+    }
+
+    unsafe fn execute(&self, operation: &Operation<'_>) -> u64 {
+        // SAFETY: the inner method has the same requirements, which the caller meets.
+        let (result, time) = timed(|| unsafe { self.inner.execute(operation) });
+        self.counts.count_inline(operation_len(operation), time);
+        result
+    }
+
+    unsafe fn copy(&self, src: DeviceAddr, dst: DeviceAddr, len: usize) {
+        // SAFETY: the inner method has the same requirements, which the caller meets.
+        let ((), time) = timed(|| unsafe { self.inner.copy(src, dst, len) });
+        self.counts.count_inline(len, time);
+    }
+
+    unsafe fn copy_all(&self, copies: &[InlineCopy]) {
+        // The copies overlap in time, so the latency of each is that of all.
+        // SAFETY: the inner method has the same requirements, which the caller meets.
+        let ((), time) = timed(|| unsafe { self.inner.copy_all(copies) });
+        for copy in copies {
+            self.counts.count_inline(copy.len, time);
+        }
     }
 }
 

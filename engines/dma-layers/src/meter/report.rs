@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use dma_core::Outcome;
 use histogram::{AtomicHistogram, Histogram};
@@ -45,6 +46,16 @@ pub(super) struct Counts {
     latencies: Buckets,
     /// The lengths less 1, so that a power of two is the last value of its bucket.
     sizes: Buckets,
+    inline: InlineCounts,
+}
+
+/// The counts of operations that the CPU executed within the calls that submitted them. Several threads may
+/// make such calls on one queue.
+#[derive(Debug, Default)]
+struct InlineCounts {
+    done: AtomicU64,
+    bytes: AtomicU64,
+    nanoseconds: AtomicU64,
 }
 
 impl Counts {
@@ -66,6 +77,18 @@ impl Counts {
         self.done.add(count);
     }
 
+    /// Counts an operation that was executed within `latency` nanoseconds. Any thread may call this.
+    #[inline]
+    pub(super) fn count_inline(&self, len: usize, latency: u64) {
+        let len = len as u64;
+        // All values fit.
+        let _ = self.latencies.0.add(latency, 1);
+        let _ = self.sizes.0.add(len.saturating_sub(1), 1);
+        self.inline.nanoseconds.fetch_add(latency, Ordering::Relaxed);
+        self.inline.bytes.fetch_add(len, Ordering::Relaxed);
+        self.inline.done.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn in_flight(&self) -> u64 {
         let ended = [&self.done, &self.failed, &self.aborted, &self.lost];
         self.submitted.get().saturating_sub(ended.into_iter().map(Count::get).sum())
@@ -77,17 +100,19 @@ impl Counts {
     }
 
     pub(super) fn report(&self) -> QueueReport {
+        let InlineCounts { done, bytes, nanoseconds } = &self.inline;
+        let [done, bytes, nanoseconds] = [done, bytes, nanoseconds].map(|n| n.load(Ordering::Relaxed));
         QueueReport {
             in_flight: self.in_flight(),
-            submitted: self.submitted.get(),
-            done: self.done.get(),
+            submitted: self.submitted.get() + done,
+            done: self.done.get() + done,
             failed: self.failed.get(),
             aborted: self.aborted.get(),
             lost: self.lost.get(),
-            bytes: self.bytes.get(),
+            bytes: self.bytes.get().saturating_add(bytes),
             doorbells: self.doorbells.get(),
             resets: self.resets.get(),
-            nanoseconds: self.nanoseconds.get(),
+            nanoseconds: self.nanoseconds.get().saturating_add(nanoseconds),
             latencies: Distribution { histogram: self.latencies.0.load(), shift: 0 },
             sizes: Distribution { histogram: self.sizes.0.load(), shift: 1 },
         }
@@ -128,7 +153,8 @@ impl Distribution {
 }
 
 /// Counts of the descriptors of a queue of a [`MeterEngine`](super::MeterEngine) so far. An operation that
-/// exceeds the engine's limits is split into several descriptors. A queue that is opened after another queue
+/// exceeds the engine's limits is split into several descriptors, and an operation that the CPU executes
+/// within the call that submits it counts as one. A queue that is opened after another queue
 /// was closed gets the number of the closed queue, and adds to its counts.
 ///
 /// The counts are read one after the other while the queue is running, so descriptors that end at this time
@@ -156,7 +182,8 @@ pub struct QueueReport {
     pub resets: u64,
     /// Sum of the latencies, in nanoseconds.
     pub nanoseconds: u64,
-    /// Latencies of the descriptors done, in nanoseconds, from `submit` to the poll that reported them.
+    /// Latencies of the descriptors done, in nanoseconds, from `submit` to the poll that reported them, or of
+    /// the call that executed them.
     pub latencies: Distribution,
     /// Lengths of the descriptors done, in bytes.
     pub sizes: Distribution,
