@@ -8,7 +8,7 @@
 //! driver has a ring in device memory and a doorbell register instead. The safe API emulates capabilities
 //! that the engine does not declare (lists, fills, fences, ...) by plain copies, or returns `Unsupported`.
 //!
-//! `main` registers a [`Backend`] with a name. After such a call, a program can open this engine by its name.
+//! `main` registers the backend. After such a call, a program can open this engine by its name.
 #![expect(unsafe_code, reason = "a backend implements unsafe traits, which promise that memory is valid")]
 
 use std::alloc::Layout;
@@ -21,9 +21,9 @@ use dma::contract::{
     RegionInfo, RegionKey, Segment,
 };
 use dma::{
-    Access, Backend, Capabilities, Discovered, DmaEngine, DmaEngineExt, EngineId, EngineInfo, EngineName,
-    Error, ErrorKind, ExportDescriptor, Finding, HostMemory, Limits, MemoryRequest, NativeError, OptionInfo,
-    QueueOptions, Result,
+    Access, Capabilities, Discovered, DmaEngine, DmaEngineExt, EngineId, EngineInfo, EngineName, Error,
+    ErrorKind, ExportDescriptor, HostMemory, Limits, MemoryRequest, NativeError, QueueOptions, Result,
+    StaticBackend,
 };
 
 /// The opened device. It implements only the six methods that have no default.
@@ -34,10 +34,10 @@ struct MyEngine {
 }
 
 impl MyEngine {
-    fn open(max_transfer: u64) -> Self {
+    fn open(options: &MyOptions) -> Self {
         // A real backend reads these limits from its device.
-        let limits = Limits::default().with_max_transfer(max_transfer).with_queue_depth(1024, 64);
-        let info = EngineInfo::new("mine", "a VecDeque", "1.0")
+        let limits = Limits::default().with_max_transfer(options.max_transfer).with_queue_depth(1024, 64);
+        let info = EngineInfo::new(MyOptions::NAME_FORMAT.backend, "a VecDeque", "1.0")
             .with_capabilities(Capabilities::ALLOCATE | Capabilities::IN_ORDER)
             .with_limits(limits);
         Self { id: EngineId::unique(), info }
@@ -211,59 +211,37 @@ unsafe impl RawQueue for MyQueue {
     }
 }
 
-/// Opens engines by the names `mine` and `mine:max=64K`.
-#[derive(Debug)]
-struct MyBackend;
-
 const MAX: u64 = 1 << 20;
 
-impl Backend for MyBackend {
-    fn name(&self) -> &'static str {
-        "mine"
+dma::contract::options! {
+    /// The options of an engine. This macro makes the struct, its setters, and the reader of engine names.
+    #[derive(Debug)]
+    struct MyOptions {
+        /// Maximum length of a descriptor in bytes: 64 to 1 MiB, which is the default.
+        max_transfer: u64 = MAX, with_max_transfer(u64),
+            "max": size(64..=MAX), "the longest descriptor", default "1M";
     }
-
-    fn about(&self) -> &'static str {
-        "a VecDeque"
-    }
-
-    fn device(&self) -> Option<&'static str> {
-        // Only one device exists, so names do not select a device.
-        None
-    }
-
-    fn is_hardware(&self) -> bool {
-        false
-    }
-
-    fn options(&self) -> &'static [OptionInfo] {
-        const { &[OptionInfo::new("max", "BYTES", "1M", "the longest descriptor")] }
-    }
-
-    fn open(&self, name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
-        let mut max = MAX;
-        name.read_options(self, |key, value| {
-            match key {
-                "max" => max = value.size(64..=MAX)?,
-                _ => return Err(value.not_read()),
-            }
-            Ok(())
-        })?;
-        Ok(Arc::new(MyEngine::open(max)))
-    }
-
-    fn discover(&self) -> Vec<Discovered> {
-        vec![Discovered::opened(EngineName::of(self), Ok(MyEngine::open(MAX)))]
-    }
-
-    fn doctor(&self) -> Vec<Finding> {
-        // A real backend checks for devices, drivers, libraries and rights here.
-        Vec::new()
-    }
+    // Only one device exists, so names do not select a device.
+    names "mine";
 }
+
+/// Opens engines by the names `mine` and `mine:max=64K`.
+static BACKEND: StaticBackend = StaticBackend {
+    name_format: MyOptions::NAME_FORMAT,
+    about: "a VecDeque",
+    is_hardware: false,
+    open: |name| Ok(Arc::new(MyEngine::open(&MyOptions::from_name(name)?))),
+    discover: || {
+        let engine = MyEngine::open(&MyOptions::new());
+        vec![Discovered::opened(EngineName::of(MyOptions::NAME_FORMAT), Ok(engine))]
+    },
+    // A real backend checks for devices, drivers, libraries and rights here.
+    doctor: Vec::new,
+};
 
 fn main() -> Result<()> {
     // Makes the name known to `dma::open`, `dma::discover`, `dma::doctor` and `dma_bench::main`.
-    dma::register(&MyBackend)?;
+    dma::register(&BACKEND)?;
     for found in dma::discover().iter().filter(|found| found.info.is_ok()) {
         println!("this machine has {}", found.name);
     }

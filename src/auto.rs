@@ -3,12 +3,32 @@
 use std::sync::Arc;
 
 use dma_core::{
-    Backend, Capabilities, Discovered, DmaEngine, EngineName, Error, ErrorKind, Finding, OptionInfo, Result,
+    Backend, Capabilities, Discovered, DmaEngine, EngineName, Error, ErrorKind, Finding, NameFormat,
+    OptionInfo, Result,
 };
 use dma_layers::auto::{AutoEngine, AutoOptions, Prefer};
 
 use crate::registry::{backend, backends};
 use crate::wrappers::Wrapped;
+
+/// The format of names of `auto`.
+const NAME_FORMAT: NameFormat = NameFormat::new(
+    "auto",
+    &[
+        OptionInfo::new(
+            "device",
+            "ENGINE|any|none",
+            "any",
+            "engines in addition to the CPU, separated by `|`; write `;` instead of each comma in a name",
+        ),
+        OptionInfo::new(
+            "prefer",
+            "measured|device",
+            "measured",
+            "how to choose between the CPU and a device",
+        ),
+    ],
+);
 
 /// The backend `auto`.
 pub(crate) static BACKEND: Auto = Auto;
@@ -104,7 +124,7 @@ impl Auto {
     /// If `name` has options that may be meant for its device, adds a hint with the correct notation to the
     /// error.
     fn hint_for_device(&self, name: &EngineName, error: Error) -> Error {
-        let own = |key: &str| self.options().iter().any(|info| info.key == key);
+        let own = |key: &str| NAME_FORMAT.options.iter().any(|info| info.key == key);
         let meant: String = name
             .options()
             .filter(|(key, _)| !own(key))
@@ -120,8 +140,8 @@ impl Auto {
 }
 
 impl Backend for Auto {
-    fn name(&self) -> &'static str {
-        "auto"
+    fn name_format(&self) -> NameFormat {
+        NAME_FORMAT
     }
 
     fn about(&self) -> &'static str {
@@ -132,36 +152,13 @@ impl Backend for Auto {
         Some(cpu().name())
     }
 
-    fn device(&self) -> Option<&'static str> {
-        None
-    }
-
     fn is_hardware(&self) -> bool {
         cpu().is_hardware()
     }
 
-    fn options(&self) -> &'static [OptionInfo] {
-        const {
-            &[
-                OptionInfo::new(
-                    "device",
-                    "ENGINE|any|none",
-                    "any",
-                    "engines in addition to the CPU, separated by `|`; write `;` instead of each comma in a name",
-                ),
-                OptionInfo::new(
-                    "prefer",
-                    "measured|device",
-                    "measured",
-                    "how to choose between the CPU and a device",
-                ),
-            ]
-        }
-    }
-
     fn open(&self, name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
         let mut options = AutoOptions::new();
-        name.read_options(self, |key, value| match key {
+        name.read_options(NAME_FORMAT, |key, value| match key {
             "device" => value.text().map(drop),
             "prefer" => {
                 let choices = [("measured", Prefer::Measured), ("device", Prefer::Device)];
@@ -179,7 +176,7 @@ impl Backend for Auto {
                 names.iter().map(crate::registry::open_name).collect::<Result<_>>()?
             }
         };
-        let cpu = cpu().open(&EngineName::of(cpu()))?;
+        let cpu = cpu().open(&EngineName::of(cpu().name_format()))?;
         AutoEngine::with_devices(cpu, devices, &options).map_err(|e| e.with_backend(self.name()))
     }
 

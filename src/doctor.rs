@@ -60,7 +60,7 @@ fn examine(backend: &dyn Backend) -> Diagnosis {
         });
     }
     if findings.is_empty() {
-        let what = format!("opens as `{}`", EngineName::of(backend));
+        let what = format!("opens as `{}`", EngineName::of(backend.name_format()));
         findings.push(Finding::bad(what, "the backend lists no device", "ask the author of this backend"));
     }
     Diagnosis { name: backend.name(), is_hardware: backend.is_hardware(), is_usable, opens, findings }

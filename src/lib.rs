@@ -75,8 +75,8 @@ pub use dma_core::{
     Access, Answer, Backend, Batch, Buffer, BufferMut, BufferPool, BufferWriter, CacheHint, Capabilities,
     Counters, Destination, DeviceMemory, Discovered, DmaEngine, DmaEngineExt, Driver, EngineId, EngineInfo,
     EngineName, Error, ErrorKind, Export, ExportDescriptor, Finding, HostMemory, Limits, MemoryRequest,
-    NativeError, NumaNodes, OpError, OpFailure, OptionInfo, OptionValue, PciAddress, Place, PoolClass,
-    PoolGet, PoolOptions, PoolReport, Queue, QueueOptions, Region, RegistrationCache,
+    NameFormat, NativeError, NumaNodes, OpError, OpFailure, OptionInfo, OptionValue, PciAddress, Place,
+    PoolClass, PoolGet, PoolOptions, PoolReport, Queue, QueueOptions, Region, RegistrationCache,
     RegistrationCacheCounters, RegistrationCacheOptions, Result, Retry, RetryPolicy, Rows, SharedQueue,
     SharedQueueOptions, SharedReady, SharedResult, SharedTransfer, Source, StaticBackend, SubmitResult,
     Transfer, Verdict, Window, WindowPool, pools,
@@ -112,7 +112,7 @@ pub mod contract {
     pub use dma_core::{
         Completion, Descriptor, DeviceAddr, ForwardEngine, InlineCopy, InlineExecutor, Operation, Outcome,
         PageMemory, QueueEvents, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, RegionKey, Segment,
-        closest_name, guarded, parse_cores, parse_size, racy_copy,
+        closest_name, guarded, options, parse_cores, parse_size, racy_copy,
     };
 }
 

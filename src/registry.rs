@@ -69,11 +69,11 @@ pub fn register(backend: &'static dyn Backend) -> Result<()> {
         return Err(invalid(format!("`{name}` is not a valid name"))
             .with_hint("begin with a lowercase letter, followed by lowercase letters, digits, - and _"));
     }
-    backend
-        .options()
-        .iter()
-        .try_fold(EngineName::of(backend), |name, info| name.with_option(info.key, ""))
-        .map_err(|e| invalid(e.message().to_owned()).with_hint("correct the keys of the backend's options"))?;
+    let format = backend.name_format();
+    let mut keys = format.options.iter().map(|info| info.key);
+    keys.try_fold(EngineName::of(format), |name, key| name.with_option(key, "")).map_err(|e| {
+        invalid(e.message().to_owned()).with_hint("correct the keys of the backend's options")
+    })?;
     let mut added = ADDED.write().unwrap_or_else(PoisonError::into_inner);
     if BUILT_IN.iter().chain(&*added).any(|known| known.name() == name) {
         return Err(invalid("another backend has this name".to_owned()).with_hint("choose another name"));
@@ -217,7 +217,7 @@ fn refuse_untrusted(name: &EngineName) -> Result<()> {
         return refuse_untrusted(&wrapped.inner);
     }
     let backend = backend(name.backend())?;
-    name.refuse_untrusted(backend)?;
+    name.refuse_untrusted(backend.name_format())?;
     if backend.name() != auto::BACKEND.name() {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dma_core::{DmaEngine, EngineName, Error, ErrorKind, OptionInfo, Result, closest_name};
+use dma_core::{DmaEngine, EngineName, Error, ErrorKind, NameFormat, Result, closest_name};
 use dma_layers::meter::{MeterEngine, MeterOptions};
 use dma_layers::record::{RecordEngine, RecordOptions};
 use dma_layers::verify::{VerifyEngine, VerifyOptions};
@@ -18,24 +18,23 @@ type Open = fn(&EngineName, &EngineName, Arc<dyn DmaEngine>) -> Result<Arc<dyn D
 
 /// A type of engine that wraps an inner engine.
 struct Wrapper {
-    name: &'static str,
-    options: &'static [OptionInfo],
+    name_format: NameFormat,
     open: Open,
 }
 
 static WRAPPERS: &[Wrapper] = &[
-    Wrapper { name: "verify", options: VerifyOptions::INFO, open: open_verify },
-    Wrapper { name: "meter", options: MeterOptions::INFO, open: open_meter },
-    Wrapper { name: "record", options: RecordOptions::INFO, open: open_record },
+    Wrapper { name_format: VerifyOptions::NAME_FORMAT, open: open_verify },
+    Wrapper { name_format: MeterOptions::NAME_FORMAT, open: open_meter },
+    Wrapper { name_format: RecordOptions::NAME_FORMAT, open: open_record },
 ];
 
 fn open_verify(name: &EngineName, _: &EngineName, inner: Arc<dyn DmaEngine>) -> Result<Arc<dyn DmaEngine>> {
-    let options = VerifyOptions::from_options(name.options())?;
+    let options = VerifyOptions::from_name(name)?;
     Ok(Arc::new(VerifyEngine::new(inner, &options)))
 }
 
 fn open_meter(name: &EngineName, _: &EngineName, inner: Arc<dyn DmaEngine>) -> Result<Arc<dyn DmaEngine>> {
-    let options = MeterOptions::from_options(name.options())?;
+    let options = MeterOptions::from_name(name)?;
     Ok(Arc::new(MeterEngine::new(inner, &options)))
 }
 
@@ -44,13 +43,13 @@ fn open_record(
     within: &EngineName,
     inner: Arc<dyn DmaEngine>,
 ) -> Result<Arc<dyn DmaEngine>> {
-    let options = RecordOptions::from_options(name.options())?.with_engine(within.to_string());
+    let options = RecordOptions::from_name(name)?.with_engine(within.to_string());
     Ok(Arc::new(RecordEngine::new(inner, &options)?))
 }
 
 /// Returns whether `name` is the name of a wrapper, without an inner engine.
 pub(crate) fn is_wrapper(name: &str) -> bool {
-    WRAPPERS.iter().any(|wrapper| wrapper.name == name)
+    WRAPPERS.iter().any(|wrapper| wrapper.name_format.backend == name)
 }
 
 /// The parts of the name of a wrapped engine.
@@ -72,8 +71,8 @@ impl Wrapped {
     pub(crate) fn of(name: &EngineName) -> Result<Option<Self>> {
         let Some((outer, within)) = name.backend().split_once(AROUND) else { return Ok(None) };
         let invalid = |message| Error::new(ErrorKind::InvalidArgument, message);
-        let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.name == outer) else {
-            let names: Vec<_> = WRAPPERS.iter().map(|wrapper| wrapper.name).collect();
+        let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.name_format.backend == outer) else {
+            let names: Vec<_> = WRAPPERS.iter().map(|wrapper| wrapper.name_format.backend).collect();
             let known = names.join(", ");
             let error = invalid(format!("unknown wrapper `{outer}`"));
             return Err(match closest_name(&outer.to_ascii_lowercase(), &names) {
@@ -94,7 +93,11 @@ impl Wrapped {
             inner = inner.with_device(device)?;
         }
         for (key, value) in name.options() {
-            let part = if wrapper.options.iter().any(|info| info.key == key) { &mut own } else { &mut inner };
+            let part = if wrapper.name_format.options.iter().any(|info| info.key == key) {
+                &mut own
+            } else {
+                &mut inner
+            };
             *part = part.clone().with_option(key, value)?;
         }
         Ok(Some(Self { wrapper, own, inner }))
@@ -107,7 +110,7 @@ impl Wrapped {
     /// See [`open_name`].
     pub(crate) fn open(&self) -> Result<Arc<dyn DmaEngine>> {
         (self.wrapper.open)(&self.own, &self.inner, open_name(&self.inner)?)
-            .map_err(|e| e.with_backend(self.wrapper.name))
+            .map_err(|e| e.with_backend(self.wrapper.name_format.backend))
     }
 
     /// Refuses an option of the wrapper that chooses a file.
@@ -116,15 +119,16 @@ impl Wrapped {
     ///
     /// `PermissionDenied`, with the option in the message.
     pub(crate) fn refuse_untrusted(&self) -> Result<()> {
-        let names_file =
-            |key: &str| self.wrapper.options.iter().any(|info| info.needs_trust && info.key == key);
+        let names_file = |key: &str| {
+            self.wrapper.name_format.options.iter().any(|info| info.needs_trust && info.key == key)
+        };
         match self.own.options().find(|(key, _)| names_file(key)) {
             None => Ok(()),
             Some((key, value)) => {
                 let message =
                     format!("option {key}={value} would choose a file, and the name is from untrusted input");
                 Err(Error::new(ErrorKind::PermissionDenied, message)
-                    .with_backend(self.wrapper.name)
+                    .with_backend(self.wrapper.name_format.backend)
                     .with_hint("leave the wrapper out"))
             }
         }

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Once};
 
 use dma::{
-    Backend, Discovered, DmaEngine, EngineName, Error, ErrorKind, Finding, OptionInfo, Result, Verdict,
+    Backend, Discovered, DmaEngine, EngineName, Error, ErrorKind, Finding, NameFormat, OptionInfo, Result,
+    Verdict,
 };
 
 /// A backend of the program, whose engines are simulated devices.
@@ -17,29 +18,21 @@ const DEPTH: OptionInfo = OptionInfo::new("depth", "N", "64", "the deepest queue
 static MINE: Mine = Mine { name: "mine", options: &[DEPTH] };
 
 impl Backend for Mine {
-    fn name(&self) -> &'static str {
-        self.name
+    fn name_format(&self) -> NameFormat {
+        NameFormat::new(self.name, self.options).with_device("a word")
     }
 
     fn about(&self) -> &'static str {
         "for tests"
     }
 
-    fn device(&self) -> Option<&'static str> {
-        Some("a word")
-    }
-
     fn is_hardware(&self) -> bool {
         true
     }
 
-    fn options(&self) -> &'static [OptionInfo] {
-        self.options
-    }
-
     fn open(&self, name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
         let mut options = dma::sim::SimOptions::new();
-        name.read_options(self, |key, value| {
+        name.read_options(self.name_format(), |key, value| {
             match key {
                 "depth" => options.depth = Some(value.number(1..=64)?),
                 _ => return Err(value.not_read()),
@@ -53,8 +46,9 @@ impl Backend for Mine {
     }
 
     fn discover(&self) -> Vec<Discovered> {
-        let device =
-            |device| EngineName::of(self).with_device(device).expect("the option can be part of a name");
+        let device = |device| {
+            EngineName::of(self.name_format()).with_device(device).expect("the option can be part of a name")
+        };
         let first = self.open(&device("first")).map(|engine| engine.info().clone());
         vec![
             Discovered::new(device("first"), first),
@@ -170,8 +164,9 @@ fn every_option_of_every_backend_takes_what_it_states_and_nothing_else() {
     let mut seen = 0;
     for backend in dma::backends() {
         let open = |key: &str, value: &str| {
-            let mut name =
-                EngineName::of(backend).with_option(key, value).expect("the option can be part of a name");
+            let mut name = EngineName::of(backend.name_format())
+                .with_option(key, value)
+                .expect("the option can be part of a name");
             if (backend.name(), key) == ("sim", "coalesce") {
                 // Only some profiles can coalesce interrupts, so name one of them.
                 name = name.with_option("profile", "bluefield3").expect("the option can be part of a name");
@@ -182,7 +177,7 @@ fn every_option_of_every_backend_takes_what_it_states_and_nothing_else() {
             let kinds = [ErrorKind::InvalidArgument, ErrorKind::OutOfRange, ErrorKind::Unsupported];
             kinds.contains(&error.kind())
         };
-        for info in backend.options() {
+        for info in backend.name_format().options {
             seen += 1;
             let (good, bad) = values(info);
             for value in good {
@@ -206,7 +201,7 @@ fn every_option_of_every_backend_takes_what_it_states_and_nothing_else() {
         }
         let error = open("no_such_option", "1").expect_err("no such option");
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-        for info in backend.options() {
+        for info in backend.name_format().options {
             assert!(error.hint().contains(info.key), "{error} lists {}", info.key);
         }
     }
@@ -216,11 +211,11 @@ fn every_option_of_every_backend_takes_what_it_states_and_nothing_else() {
 #[test]
 fn options_with_effects_beyond_the_device_are_refused_in_names_from_elsewhere() {
     for backend in dma::backends() {
-        for info in backend.options() {
-            let name = EngineName::of(backend)
+        for info in backend.name_format().options {
+            let name = EngineName::of(backend.name_format())
                 .with_option(info.key, "/nowhere")
                 .expect("the option can be part of a name");
-            let refused = name.refuse_untrusted(backend);
+            let refused = name.refuse_untrusted(backend.name_format());
             assert_eq!(
                 refused.is_err(),
                 ["lib", "dev", "sysfs", "listen", "export"].contains(&info.key),

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use dma::{Backend, Discovered, DmaEngine, EngineName, Finding, OptionInfo, Result};
+use dma::{Backend, Discovered, DmaEngine, EngineName, Finding, NameFormat, OptionInfo, Result};
 use dma_bench::Format;
 use serde_json::Value;
 
@@ -12,29 +12,22 @@ use serde_json::Value;
 struct Mine;
 
 impl Backend for Mine {
-    fn name(&self) -> &'static str {
-        "mine"
+    fn name_format(&self) -> NameFormat {
+        const OPTIONS: &[OptionInfo] = &[OptionInfo::new("threads", "N", "0", "threads that copy")];
+        NameFormat::new("mine", OPTIONS)
     }
 
     fn about(&self) -> &'static str {
         "for tests"
     }
 
-    fn device(&self) -> Option<&'static str> {
-        None
-    }
-
     fn is_hardware(&self) -> bool {
         false
     }
 
-    fn options(&self) -> &'static [OptionInfo] {
-        const { &[OptionInfo::new("threads", "N", "0", "threads that copy")] }
-    }
-
     fn open(&self, name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
         let mut threads = 0;
-        name.read_options(self, |_, value| {
+        name.read_options(self.name_format(), |_, value| {
             threads = value.number(0..=1)?;
             Ok(())
         })?;
@@ -42,7 +35,7 @@ impl Backend for Mine {
     }
 
     fn discover(&self) -> Vec<Discovered> {
-        let name = EngineName::of(self);
+        let name = EngineName::of(self.name_format());
         let info = self.open(&name).map(|engine| engine.info().clone());
         vec![Discovered::new(name, info)]
     }

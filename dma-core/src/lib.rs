@@ -60,8 +60,8 @@ pub use memory::{
     RegistrationCacheOptions, Source, Window, WindowPool, parse_cores, pools, racy_copy,
 };
 pub use names::{
-    Backend, Discovered, EngineName, Finding, OptionInfo, OptionValue, PciAddress, StaticBackend, Verdict,
-    closest_name, parse_size,
+    Backend, Discovered, EngineName, Finding, NameFormat, OptionInfo, OptionValue, PciAddress, StaticBackend,
+    Verdict, closest_name, parse_size,
 };
 pub use planner::{Answer, Batch, OpError, OpFailure, RetryPolicy, Rows};
 pub use queue::{Driver, Queue, SubmitResult, Transfer};

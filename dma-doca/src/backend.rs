@@ -8,11 +8,9 @@ use crate::{DocaEngine, DocaOptions};
 
 /// The backend `doca`.
 pub static BACKEND: StaticBackend = StaticBackend {
-    name: crate::error::BACKEND,
+    name_format: DocaOptions::NAME_FORMAT,
     about: "NVIDIA BlueField, through its SDK, which is loaded at run time",
-    device: Some("a PCI address, such as 03:00.0; without one, the first device that has DMA"),
     is_hardware: true,
-    options: DocaOptions::INFO,
     open: |name| Ok(Arc::new(DocaEngine::open(&DocaOptions::from_name(name)?)?)),
     discover,
     doctor: crate::doctor::findings,
@@ -22,7 +20,10 @@ fn discover() -> Vec<Discovered> {
     let devices = crate::discover().unwrap_or_default();
     if devices.is_empty() {
         // If the SDK is missing, opening an engine returns the error.
-        return vec![Discovered::opened(EngineName::of(&BACKEND), DocaEngine::open(&DocaOptions::new()))];
+        return vec![Discovered::opened(
+            EngineName::of(DocaOptions::NAME_FORMAT),
+            DocaEngine::open(&DocaOptions::new()),
+        )];
     }
     let discovered = devices.into_iter().map(|device| {
         let name = device.engine_name();

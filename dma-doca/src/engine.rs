@@ -12,7 +12,7 @@ use doca_sys::bindings::DOCA_SUCCESS;
 
 use crate::buffers::RegionTable;
 use crate::device::{Device, List, pick};
-use crate::error::{BACKEND, error};
+use crate::error::{NAME, error};
 use crate::ffi::{Sdk, creation};
 use crate::options::{DocaOptions, Fabric};
 use crate::queue::DocaQueue;
@@ -58,7 +58,7 @@ impl DocaEngine {
     /// `NotFound` if no device has it; `Unsupported` for a device without DMA; `PermissionDenied`; other
     /// errors of the SDK. Each error names the remedy.
     pub fn open(options: &DocaOptions) -> Result<Self> {
-        Self::open_device(options).map_err(|e| e.with_operation("open engine").with_backend(BACKEND))
+        Self::open_device(options).map_err(|e| e.with_operation("open engine").with_backend(NAME))
     }
 
     fn open_device(options: &DocaOptions) -> Result<Self> {
@@ -87,7 +87,7 @@ fn describe(device: &Arc<Device>, options: &DocaOptions) -> Result<EngineInfo> {
     capabilities.set(Capabilities::EXPORT, exports);
     capabilities.set(Capabilities::IMPORT, can.import_pci);
     let most = max_tasks(device)? as usize;
-    let default = options.queue_depth.unwrap_or(DEPTH.min(most));
+    let default = options.depth.unwrap_or(DEPTH.min(most));
     if default == 0 || default > most {
         return Err(error(ErrorKind::OutOfRange, format!("a depth of {default}"))
             .with_numbers(default as u64, most as u64)
@@ -99,7 +99,7 @@ fn describe(device: &Arc<Device>, options: &DocaOptions) -> Result<EngineInfo> {
         .with_max_segments(if lists { can.max_list_len as usize } else { 1 })
         .with_queue_depth(most, default)
         .with_alignment(1, 64);
-    let info = EngineInfo::new(BACKEND, device.address.clone(), format!("DOCA {}", sdk.version))
+    let info = EngineInfo::new(NAME, device.address.clone(), format!("DOCA {}", sdk.version))
         .with_capabilities(capabilities)
         .with_limits(limits);
     Ok(match device.model() {
@@ -143,7 +143,7 @@ unsafe impl DmaEngine for DocaEngine {
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        request.validate_for_host().map_err(|e| e.with_backend(BACKEND))?;
+        request.validate_for_host().map_err(|e| e.with_backend(NAME))?;
         Ok(Box::new(DocaRegion::allocate(&self.inner, request)?))
     }
 

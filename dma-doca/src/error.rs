@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 /// The backend's name in errors, descriptors and engine names.
-pub(crate) const BACKEND: &str = "doca";
+pub(crate) const NAME: &str = "doca";
 
 /// Returns a code, with its name and its description from the library.
 pub(crate) fn native(library: &Library, code: doca_error_t) -> NativeError {
@@ -89,14 +89,14 @@ pub(crate) const fn task_kind(code: doca_error_t) -> ErrorKind {
 
 /// Makes the error of `call`, which returned `code`.
 pub(crate) fn failed(library: &Library, call: &'static str, code: doca_error_t) -> Error {
-    let error = Error::new(kind(code), call).with_backend(BACKEND).with_native(native(library, code));
+    let error = Error::new(kind(code), call).with_backend(NAME).with_native(native(library, code));
     // The SDK has no codes for the system's limits on files and threads. It reports a driver failure or a
     // lack of memory instead.
     if matches!(error.kind(), ErrorKind::DeviceFault | ErrorKind::Os | ErrorKind::OutOfMemory)
         && let Some((lack, hint)) = lacking()
     {
         return Error::new(ErrorKind::OutOfResources, format!("{call}: {lack}"))
-            .with_backend(BACKEND)
+            .with_backend(NAME)
             .with_native(native(library, code))
             .with_hint(hint);
     }
@@ -152,10 +152,10 @@ pub(crate) fn check(library: &Library, call: &'static str, code: doca_error_t) -
 
 /// Makes the error for an SDK that cannot be loaded.
 pub(crate) fn load(error: LoadError) -> Error {
-    error.into_error(&doca_sys::DOCA, BACKEND)
+    error.into_error(&doca_sys::DOCA, NAME)
 }
 
 /// Makes an error of this backend without a native code.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Error {
-    Error::new(kind, message).with_backend(BACKEND)
+    Error::new(kind, message).with_backend(NAME)
 }

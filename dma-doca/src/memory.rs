@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use dma_core::{Error, MemoryRequest, PageMemory, Result};
 use dma_ipc::{Pages, SharedMemory};
 
-use crate::error::BACKEND;
+use crate::error::NAME;
 
 /// Zeroed memory, whose pages all exist. It is unmapped when dropped.
 #[derive(Debug)]
@@ -20,12 +20,12 @@ impl Mapping {
     /// Allocates memory. Exportable memory is a memfd.
     pub(crate) fn new(request: &MemoryRequest) -> Result<Self> {
         if request.export.is_empty() {
-            return PageMemory::new(request).map(Self::Private).map_err(|e| e.with_backend(BACKEND));
+            return PageMemory::new(request).map(Self::Private).map_err(|e| e.with_backend(NAME));
         }
         let pages = if request.huge_pages { Pages::PreferHuge } else { Pages::Normal };
         SharedMemory::allocate_for(request.export, request.len, request.align, pages)
             .map(Self::Shared)
-            .map_err(|e| Error::from(e).with_backend(BACKEND))
+            .map_err(|e| Error::from(e).with_backend(NAME))
     }
 
     /// Returns the address of the first byte, aligned as requested.

@@ -2,41 +2,51 @@
 
 use std::path::PathBuf;
 
-use dma_core::{EngineName, OptionInfo, PciAddress, Result};
+use dma_core::{PciAddress, Result};
 use doca_sys::Library;
 
-use crate::error::BACKEND;
+use crate::error::NAME;
 
-const LOGS: [(&str, SdkLog); 5] = [
-    ("off", SdkLog::Off),
-    ("error", SdkLog::Error),
-    ("warning", SdkLog::Warning),
-    ("info", SdkLog::Info),
-    ("debug", SdkLog::Debug),
-];
-
-/// The device to open, and its settings.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct DocaOptions {
-    /// The device's PCI address. `None`: the first device that has DMA.
-    pub address: Option<PciAddress>,
-    /// The name of the device's network interface (`p0`) or InfiniBand device (`mlx5_0`): selects one of
-    /// several devices with the same address.
-    pub interface: Option<String>,
-    /// The directory of the SDK's libraries, or its installation prefix. `None`: `DMA_DOCA_LIB_DIR` if it is
-    /// set, otherwise the vendor's prefix, then the system's directories.
-    pub lib_dir: Option<PathBuf>,
-    /// The depth of queues that are opened without a depth, in descriptors. `None`: 256, or the device's
-    /// maximum if it is less than 256.
-    pub queue_depth: Option<usize>,
-    /// The fabric over which peers reach exported memory. Default [`Fabric::Pci`].
-    pub export: Fabric,
-    /// The least severe level of the SDK's log lines that become `tracing` events. Default
-    /// [`SdkLog::Warning`].
-    pub log: SdkLog,
-    /// The SDK's calls, instead of loading libraries.
-    pub(crate) library: Option<Library>,
+dma_core::options! {
+    /// The device to open, and its settings.
+    ///
+    /// An engine name, such as `doca:03:00.0,depth=64`, consists of the backend, the device, and options that
+    /// [`INFO`](Self::INFO) lists. `lib` names a directory whose code is loaded and run: use
+    /// `dma::parse_untrusted` for untrusted input.
+    #[derive(Clone, Debug)]
+    pub struct DocaOptions {
+        /// The device's PCI address. `None` (the default): the first device that has DMA.
+        pub address: Option<PciAddress>, with_address(Some(PciAddress));
+        /// The name of the device's network interface (`p0`) or InfiniBand device (`mlx5_0`): selects one of
+        /// several devices with the same address. Default: any.
+        pub interface: Option<String>, with_interface(Some(impl Into<String>)),
+            "interface": text("NAME"), "the device's network interface or InfiniBand device, such as p0",
+            default "any";
+        /// The directory of the SDK's libraries, or its installation prefix. `None` (the default):
+        /// `DMA_DOCA_LIB_DIR` if it is set, otherwise the vendor's prefix, then the system's directories.
+        pub lib_dir: Option<PathBuf>, with_lib_dir(Some(impl Into<PathBuf>)),
+            "lib": path("FOLDER"), "the folder of the SDK's libraries, or its installation prefix",
+            default "DMA_DOCA_LIB_DIR, then the SDK's prefix, then the system's folders", needs trust;
+        /// The depth of queues that are opened without a depth, in descriptors; at least 1. `None` (the
+        /// default): 256, or the device's maximum if it is less than 256.
+        pub depth: Option<usize>, with_depth(Some(usize)),
+            "depth": number(1..=usize::MAX),
+            "the depth of queues that are opened without a depth, in descriptors", default "256";
+        /// The fabric over which peers reach exported memory. Default [`Fabric::Pci`].
+        pub export: Fabric, with_export(Fabric),
+            "export": choice("pci" => Fabric::Pci, "rdma" => Fabric::Rdma),
+            "the fabric over which peers reach exported memory", default "pci", needs trust;
+        /// The least severe level of the SDK's log lines that become `tracing` events. Default
+        /// [`SdkLog::Warning`].
+        pub log: SdkLog, with_log(SdkLog),
+            "log": choice("off" => SdkLog::Off, "error" => SdkLog::Error, "warning" => SdkLog::Warning,
+                "info" => SdkLog::Info, "debug" => SdkLog::Debug),
+            "the level from which the SDK's log lines become events", default "warning";
+        /// The SDK's calls, instead of loading libraries. Default: libraries are loaded.
+        pub(crate) library: Option<Library>, with_library(Some(impl Into<Library>));
+    }
+    names NAME, device address = str::parse,
+        "a PCI address, such as 03:00.0; without one, the first device that has DMA";
 }
 
 /// The fabric over which peers reach exported memory.
@@ -68,79 +78,6 @@ pub enum SdkLog {
 }
 
 impl DocaOptions {
-    /// The options that engine names can have.
-    pub const INFO: &'static [OptionInfo] = &[
-        OptionInfo::new(
-            "interface",
-            "NAME",
-            "any",
-            "the device's network interface or InfiniBand device, such as p0",
-        ),
-        OptionInfo::new(
-            "lib",
-            "FOLDER",
-            "DMA_DOCA_LIB_DIR, then the SDK's prefix, then the system's folders",
-            "the folder of the SDK's libraries, or its installation prefix",
-        )
-        .needing_trust(),
-        OptionInfo::new(
-            "depth",
-            "N",
-            "256",
-            "the depth of queues that are opened without a depth, in descriptors",
-        ),
-        OptionInfo::new("export", "pci|rdma", "pci", "the fabric over which peers reach exported memory")
-            .needing_trust(),
-        OptionInfo::new(
-            "log",
-            "off|error|warning|info|debug",
-            "warning",
-            "the level from which the SDK's log lines become events",
-        ),
-    ];
-
-    /// Returns the defaults, with which the first device that has DMA is opened.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    dma_core::setters! {
-        with_address(address: Some(PciAddress));
-        with_interface(interface: Some(impl Into<String>));
-        with_lib_dir(lib_dir: Some(impl Into<PathBuf>));
-        with_library(library: Some(impl Into<Library>));
-        with_queue_depth(queue_depth: Some(usize));
-        with_export(export: Fabric);
-        with_log(log: SdkLog);
-    }
-
-    /// Reads the device and the options of an engine name, such as `doca:03:00.0,depth=64`. See
-    /// [`INFO`](Self::INFO).
-    ///
-    /// `lib` names a directory whose code is loaded and run: use `dma::parse_untrusted` for untrusted input.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` for an unknown device format, option or value, `OutOfRange` for a depth of 0. Each
-    /// error lists the valid values.
-    pub fn from_name(name: &EngineName) -> Result<Self> {
-        let mut options = Self::new();
-        options.address = name.device_as().map_err(|e| e.with_backend(BACKEND))?;
-        name.read_options(&crate::BACKEND, |key, value| {
-            match key {
-                "interface" => options.interface = Some(value.text()?.to_owned()),
-                "lib" => options.lib_dir = Some(value.path()?),
-                "depth" => options.queue_depth = Some(value.number(1..=usize::MAX)?),
-                "export" => options.export = value.choice(&[("pci", Fabric::Pci), ("rdma", Fabric::Rdma)])?,
-                "log" => options.log = value.choice(&LOGS)?,
-                _ => return Err(value.not_read()),
-            }
-            Ok(())
-        })?;
-        Ok(options)
-    }
-
     /// Returns the SDK's calls: those of `with_library`, or those of a library that is loaded here.
     pub(crate) fn load(&self) -> Result<Library> {
         if let Some(library) = &self.library {
@@ -171,7 +108,7 @@ mod tests {
         assert_eq!(all.address, Some("0000:03:00.0".parse().unwrap()));
         assert_eq!(all.interface.as_deref(), Some("p0"));
         assert_eq!(all.lib_dir, Some(PathBuf::from("/x")));
-        assert_eq!((all.queue_depth, all.export, all.log), (Some(64), Fabric::Rdma, SdkLog::Off));
+        assert_eq!((all.depth, all.export, all.log), (Some(64), Fabric::Rdma, SdkLog::Off));
         assert_eq!(options("doca:depth=1").unwrap().address, None);
         for (name, kind, says) in [
             ("doca:depth=0", ErrorKind::OutOfRange, "from 1 to"),

@@ -13,7 +13,7 @@ use doca_sys::bindings::*;
 
 use crate::buffers::BufferSource;
 use crate::engine::Inner;
-use crate::error::{BACKEND, error};
+use crate::error::{NAME, error};
 use crate::memory::Mapping;
 use crate::mmap::{MapMemory, Mmap, permissions};
 use crate::options::Fabric;
@@ -87,10 +87,10 @@ impl DocaRegion {
     }
 
     pub(crate) fn import(engine: &Arc<Inner>, descriptor: &ExportDescriptor) -> Result<Self> {
-        if descriptor.backend() != BACKEND {
+        if descriptor.backend() != NAME {
             let message = format!("a descriptor of the backend {:?}", descriptor.backend());
             return Err(error(ErrorKind::Unsupported, message)
-                .with_hint(format!("this engine imports descriptors of the backend {BACKEND:?}")));
+                .with_hint(format!("this engine imports descriptors of the backend {NAME:?}")));
         }
         let (asked, blob) = split_native(descriptor.native())?;
         let map = Mmap::import(&engine.device, blob).map_err(not_imported)?;
@@ -208,7 +208,7 @@ fn not_imported(e: Error) -> Error {
             "the exporter revoked it or has ended: have it export again; or it exported over another card: open that card; or these bytes are not a descriptor of the SDK",
         ),
     };
-    let error = Error::new(kind, e.message().to_owned()).with_backend(BACKEND).with_hint(hint);
+    let error = Error::new(kind, e.message().to_owned()).with_backend(NAME).with_hint(hint);
     match e.native() {
         Some(native) => error.with_native(native.clone()),
         None => error,

@@ -262,7 +262,7 @@ fn devices_are_refused_with_reasons() {
     }
     let engine = try_engine("", DocaOptions::new().with_interface("mlx5_1")).unwrap();
     assert_eq!(engine.info().device, "0000:03:00.1");
-    let e = open("max_tasks = 100\n", at("03:00.0").with_queue_depth(101));
+    let e = open("max_tasks = 100\n", at("03:00.0").with_depth(101));
     assert_eq!((e.kind(), e.requested(), e.limit()), (ErrorKind::OutOfRange, Some(101), Some(100)), "{e}");
     doca_emu::use_config(Some("nonsense = 1\n")).unwrap_err();
 }

@@ -9,13 +9,9 @@ use crate::{IoatEngine, IoatOptions};
 /// The backend `ioat`. If the system has I/OAT functions, discovery sets up SPDK's environment for the
 /// process, with the default options.
 pub static BACKEND: StaticBackend = StaticBackend {
-    name: crate::error::BACKEND,
+    name_format: IoatOptions::NAME_FORMAT,
     about: "Intel I/OAT, through SPDK, which is loaded at run time",
-    device: Some(
-        "a PCI address, such as 00:04.0; without one, all channels, and each queue takes a free one",
-    ),
     is_hardware: true,
-    options: IoatOptions::INFO,
     open: |name| Ok(Arc::new(IoatEngine::open(&IoatOptions::from_name(name)?)?)),
     discover: || crate::discover(&IoatOptions::new()),
     doctor: crate::doctor::findings,

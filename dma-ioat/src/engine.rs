@@ -10,7 +10,7 @@ use dma_core::{
 
 use crate::channels::Channel;
 use crate::env::Environment;
-use crate::error::{BACKEND, error};
+use crate::error::{NAME, error};
 use crate::queue::IoatQueue;
 use crate::recovery::{self, REATTACH_PAUSE};
 use crate::region::{IoatRegion, REGISTER_ALIGNMENT};
@@ -127,7 +127,7 @@ fn describe(environment: &Environment, channels: &[&Channel]) -> EngineInfo {
     // The node is -1 on a machine that has only one node.
     let node = channels.first().and_then(|channel| u32::try_from(channel.numa).ok());
     let node = node.filter(|_| channels.iter().all(|channel| channel.numa == channels[0].numa));
-    let info = EngineInfo::new(BACKEND, device, format!("SPDK {}", environment.spdk.release))
+    let info = EngineInfo::new(NAME, device, format!("SPDK {}", environment.spdk.release))
         .with_numa_node(node)
         .with_capabilities(capabilities)
         .with_limits(limits);
@@ -210,7 +210,7 @@ unsafe impl DmaEngine for IoatEngine {
 #[must_use]
 pub fn discover(options: &IoatOptions) -> Vec<Discovered> {
     let only = |error: Error| {
-        let name = EngineName::of(&crate::BACKEND);
+        let name = EngineName::of(IoatOptions::NAME_FORMAT);
         vec![Discovered::new(name, Err(error.with_operation("open engine")))]
     };
     let environment = match Environment::of(options) {
@@ -234,7 +234,7 @@ pub fn discover(options: &IoatOptions) -> Vec<Discovered> {
         return only(pool.no_channel_error());
     }
     let discovered = found.into_iter().map(|(address, info)| {
-        let plain = EngineName::of(&crate::BACKEND);
+        let plain = EngineName::of(IoatOptions::NAME_FORMAT);
         // This succeeds, because an address contains no commas or equals signs.
         Discovered::new(plain.clone().with_device(address.to_string()).unwrap_or(plain), info)
     });

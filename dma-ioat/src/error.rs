@@ -6,7 +6,7 @@ use dma_core::{Error, ErrorKind, NativeError};
 use spdk_sys::LoadError;
 
 /// The backend's name in errors and engine names.
-pub(crate) const BACKEND: &str = "ioat";
+pub(crate) const NAME: &str = "ioat";
 
 pub(crate) const EPERM: i32 = 1;
 pub(crate) const EACCES: i32 = 13;
@@ -74,18 +74,18 @@ pub(crate) fn failed(message: impl Into<Cow<'static, str>>, code: i32) -> Error 
 
 /// Returns the error for an SPDK that cannot be loaded.
 pub(crate) fn load(error: LoadError) -> Error {
-    error.into_error(&spdk_sys::SPDK, BACKEND)
+    error.into_error(&spdk_sys::SPDK, NAME)
 }
 
 /// Returns an error of this backend without a native code.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Error {
-    Error::new(kind, message).with_backend(BACKEND)
+    Error::new(kind, message).with_backend(NAME)
 }
 
 /// Returns a copy of an error, for a later caller.
 pub(crate) fn repeat(error: &Error) -> Error {
     let mut copy = Error::new(error.kind(), error.message().to_owned())
-        .with_backend(BACKEND)
+        .with_backend(NAME)
         .with_hint(error.hint().to_owned());
     if let Some(native) = error.native() {
         copy = copy.with_native(native.clone());

@@ -5,61 +5,77 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use dma_core::{EngineName, Error, ErrorKind, OptionInfo, PciAddress, Result};
+use dma_core::{Error, ErrorKind, PciAddress, Result};
 use spdk_sys::Library;
 
-use crate::error::BACKEND;
+use crate::error::NAME;
 
 /// Valid amounts of memory, in MiB. SPDK's type for it is `int`.
 const MEMORY: RangeInclusive<u32> = 1..=i32::MAX as u32;
-const HUGE: [(&str, HugePages); 3] =
-    [("auto", HugePages::Auto), ("on", HugePages::On), ("off", HugePages::Off)];
 
-/// The channel to open, and the settings of SPDK's environment.
-///
-/// The environment is set up once per process and then shared, so all options except
-/// [`address`](Self::address) apply to the process. An engine that is opened later must leave them out or
-/// repeat them.
-///
-/// In engine names, such as `ioat:0000:00:04.0,mem=512`, the address follows the backend, and these options
-/// come next:
-///
-/// | key | value | default |
-/// |---|---|---|
-/// | `lib` | directory of SPDK's shared libraries | `DMA_SPDK_LIB_DIR`, then the system |
-/// | `cores` | CPUs for the environment: mask `0x3`, or list `0+2-3` | the first usable CPU |
-/// | `mem` | MiB of memory for DMA, reserved at set-up | grows as needed; 512 without huge pages |
-/// | `huge` | huge pages: `auto`, `on`, `off` | `auto` |
-/// | `allow` | PCI addresses that SPDK may take, joined by `+` | all I/OAT functions |
-/// | `env` | code that sets up SPDK's environment: `own` for this crate, `external` for the program | `own` |
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct IoatOptions {
-    /// The channel's PCI address. `None` (the default): all channels that this process can attach, and each
-    /// queue takes a free channel.
-    pub address: Option<PciAddress>,
-    /// The directory of SPDK's shared libraries. `None` (the default): the environment variable
-    /// `DMA_SPDK_LIB_DIR`, then the system's directories.
-    pub lib_dir: Option<PathBuf>,
-    /// The CPUs for SPDK's environment, which runs no work there and does not move the threads that use
-    /// queues. `None` (the default): the first usable CPU. The set must not be empty, and
-    /// its numbers must be below [`CORES_MAX`](Self::CORES_MAX).
-    pub cores: Option<BTreeSet<u32>>,
-    /// Memory for DMA, in MiB, at least 1, which is reserved when the environment is set up. `None` (the
-    /// default): huge pages are reserved as needed; without huge pages,
-    /// [`MEM_WITHOUT_HUGE`](Self::MEM_WITHOUT_HUGE).
-    pub mem: Option<u32>,
-    /// Use of huge pages for DMA memory. Default [`HugePages::Auto`].
-    pub huge: HugePages,
-    /// The PCI functions that SPDK may take for this process. `None` (the default): the I/OAT functions that
-    /// the system shows, so that DPDK's drivers take no other device. If the system has none, SPDK's
-    /// environment is not set up. With calls from [`with_library`](Self::with_library), the default is all
-    /// functions that these calls offer.
-    pub allow: Option<BTreeSet<PciAddress>>,
-    /// The code that sets up SPDK's environment. Default [`EnvSetup::Own`].
-    pub env: EnvSetup,
-    /// SPDK's calls. `None` loads the library.
-    pub(crate) library: Option<Library>,
+dma_core::options! {
+    /// The channel to open, and the settings of SPDK's environment.
+    ///
+    /// The environment is set up once per process and then shared, so all options except
+    /// [`address`](Self::address) apply to the process. An engine that is opened later must leave them out or
+    /// repeat them.
+    ///
+    /// In engine names, such as `ioat:0000:00:04.0,mem=512`, the address follows the backend, and these
+    /// options come next:
+    ///
+    /// | key | value | default |
+    /// |---|---|---|
+    /// | `lib` | directory of SPDK's shared libraries | `DMA_SPDK_LIB_DIR`, then the system |
+    /// | `cores` | CPUs for the environment: mask `0x3`, or list `0+2-3` | the first usable CPU |
+    /// | `mem` | MiB of memory for DMA, reserved at set-up | grows as needed; 512 without huge pages |
+    /// | `huge` | huge pages: `auto`, `on`, `off` | `auto` |
+    /// | `allow` | PCI addresses that SPDK may take, joined by `+` | all I/OAT functions |
+    /// | `env` | code that sets up SPDK's environment: `own` for this crate, `external` for the program | `own` |
+    #[derive(Clone, Debug)]
+    pub struct IoatOptions {
+        /// The channel's PCI address. `None` (the default): all channels that this process can attach, and
+        /// each queue takes a free channel.
+        pub address: Option<PciAddress>, with_address(Some(PciAddress));
+        /// The directory of SPDK's shared libraries. `None` (the default): the environment variable
+        /// `DMA_SPDK_LIB_DIR`, then the system's directories.
+        pub lib_dir: Option<PathBuf>, with_lib_dir(Some(impl Into<PathBuf>)),
+            "lib": path("FOLDER"), "the folder of SPDK's shared libraries",
+            default "DMA_SPDK_LIB_DIR, then the system's folders", needs trust;
+        /// The CPUs for SPDK's environment, which runs no work there and does not move the threads that use
+        /// queues. `None` (the default): the first usable CPU. The set must not be empty, and its numbers must
+        /// be below [`CORES_MAX`](Self::CORES_MAX).
+        pub cores: Option<BTreeSet<u32>>,
+            with_cores(impl IntoIterator<Item = u32> => Some(cores.into_iter().collect())),
+            "cores": read("0xMASK|N[-N][+N...]", |text| parse_cores(text).map(Some)),
+            "CPUs for SPDK's environment", default "the first usable CPU";
+        /// Memory for DMA, in MiB, at least 1, which is reserved when the environment is set up. `None` (the
+        /// default): huge pages are reserved as needed; without huge pages,
+        /// [`MEM_WITHOUT_HUGE`](Self::MEM_WITHOUT_HUGE).
+        pub mem: Option<u32>, with_mem(Some(u32)),
+            "mem": number(MEMORY), "memory for DMA in MiB, reserved when the environment is set up",
+            default "as needed; 512 without huge pages";
+        /// Use of huge pages for DMA memory. Default [`HugePages::Auto`].
+        pub huge: HugePages, with_huge(HugePages),
+            "huge": choice("auto" => HugePages::Auto, "on" => HugePages::On, "off" => HugePages::Off),
+            "use of huge pages for DMA memory", default "auto";
+        /// The PCI functions that SPDK may take for this process. `None` (the default): the I/OAT functions
+        /// that the system shows, so that DPDK's drivers take no other device. If the system has none, SPDK's
+        /// environment is not set up. With calls from [`with_library`](Self::with_library), the default is all
+        /// functions that these calls offer.
+        pub allow: Option<BTreeSet<PciAddress>>,
+            with_allow(impl IntoIterator<Item = PciAddress> => Some(allow.into_iter().collect())),
+            "allow": read("ADDRESS[+ADDRESS...]", |text| parse_addresses(text).map(Some)),
+            "PCI functions that SPDK may take", default "all I/OAT functions";
+        /// The code that sets up SPDK's environment. Default [`EnvSetup::Own`].
+        pub env: EnvSetup, with_env(EnvSetup),
+            "env": choice("own" => EnvSetup::Own, "external" => EnvSetup::External),
+            "the code that sets up SPDK's environment", default "own";
+        /// SPDK's calls. With them, no library is loaded, and engines opened with the same calls share an
+        /// environment. Default: the library is loaded.
+        pub(crate) library: Option<Library>, with_library(Some(impl Into<Library>));
+    }
+    names NAME, device address = str::parse,
+        "a PCI address, such as 00:04.0; without one, all channels, and each queue takes a free one";
 }
 
 /// Use of huge pages for DMA memory.
@@ -88,98 +104,10 @@ pub enum EnvSetup {
 }
 
 impl IoatOptions {
-    /// The options that engine names can have.
-    pub const INFO: &'static [OptionInfo] = &[
-        OptionInfo::new(
-            "lib",
-            "FOLDER",
-            "DMA_SPDK_LIB_DIR, then the system's folders",
-            "the folder of SPDK's shared libraries",
-        )
-        .needing_trust(),
-        OptionInfo::new(
-            "cores",
-            "0xMASK|N[-N][+N...]",
-            "the first usable CPU",
-            "CPUs for SPDK's environment",
-        ),
-        OptionInfo::new(
-            "mem",
-            "N",
-            "as needed; 512 without huge pages",
-            "memory for DMA in MiB, reserved when the environment is set up",
-        ),
-        OptionInfo::new("huge", "auto|on|off", "auto", "use of huge pages for DMA memory"),
-        OptionInfo::new(
-            "allow",
-            "ADDRESS[+ADDRESS...]",
-            "all I/OAT functions",
-            "PCI functions that SPDK may take",
-        ),
-        OptionInfo::new("env", "own|external", "own", "the code that sets up SPDK's environment"),
-    ];
     /// CPU numbers must be below this limit.
     pub const CORES_MAX: u32 = 1024;
     /// Default of [`mem`](Self::mem) without huge pages, in MiB.
     pub const MEM_WITHOUT_HUGE: u32 = 512;
-
-    /// Returns the defaults.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    dma_core::setters! {
-        with_address(address: Some(PciAddress));
-        with_lib_dir(lib_dir: Some(impl Into<PathBuf>));
-        with_mem(mem: Some(u32));
-        with_huge(huge: HugePages);
-        with_env(env: EnvSetup);
-        /// Sets SPDK's calls, so that no library is loaded. Engines opened with the same calls share an
-        /// environment.
-        with_library(library: Some(impl Into<Library>));
-    }
-
-    /// Sets the CPUs for SPDK's environment.
-    #[must_use]
-    pub fn with_cores(mut self, cores: impl IntoIterator<Item = u32>) -> Self {
-        self.cores = Some(cores.into_iter().collect());
-        self
-    }
-
-    /// Sets the PCI functions that SPDK may take.
-    #[must_use]
-    pub fn with_allow(mut self, functions: impl IntoIterator<Item = PciAddress>) -> Self {
-        self.allow = Some(functions.into_iter().collect());
-        self
-    }
-
-    /// Reads the device and the options of an engine name. The table of [`IoatOptions`] lists the options.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` for a device, option or value that does not exist, `OutOfRange` for a number that is
-    /// not allowed. Each error lists the valid values.
-    pub fn from_name(name: &EngineName) -> Result<Self> {
-        let mut options = Self::new();
-        options.address = name.device_as().map_err(|e| e.with_backend(BACKEND))?;
-        name.read_options(&crate::BACKEND, |key, value| {
-            match key {
-                "lib" => options.lib_dir = Some(value.path()?),
-                "cores" => options.cores = Some(value.read(parse_cores)?),
-                "mem" => options.mem = Some(value.number(MEMORY)?),
-                "huge" => options.huge = value.choice(&HUGE)?,
-                "allow" => options.allow = Some(value.read(parse_addresses)?),
-                "env" => {
-                    let setups = [("own", EnvSetup::Own), ("external", EnvSetup::External)];
-                    options.env = value.choice(&setups)?;
-                }
-                _ => return Err(value.not_read()),
-            }
-            Ok(())
-        })?;
-        Ok(options)
-    }
 
     /// Checks that the values are within their ranges.
     pub(crate) fn check(&self) -> Result<()> {
@@ -204,7 +132,7 @@ impl IoatOptions {
 }
 
 fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
-    Error::new(ErrorKind::InvalidArgument, message).with_operation("open engine").with_backend(BACKEND)
+    Error::new(ErrorKind::InvalidArgument, message).with_operation("open engine").with_backend(NAME)
 }
 
 fn parse_addresses(text: &str) -> Result<BTreeSet<PciAddress>, String> {

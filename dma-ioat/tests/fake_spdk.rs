@@ -270,7 +270,7 @@ fn the_environment_is_set_up_once_and_shared() {
     for (key, value) in
         [("mem", "65"), ("huge", "on"), ("cores", "0-1023"), ("allow", "00:04.1"), ("env", "external")]
     {
-        let name = EngineName::of(&dma_ioat::BACKEND).with_option(key, value).unwrap();
+        let name = EngineName::of(IoatOptions::NAME_FORMAT).with_option(key, value).unwrap();
         let asked = IoatOptions::from_name(&name).unwrap();
         let mut options = self::options::<9>(2);
         (options.mem, options.huge, options.env) = (asked.mem, asked.huge, asked.env);

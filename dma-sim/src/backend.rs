@@ -8,13 +8,13 @@ use crate::{SimEngine, SimOptions};
 
 /// The backend `sim`.
 pub static BACKEND: StaticBackend = StaticBackend {
-    name: crate::sim::NAME,
+    name_format: SimOptions::NAME_FORMAT,
     about: "a simulated device: deterministic, with the latency, reordering and faults of real devices",
-    device: None,
     is_hardware: false,
-    options: SimOptions::INFO,
     open: |name| Ok(Arc::new(SimEngine::open(&SimOptions::from_name(name)?)?)),
-    discover: || vec![Discovered::opened(EngineName::of(&BACKEND), SimEngine::open(&SimOptions::new()))],
+    discover: || {
+        vec![Discovered::opened(EngineName::of(SimOptions::NAME_FORMAT), SimEngine::open(&SimOptions::new()))]
+    },
     // There is nothing to check, because the simulator does not depend on the machine.
     doctor: Vec::new,
 };

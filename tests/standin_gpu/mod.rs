@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use dma::cuda::{CudaDevice, CudaEngine, CudaOptions, Driver};
-use dma::{Backend, Discovered, DmaEngine, EngineName, Finding, OptionInfo, Result};
+use dma::{Backend, Discovered, DmaEngine, EngineName, Finding, NameFormat, Result};
 
 const GPUS: &str = "memory = '64M'
 [[gpu]]
@@ -21,24 +21,16 @@ faults = 'refuse:p=0.05+slow:p=0.05:for=20us'
 pub(crate) struct StandinGpu;
 
 impl Backend for StandinGpu {
-    fn name(&self) -> &'static str {
-        "standin-gpu"
+    fn name_format(&self) -> NameFormat {
+        NameFormat::new("standin-gpu", CudaOptions::INFO).with_device("0, 1 or 2")
     }
 
     fn about(&self) -> &'static str {
         "GPUs of the stand-in driver"
     }
 
-    fn device(&self) -> Option<&'static str> {
-        Some("0, 1 or 2")
-    }
-
     fn is_hardware(&self) -> bool {
         false
-    }
-
-    fn options(&self) -> &'static [OptionInfo] {
-        CudaOptions::INFO
     }
 
     fn open(&self, name: &EngineName) -> Result<Arc<dyn DmaEngine>> {

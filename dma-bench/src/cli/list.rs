@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use dma::{Backend, Capabilities, Discovered, EngineInfo};
+use dma::{Backend, Capabilities, Discovered, EngineInfo, NameFormat};
 use serde_json::{Value, json};
 
 use crate::output::Format;
@@ -105,11 +105,12 @@ pub fn json(found: &[Discovered]) -> String {
 pub fn options(backends: &[&dyn Backend]) -> String {
     let mut text = String::new();
     for backend in backends {
-        let _ = writeln!(text, "{}: {}", backend.name(), backend.about());
-        if let Some(device) = backend.device() {
-            let _ = writeln!(text, "  {}:DEVICE, {device}", backend.name());
+        let NameFormat { backend: name, device, options, .. } = backend.name_format();
+        let _ = writeln!(text, "{name}: {}", backend.about());
+        if let Some(device) = device {
+            let _ = writeln!(text, "  {name}:DEVICE, {device}");
         }
-        for option in backend.options() {
+        for option in options {
             let (key, value) = (option.key, option.value);
             let _ = writeln!(text, "  {key}={value}: {} [default: {}]", option.about, option.default);
         }

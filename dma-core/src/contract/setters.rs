@@ -2,7 +2,8 @@
 
 /// `with_x(field: T);` defines the builder method `with_x`, which sets a public field. A doc comment before
 /// the definition replaces the default doc comment. Instead of `T`, `impl Into<T>` accepts values that
-/// convert into it, and `Some(T)` and `Some(impl Into<T>)` set a field of type `Option<T>`.
+/// convert into it, and `Some(T)` and `Some(impl Into<T>)` set a field of type `Option<T>`. `T => EXPRESSION`
+/// sets the field to the expression, and is for all other types, such as types with a destructor.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! setters {
@@ -37,6 +38,15 @@ macro_rules! setters {
         #[must_use]
         pub fn $name(mut self, $field: impl Into<$type>) -> Self {
             self.$field = $field.into();
+            self
+        }
+        $crate::setters! { $($rest)* }
+    };
+    ($(#[$doc:meta])* $name:ident($field:ident: $type:ty => $value:expr); $($rest:tt)*) => {
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, $field: $type) -> Self {
+            self.$field = $value;
             self
         }
         $crate::setters! { $($rest)* }

@@ -32,9 +32,7 @@ impl<'a> OptionValue<'a> {
     where
         N: Copy + TryFrom<u64> + TryInto<u64>,
     {
-        // Numbers in options have at most 64 bits.
-        let bound = |n: N| n.try_into().unwrap_or(u64::MAX);
-        let (min, max) = (bound(*range.start()), bound(*range.end()));
+        let (min, max) = bounds(range);
         let hint = format!("give a whole number from {min} to {max}");
         if self.text.is_empty() || !self.text.bytes().all(|b| b.is_ascii_digit()) {
             return Err(self.bad(hint));
@@ -51,15 +49,18 @@ impl<'a> OptionValue<'a> {
     /// # Errors
     ///
     /// `InvalidArgument` for other text; `OutOfRange`, with the numbers, if the value is not in `range`.
-    pub fn size(self, range: RangeInclusive<u64>) -> Result<u64> {
-        let (min, max) = range.into_inner();
-        match parse_size(self.text) {
-            None => Err(self.bad("give a size in bytes, such as 65536, 64K, 2M or 1GiB")),
-            Some(size) if (min..=max).contains(&size) => Ok(size),
-            Some(size) => {
-                Err(self.out_of_range(size, min, max, format!("give a size from {min} to {max} bytes")))
-            }
-        }
+    pub fn size<N>(self, range: RangeInclusive<N>) -> Result<N>
+    where
+        N: Copy + TryFrom<u64> + TryInto<u64>,
+    {
+        let (min, max) = bounds(range);
+        let Some(size) = parse_size(self.text) else {
+            return Err(self.bad("give a size in bytes, such as 65536, 64K, 2M or 1GiB"));
+        };
+        let read = (min..=max).contains(&size).then(|| N::try_from(size).ok()).flatten();
+        read.ok_or_else(|| {
+            self.out_of_range(size, min, max, format!("give a size from {min} to {max} bytes"))
+        })
     }
 
     /// Parses one of a few words, each of which stands for a value.
@@ -133,6 +134,12 @@ impl<'a> OptionValue<'a> {
     fn written(self) -> String {
         format!("option {}={}", self.key, self.text)
     }
+}
+
+/// Returns the minimum and maximum of a range. Numbers in options have at most 64 bits.
+fn bounds<N: Copy + TryInto<u64>>(range: RangeInclusive<N>) -> (u64, u64) {
+    let bound = |n: N| n.try_into().unwrap_or(u64::MAX);
+    (bound(*range.start()), bound(*range.end()))
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ impl DeviceInfo {
     /// sub-function.
     #[must_use]
     pub fn engine_name(&self) -> EngineName {
-        let plain = EngineName::of(&crate::BACKEND);
+        let plain = EngineName::of(DocaOptions::NAME_FORMAT);
         let name = plain.clone().with_device(self.address.clone()).unwrap_or(plain);
         let interface = self.interface.as_ref().or(self.ib_device.as_ref());
         match (self.function, interface) {

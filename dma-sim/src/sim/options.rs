@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
-use dma_core::{EngineName, Error, ErrorKind, OptionInfo};
+use dma_core::{Error, ErrorKind};
 
 use crate::model::{Curve, DeviceConfig, Direction, FaultPlan, Profile, Reporting, Time, TraceMode};
 
@@ -23,13 +23,6 @@ pub enum Clock {
     Manual,
 }
 
-/// The values of the options that are not numbers, with their names in engine names.
-const CLOCKS: [(&str, Clock); 3] =
-    [("virtual", Clock::Virtual), ("real", Clock::Real), ("manual", Clock::Manual)];
-const TRACES: [(&str, TraceMode); 3] =
-    [("off", TraceMode::Off), ("digest", TraceMode::Digest), ("record", TraceMode::Record)];
-const SWITCH: [(&str, bool); 2] = [("on", true), ("off", false)];
-
 /// Allowed depths of a queue.
 const DEPTHS: RangeInclusive<u32> = 1..=Profile::DEPTH_MAX;
 /// Allowed numbers of queues and of segments.
@@ -43,166 +36,92 @@ const JITTERS: RangeInclusive<u32> = 0..=1_000;
 /// Allowed sizes of device memory, in bytes. The greatest is the size of an address space.
 const DEVICE_MEMORIES: RangeInclusive<u64> = 4_096..=1 << 46;
 
-/// Options of a simulated device.
-///
-/// The profile determines the value of a field that is `None`.
-///
-/// ```
-/// use dma_sim::sim::SimOptions;
-///
-/// let name = "sim:profile=bluefield3,seed=7,faults=fail@5+lose:p=0.001".parse()?;
-/// let options = SimOptions::from_name(&name)?;
-/// assert_eq!((options.seed, &*options.profile.name), (7, "bluefield3"));
-/// let wrong = SimOptions::from_name(&"sim:sed=7".parse()?);
-/// assert!(wrong.unwrap_err().to_string().contains("seed"));
-/// # Ok::<(), dma_core::Error>(())
-/// ```
-///
-/// For their text in an engine name, see [`INFO`](Self::INFO).
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct SimOptions {
-    /// The modelled device. Default: [`Profile::ideal`].
-    pub profile: Profile,
-    /// Seed of all random decisions. Default 0.
-    pub seed: u64,
-    /// Injected faults. Default: none.
-    pub faults: FaultPlan,
-    /// Clock of the device. Default: [`Clock::Virtual`].
-    pub clock: Clock,
-    /// Extent of the trace. Default: no events.
-    pub trace: TraceMode,
-    /// True if bytes move in parts, so that a copy can be observed half done. Default: true.
-    pub tearing: bool,
-    /// True if the completions of all but the newest descriptor of each doorbell are coalesced, where the
-    /// device supports this. Small copies become cheaper, but none is reported before the newest. Default:
-    /// false.
-    pub coalesce: bool,
-    /// Maximum depth of a queue, in descriptors: 1 to [`Profile::DEPTH_MAX`].
-    pub depth: Option<u32>,
-    /// Maximum number of open queues, at least 1.
-    pub queues: Option<u32>,
-    /// Maximum length of a descriptor in bytes, at least 64.
-    pub max_transfer: Option<u64>,
-    /// Maximum length of a descriptor that the engine declares, in bytes, at least 64. Set it to a wrong
-    /// value for tests: callers then submit descriptors that the device refuses or fails, depending on
-    /// [`Profile::oversize`].
-    pub claimed_max_transfer: Option<u64>,
-    /// Maximum number of segments on either side of a descriptor, at least 1.
-    pub max_segments: Option<u32>,
-    /// Latency of a descriptor on an idle device, for every length.
-    pub latency: Option<Time>,
-    /// Bandwidth of all queues together in each direction, in bytes a second, at least 1.
-    pub bandwidth: Option<u64>,
-    /// Jitter of latencies, in thousandths, up to 1000.
-    pub jitter: Option<u32>,
-    /// The device's own memory, in bytes, at least 4096. Default: none.
-    pub device_memory: Option<u64>,
-}
-
-impl Default for SimOptions {
-    fn default() -> Self {
-        Self {
-            profile: Profile::ideal(),
-            seed: 0,
-            faults: FaultPlan::none(),
-            clock: Clock::default(),
-            trace: TraceMode::default(),
-            tearing: true,
-            coalesce: false,
-            depth: None,
-            queues: None,
-            max_transfer: None,
-            claimed_max_transfer: None,
-            max_segments: None,
-            latency: None,
-            bandwidth: None,
-            jitter: None,
-            device_memory: None,
-        }
+dma_core::options! {
+    /// Options of a simulated device.
+    ///
+    /// The profile determines the value of a field that is `None`.
+    ///
+    /// ```
+    /// use dma_sim::sim::SimOptions;
+    ///
+    /// let name = "sim:profile=bluefield3,seed=7,faults=fail@5+lose:p=0.001".parse()?;
+    /// let options = SimOptions::from_name(&name)?;
+    /// assert_eq!((options.seed, &*options.profile.name), (7, "bluefield3"));
+    /// let wrong = SimOptions::from_name(&"sim:sed=7".parse()?);
+    /// assert!(wrong.unwrap_err().to_string().contains("seed"));
+    /// # Ok::<(), dma_core::Error>(())
+    /// ```
+    ///
+    /// For their text in an engine name, see [`INFO`](Self::INFO). Each option there sets the field with the
+    /// same name.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct SimOptions {
+        /// Seed of all random decisions. Default 0.
+        pub seed: u64, with_seed(u64),
+            "seed": number(0..=u64::MAX), "seed of all random decisions", default "0";
+        /// The modelled device. Default: [`Profile::ideal`].
+        pub profile: Profile = Profile::ideal(), with_profile(Profile => profile),
+            "profile": read("ideal|bluefield2|bluefield3|ioat|dsa", Profile::by_name), "modelled device",
+            default "ideal";
+        /// Injected faults. Default: none.
+        pub faults: FaultPlan = FaultPlan::none(), with_faults(FaultPlan => faults),
+            "faults": read("RULE[+RULE...]", str::parse), "injected faults, such as fail@5+lose:p=0.1",
+            default "none";
+        /// Clock of the device. Default: [`Clock::Virtual`].
+        pub clock: Clock, with_clock(Clock),
+            "clock": choice("virtual" => Clock::Virtual, "real" => Clock::Real, "manual" => Clock::Manual),
+            "clock of the device", default "virtual";
+        /// Extent of the trace. Default: no events.
+        pub trace: TraceMode, with_trace(TraceMode),
+            "trace": choice("off" => TraceMode::Off, "digest" => TraceMode::Digest,
+                "record" => TraceMode::Record),
+            "extent of the trace", default "off";
+        /// True if bytes move in parts, so that a copy can be observed half done. Default: true.
+        pub tearing: bool = true, with_tearing(bool),
+            "tearing": choice("on" => true, "off" => false), "bytes move in parts", default "on";
+        /// True if the completions of all but the newest descriptor of each doorbell are coalesced, where the
+        /// device supports this. Small copies become cheaper, but none is reported before the newest.
+        /// Default: false.
+        pub coalesce: bool, with_coalesce(bool),
+            "coalesce": choice("on" => true, "off" => false),
+            "one report for each doorbell, if supported", default "off";
+        /// Maximum depth of a queue, in descriptors: 1 to [`Profile::DEPTH_MAX`].
+        pub depth: Option<u32>, with_depth(Some(u32)),
+            "depth": number(DEPTHS), "maximum queue depth, in descriptors", default "the profile's";
+        /// Maximum number of open queues, at least 1.
+        pub queues: Option<u32>, with_queues(Some(u32)),
+            "queues": number(COUNTS), "maximum number of queues", default "the profile's";
+        /// Maximum length of a descriptor in bytes, at least 64.
+        pub max_transfer: Option<u64>, with_max_transfer(Some(u64)),
+            "max_transfer": size(TRANSFERS), "longest descriptor", default "the profile's";
+        /// Maximum length of a descriptor that the engine declares, in bytes, at least 64. Set it to a wrong
+        /// value for tests: callers then submit descriptors that the device refuses or fails, depending on
+        /// [`Profile::oversize`].
+        pub claimed_max_transfer: Option<u64>, with_claimed_max_transfer(Some(u64)),
+            "claimed_max_transfer": size(TRANSFERS), "claimed longest descriptor", default "max_transfer";
+        /// Maximum number of segments on either side of a descriptor, at least 1.
+        pub max_segments: Option<u32>, with_max_segments(Some(u32)),
+            "max_segments": number(COUNTS), "maximum segments per side of a descriptor",
+            default "the profile's";
+        /// Latency of a descriptor on an idle device, for every length.
+        pub latency: Option<Time>, with_latency(Some(Time)),
+            "latency": read("TIME", str::parse), "latency on an idle device, such as 5us",
+            default "the profile's";
+        /// Bandwidth of all queues together in each direction, in bytes a second, at least 1.
+        pub bandwidth: Option<u64>, with_bandwidth(Some(u64)),
+            "bandwidth": size(BANDWIDTHS), "bytes a second in each direction", default "the profile's";
+        /// Jitter of latencies, in thousandths, up to 1000.
+        pub jitter: Option<u32>, with_jitter(Some(u32)),
+            "jitter": number(JITTERS), "jitter of latencies, in thousandths", default "the profile's";
+        /// The device's own memory, in bytes, at least 4096. Default: none.
+        pub device_memory: Option<u64>, with_device_memory(Some(u64)),
+            "device_memory": size(DEVICE_MEMORIES), "size of the device's own memory, such as 64M",
+            default "none";
     }
+    names super::NAME;
 }
 
 impl SimOptions {
-    /// Options of engine names. Each sets the field with the same name.
-    pub const INFO: &'static [OptionInfo] = &[
-        OptionInfo::new("seed", "N", "0", "seed of all random decisions"),
-        OptionInfo::new("profile", "ideal|bluefield2|bluefield3|ioat|dsa", "ideal", "modelled device"),
-        OptionInfo::new("faults", "RULE[+RULE...]", "none", "injected faults, such as fail@5+lose:p=0.1"),
-        OptionInfo::new("clock", "virtual|real|manual", "virtual", "clock of the device"),
-        OptionInfo::new("trace", "off|digest|record", "off", "extent of the trace"),
-        OptionInfo::new("tearing", "on|off", "on", "bytes move in parts"),
-        OptionInfo::new("coalesce", "on|off", "off", "one report for each doorbell, if supported"),
-        OptionInfo::new("depth", "N", "the profile's", "maximum queue depth, in descriptors"),
-        OptionInfo::new("queues", "N", "the profile's", "maximum number of queues"),
-        OptionInfo::new("max_transfer", "BYTES", "the profile's", "longest descriptor"),
-        OptionInfo::new("claimed_max_transfer", "BYTES", "max_transfer", "claimed longest descriptor"),
-        OptionInfo::new("max_segments", "N", "the profile's", "maximum segments per side of a descriptor"),
-        OptionInfo::new("latency", "TIME", "the profile's", "latency on an idle device, such as 5us"),
-        OptionInfo::new("bandwidth", "BYTES", "the profile's", "bytes a second in each direction"),
-        OptionInfo::new("jitter", "N", "the profile's", "jitter of latencies, in thousandths"),
-        OptionInfo::new("device_memory", "BYTES", "none", "size of the device's own memory, such as 64M"),
-    ];
-
-    /// Returns the defaults.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Sets the modelled device.
-    #[must_use]
-    pub fn with_profile(self, profile: Profile) -> Self {
-        Self { profile, ..self }
-    }
-
-    dma_core::setters! {
-        with_seed(seed: u64);
-        with_clock(clock: Clock);
-        with_trace(trace: TraceMode);
-        with_device_memory(device_memory: Some(u64));
-    }
-
-    /// Sets the faults.
-    #[must_use]
-    pub fn with_faults(self, faults: FaultPlan) -> Self {
-        Self { faults, ..self }
-    }
-
-    /// Parses the options of an engine name, such as `sim:seed=7,profile=bluefield3`; see
-    /// [`INFO`](Self::INFO).
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` for an unknown option or value, `OutOfRange` for a number out of range. Each names
-    /// the valid values.
-    pub fn from_name(name: &EngineName) -> dma_core::Result<Self> {
-        let mut options = Self::default();
-        name.read_options(&crate::BACKEND, |key, value| {
-            match key {
-                "seed" => options.seed = value.number(0..=u64::MAX)?,
-                "profile" => options.profile = value.read(Profile::by_name)?,
-                "faults" => options.faults = value.read(str::parse)?,
-                "clock" => options.clock = value.choice(&CLOCKS)?,
-                "trace" => options.trace = value.choice(&TRACES)?,
-                "tearing" => options.tearing = value.choice(&SWITCH)?,
-                "coalesce" => options.coalesce = value.choice(&SWITCH)?,
-                "depth" => options.depth = Some(value.number(DEPTHS)?),
-                "queues" => options.queues = Some(value.number(COUNTS)?),
-                "max_transfer" => options.max_transfer = Some(value.size(TRANSFERS)?),
-                "claimed_max_transfer" => options.claimed_max_transfer = Some(value.size(TRANSFERS)?),
-                "max_segments" => options.max_segments = Some(value.number(COUNTS)?),
-                "latency" => options.latency = Some(value.read(str::parse)?),
-                "bandwidth" => options.bandwidth = Some(value.size(BANDWIDTHS)?),
-                "jitter" => options.jitter = Some(value.number(JITTERS)?),
-                "device_memory" => options.device_memory = Some(value.size(DEVICE_MEMORIES)?),
-                _ => return Err(value.not_read()),
-            }
-            Ok(())
-        })?;
-        Ok(options)
-    }
-
     /// Describes the model: the profile and its source, the changed options, and a note if the clock is
     /// real.
     pub(super) fn model(&self) -> String {
@@ -303,6 +222,8 @@ fn within<N: Copy + Into<u64>>(
 
 #[cfg(test)]
 mod tests {
+    use dma_core::EngineName;
+
     use super::*;
 
     #[test]
@@ -337,7 +258,7 @@ mod tests {
     }
 
     fn set(pairs: &[(&str, &str)]) -> dma_core::Result<SimOptions> {
-        let name = EngineName::of(&crate::BACKEND);
+        let name = EngineName::of(SimOptions::NAME_FORMAT);
         let name = pairs.iter().try_fold(name, |name, (key, value)| name.with_option(key, value))?;
         SimOptions::from_name(&name)
     }

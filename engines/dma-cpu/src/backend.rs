@@ -8,12 +8,12 @@ use crate::{CpuEngine, CpuOptions};
 
 /// The backend `cpu`.
 pub static BACKEND: StaticBackend = StaticBackend {
-    name: crate::NAME,
+    name_format: CpuOptions::NAME_FORMAT,
     about: "the CPU's fastest copies, on all its threads",
-    device: None,
     is_hardware: false,
-    options: CpuOptions::INFO,
     open: |name| Ok(Arc::new(CpuEngine::open(&CpuOptions::from_name(name)?)?)),
-    discover: || vec![Discovered::opened(EngineName::of(&BACKEND), CpuEngine::open(&CpuOptions::new()))],
+    discover: || {
+        vec![Discovered::opened(EngineName::of(CpuOptions::NAME_FORMAT), CpuEngine::open(&CpuOptions::new()))]
+    },
     doctor: crate::doctor::findings,
 };

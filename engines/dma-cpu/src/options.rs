@@ -1,36 +1,39 @@
 //! [`CpuOptions`]: options of a CPU engine.
 
-use dma_core::{CacheHint, EngineName, Error, ErrorKind, OptionInfo, Result};
+use dma_core::{CacheHint, Error, ErrorKind, Result};
 
-/// Options of a [`CpuEngine`](super::CpuEngine).
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CpuOptions {
-    /// Number of helper threads that all queues of the engine share, at most
-    /// [`THREADS_MAX`](Self::THREADS_MAX). With 0, only polling threads copy. With `None` (the default): one
-    /// fewer than the CPUs that this process may use, at most
-    /// [`DEFAULT_THREADS_MAX`](Self::DEFAULT_THREADS_MAX), because a few cores saturate the memory. Helpers
-    /// sleep after 20 us without work, or after the measured time of a wake-up if that is longer (up to 200
-    /// us). Helpers are woken for work that takes longer than the wake-up; polling threads execute all other
-    /// work.
-    pub threads: Option<usize>,
-    /// Maximum length of an operation, in bytes, that is executed during submission. Longer operations are
-    /// split into chunks for the helpers and the polling thread. Default: 32 KiB; at most
-    /// [`INLINE_MAX`](Self::INLINE_MAX), so that a submission stays short. With 0, every operation is split
-    /// into chunks. With any other value, copies of up to 1 MiB within the submitter's own cache are also
-    /// executed during submission, unless measurements show that sharing them is faster. Copies that belong
-    /// to these measurements are also executed during submission. For operations with results, the limit is
-    /// twice as high.
-    pub inline_limit: usize,
-    /// Hint of queues that are opened with [`CacheHint::Auto`]. Default: [`CacheHint::Auto`], which learns
-    /// from measured times.
-    pub hint: CacheHint,
-}
-
-impl Default for CpuOptions {
-    fn default() -> Self {
-        Self { threads: None, inline_limit: 32 << 10, hint: CacheHint::Auto }
+dma_core::options! {
+    /// Options of a [`CpuEngine`](super::CpuEngine). An engine name has them as
+    /// `cpu:threads=2,inline=64K,hint=cold`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct CpuOptions {
+        /// Number of helper threads that all queues of the engine share, at most
+        /// [`THREADS_MAX`](Self::THREADS_MAX). With 0, only polling threads copy. With `None` (the default):
+        /// one fewer than the CPUs that this process may use, at most
+        /// [`DEFAULT_THREADS_MAX`](Self::DEFAULT_THREADS_MAX), because a few cores saturate the memory.
+        /// Helpers sleep after 20 us without work, or after the measured time of a wake-up if that is longer
+        /// (up to 200 us). Helpers are woken for work that takes longer than the wake-up; polling threads
+        /// execute all other work.
+        pub threads: Option<usize>, with_threads(Some(usize)),
+            "threads": number(0..=Self::THREADS_MAX), "helper threads", default "CPUs - 1, at most 15";
+        /// Maximum length of an operation, in bytes, that is executed during submission. Longer operations
+        /// are split into chunks for the helpers and the polling thread. Default: 32 KiB; at most
+        /// [`INLINE_MAX`](Self::INLINE_MAX), so that a submission stays short. With 0, every operation is
+        /// split into chunks. With any other value, copies of up to 1 MiB within the submitter's own cache are
+        /// also executed during submission, unless measurements show that sharing them is faster. Copies that
+        /// belong to these measurements are also executed during submission. For operations with results, the
+        /// limit is twice as high.
+        pub inline_limit: usize = 32 << 10, with_inline_limit(usize),
+            "inline": size(0..=Self::INLINE_MAX),
+            "maximum length of operations that are executed during submission; twice that for operations with a result",
+            default "32K";
+        /// Hint of queues that are opened with [`CacheHint::Auto`]. Default: [`CacheHint::Auto`], which learns
+        /// from measured times.
+        pub hint: CacheHint, with_hint(CacheHint),
+            "hint": choice("auto" => CacheHint::Auto, "hot" => CacheHint::Hot, "cold" => CacheHint::Cold),
+            "the cache hint of queues that have none", default "auto";
     }
+    names super::NAME;
 }
 
 impl CpuOptions {
@@ -40,55 +43,6 @@ impl CpuOptions {
     pub const DEFAULT_THREADS_MAX: usize = 15;
     /// Maximum value of [`inline_limit`](Self::inline_limit): 1 MiB.
     pub const INLINE_MAX: usize = 1 << 20;
-
-    /// The options of engine names.
-    pub const INFO: &'static [OptionInfo] = &[
-        OptionInfo::new("threads", "N", "CPUs - 1, at most 15", "helper threads"),
-        OptionInfo::new(
-            "inline",
-            "BYTES",
-            "32K",
-            "maximum length of operations that are executed during submission; twice that for operations with a result",
-        ),
-        OptionInfo::new("hint", "auto|hot|cold", "auto", "the cache hint of queues that have none"),
-    ];
-
-    /// Returns the defaults.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Reads the options of an engine name, such as `cpu:threads=2,inline=64K,hint=cold`. See
-    /// [`INFO`](Self::INFO).
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` for an unknown option or value, `OutOfRange` for a number out of range. Each error
-    /// names the valid options or values.
-    pub fn from_name(name: &EngineName) -> Result<Self> {
-        let mut options = Self::default();
-        name.read_options(&crate::BACKEND, |key, value| {
-            match key {
-                "threads" => options.threads = Some(value.number(0..=Self::THREADS_MAX)?),
-                "inline" => options.inline_limit = value.size(0..=Self::INLINE_MAX as u64)? as usize,
-                "hint" => {
-                    let hints =
-                        [("auto", CacheHint::Auto), ("hot", CacheHint::Hot), ("cold", CacheHint::Cold)];
-                    options.hint = value.choice(&hints)?;
-                }
-                _ => return Err(value.not_read()),
-            }
-            Ok(())
-        })?;
-        Ok(options)
-    }
-
-    dma_core::setters! {
-        with_threads(threads: Some(usize));
-        with_inline_limit(inline_limit: usize);
-        with_hint(hint: CacheHint);
-    }
 
     /// Checks all ranges. Returns the number of threads.
     pub(super) fn check(&self) -> Result<usize> {

@@ -11,7 +11,7 @@ use dma_core::{
 
 use crate::Driver;
 use crate::device::{self, Device};
-use crate::error::{BACKEND, error};
+use crate::error::{NAME, error};
 use crate::options::{CudaDevice, CudaOptions};
 use crate::queue::CudaQueue;
 use crate::region::{CudaRegion, no_export};
@@ -99,7 +99,7 @@ impl CudaEngine {
         };
         let version = format!("CUDA driver {}", device::version_text(device.version));
         let node = device.sysfs().and_then(|dir| dma_vendor::host::numa_node(&dir));
-        let mut info = EngineInfo::new(BACKEND, place, version)
+        let mut info = EngineInfo::new(NAME, place, version)
             .with_numa_node(node)
             .with_capabilities(capabilities)
             .with_limits(limits);
@@ -277,7 +277,10 @@ pub fn discover(options: &CudaOptions) -> Vec<Discovered> {
     match device::load(options) {
         Ok(driver) => devices(&driver, options),
         Err(error) => {
-            vec![Discovered::new(EngineName::of(&crate::BACKEND), Err(error.with_operation("open engine")))]
+            vec![Discovered::new(
+                EngineName::of(CudaOptions::NAME_FORMAT),
+                Err(error.with_operation("open engine")),
+            )]
         }
     }
 }
@@ -293,7 +296,7 @@ pub unsafe fn discover_with(driver: &Driver, options: &CudaOptions) -> Vec<Disco
 }
 
 fn devices(driver: &Driver, options: &CudaOptions) -> Vec<Discovered> {
-    let plain = EngineName::of(&crate::BACKEND);
+    let plain = EngineName::of(CudaOptions::NAME_FORMAT);
     let number = match device::initialize(driver) {
         Ok((_, number)) => number,
         Err(error) => return vec![Discovered::new(plain, Err(error.with_operation("open engine")))],

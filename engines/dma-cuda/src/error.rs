@@ -7,7 +7,7 @@ use dma_core::{Error, ErrorKind};
 use dma_vendor::LoadError;
 
 /// The backend's name in errors and engine names.
-pub(crate) const BACKEND: &str = "cuda";
+pub(crate) const NAME: &str = "cuda";
 
 /// `CUDA_ERROR_NOT_READY`: work is still in progress; this is not a failure.
 pub(crate) const NOT_READY: c_int = 600;
@@ -93,7 +93,7 @@ pub(crate) fn load(cause: LoadError) -> Error {
 
 /// Makes an error of this backend.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Error {
-    Error::new(kind, message).with_backend(BACKEND)
+    Error::new(kind, message).with_backend(NAME)
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ mod queue;
 mod region;
 mod stream;
 
-pub use backend::{BACKEND, CudaBackend};
+pub use backend::BACKEND;
 pub use driver::{CUmemcpyAttributes, Driver};
 pub use engine::{CudaEngine, discover, discover_with};
 pub use options::{CudaDevice, CudaOptions};

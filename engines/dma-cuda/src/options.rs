@@ -2,27 +2,33 @@
 
 use std::path::PathBuf;
 
-use dma_core::{EngineName, ErrorKind, OptionInfo, PciAddress, Result};
+use dma_core::{ErrorKind, PciAddress, Result};
 
-use crate::error::error;
+use crate::error::{NAME, error};
 
-/// The device to open.
-///
-/// An engine name, such as `cuda:0,depth=64`, consists of the backend, the device, and options that
-/// [`INFO`](Self::INFO) lists.
-///
-/// Loading a library runs its code. So names from untrusted sources must not contain `lib`:
-/// `dma::parse_untrusted` refuses it.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct CudaOptions {
-    /// The device. `None` (the default): the first one.
-    pub device: Option<CudaDevice>,
-    /// The depth of queues that do not choose one, in descriptors. `None` (the default): 1,024.
-    pub depth: Option<usize>,
-    /// The directory of `libcuda.so.1`. `None` (the default): the environment variable `DMA_CUDA_LIB_DIR`,
-    /// then the system's directories.
-    pub lib_dir: Option<PathBuf>,
+dma_core::options! {
+    /// The device to open.
+    ///
+    /// An engine name, such as `cuda:0,depth=64`, consists of the backend, the device, and options that
+    /// [`INFO`](Self::INFO) lists.
+    ///
+    /// Loading a library runs its code. So names from untrusted sources must not contain `lib`:
+    /// `dma::parse_untrusted` refuses it.
+    #[derive(Clone, Debug)]
+    pub struct CudaOptions {
+        /// The device. `None` (the default): the first one.
+        pub device: Option<CudaDevice>, with_device(Some(CudaDevice));
+        /// The depth of queues that do not choose one, in descriptors. `None` (the default): 1,024.
+        pub depth: Option<usize>, with_depth(Some(usize)),
+            "depth": number(1..=Self::DEPTH_MAX), "default depth of the engine's queues", default "1024";
+        /// The directory of `libcuda.so.1`. `None` (the default): the environment variable
+        /// `DMA_CUDA_LIB_DIR`, then the system's directories.
+        pub lib_dir: Option<PathBuf>, with_lib_dir(Some(impl Into<PathBuf>)),
+            "lib": path("FOLDER"), "folder of libcuda.so.1",
+            default "DMA_CUDA_LIB_DIR, then the system's", needs trust;
+    }
+    names NAME, device device = device,
+        "a number or a PCI address, such as 0 or 0000:17:00.0; without one, the first";
 }
 
 /// A CUDA device.
@@ -44,48 +50,10 @@ impl std::fmt::Display for CudaDevice {
 }
 
 impl CudaOptions {
-    /// The options that engine names can have.
-    pub const INFO: &'static [OptionInfo] = &[
-        OptionInfo::new("depth", "N", "1024", "default depth of the engine's queues"),
-        OptionInfo::new("lib", "FOLDER", "DMA_CUDA_LIB_DIR, then the system's", "folder of libcuda.so.1")
-            .needing_trust(),
-    ];
     /// Maximum depth of a queue, in descriptors.
     pub const DEPTH_MAX: usize = 65_536;
     /// The depth of queues that do not choose one, in descriptors.
     pub const DEPTH_DEFAULT: usize = 1_024;
-
-    /// Returns the defaults.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    dma_core::setters! {
-        with_device(device: Some(CudaDevice));
-        with_depth(depth: Some(usize));
-        with_lib_dir(lib_dir: Some(impl Into<PathBuf>));
-    }
-
-    /// Reads the device and the options of an engine name: see [`INFO`](Self::INFO).
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` for a device, option or value that does not exist, `OutOfRange` for a number that is
-    /// not allowed. Each error lists the valid values.
-    pub fn from_name(name: &EngineName) -> Result<Self> {
-        let mut options = Self::new();
-        options.device = name.device().map(device).transpose()?;
-        name.read_options(&crate::BACKEND, |key, value| {
-            match key {
-                "depth" => options.depth = Some(value.number(1..=Self::DEPTH_MAX)?),
-                "lib" => options.lib_dir = Some(value.path()?),
-                _ => return Err(value.not_read()),
-            }
-            Ok(())
-        })?;
-        Ok(options)
-    }
 }
 
 /// Reads a device: a number, or a PCI address with or without its domain.
@@ -102,6 +70,8 @@ fn device(text: &str) -> Result<CudaDevice> {
 
 #[cfg(test)]
 mod tests {
+    use dma_core::EngineName;
+
     use super::*;
 
     fn options(name: &str) -> Result<CudaOptions> {
@@ -140,7 +110,7 @@ mod tests {
     #[test]
     fn libraries_are_for_trusted_names_only() {
         let name: EngineName = "cuda:0,lib=/tmp/x".parse().unwrap();
-        let refused = name.refuse_untrusted(&crate::BACKEND).unwrap_err();
+        let refused = name.refuse_untrusted(CudaOptions::NAME_FORMAT).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{refused}");
     }
 }

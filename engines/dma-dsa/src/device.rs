@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::DsaOptions;
-use crate::error::{BACKEND, error};
+use crate::error::{NAME, error};
 use crate::hardware::op;
 use crate::portal::{Kernel, Portal};
 
@@ -78,7 +78,7 @@ pub(crate) fn names(options: &DsaOptions) -> Result<Vec<String>> {
 
 fn no_driver(dir: &Path, usual: bool, e: std::io::Error) -> Error {
     if let Some(Errno::MFILE | Errno::NFILE) = Errno::from_io_error(&e) {
-        return Error::of_system_call(&format!("open of {}", dir.display()), e).with_backend(BACKEND);
+        return Error::of_system_call(&format!("open of {}", dir.display()), e).with_backend(NAME);
     }
     let message = format!("{}: {e}", dir.display());
     if !usual {
@@ -256,7 +256,7 @@ impl WorkQueue {
 fn cannot_open(path: &Path, errno: Errno) -> Error {
     let path = path.display();
     if let Errno::MFILE | Errno::NFILE = errno {
-        return Error::of_system_call(&format!("open of {path}"), errno.into()).with_backend(BACKEND);
+        return Error::of_system_call(&format!("open of {path}"), errno.into()).with_backend(NAME);
     }
     let (kind, hint) = match errno {
         Errno::NOENT => (

@@ -10,7 +10,7 @@ use dma_process::ForkMark;
 
 use crate::DsaOptions;
 use crate::device::{self, WorkQueue};
-use crate::error::{BACKEND, error};
+use crate::error::{NAME, error};
 use crate::hardware::op;
 use crate::opened::{Live, Opened};
 use crate::portal::{Entries, Portal};
@@ -101,7 +101,7 @@ impl DsaEngine {
             .with_queue_depth(most, depth)
             .with_alignment(1, 64);
         let version = format!("DSA {}, idxd, {}", wq.version, portal.name());
-        let mut info = EngineInfo::new(BACKEND, wq.name.clone(), version)
+        let mut info = EngineInfo::new(NAME, wq.name.clone(), version)
             .with_numa_node(wq.numa_node)
             .with_capabilities(capabilities)
             .with_limits(limits);
@@ -187,7 +187,7 @@ fn check_processor() -> Result<()> {
 /// listed with the error and its remedy. Opens each usable work queue briefly.
 #[must_use]
 pub fn discover(options: &DsaOptions) -> Vec<Discovered> {
-    let plain = EngineName::of(&crate::BACKEND);
+    let plain = EngineName::of(DsaOptions::NAME_FORMAT);
     let names = match check_processor().and_then(|()| device::names(options)) {
         Ok(names) => names,
         Err(error) => return vec![Discovered::new(plain, Err(error.with_operation("open engine")))],

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::hardware::status;
 
 /// The backend's name in errors and engine names.
-pub(crate) const BACKEND: &str = "dsa";
+pub(crate) const NAME: &str = "dsa";
 
 /// Names of the statuses, as in Linux `include/uapi/linux/idxd.h`, without the prefix `DSA_COMP_`.
 const NAMES: [(u8, &str, &str); 21] = [
@@ -92,7 +92,7 @@ pub(crate) fn kind_of(errno: Errno) -> ErrorKind {
 
 /// Makes an error of this backend.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Error {
-    Error::new(kind, message).with_backend(BACKEND)
+    Error::new(kind, message).with_backend(NAME)
 }
 
 /// Returns the error of a queue that accepts no more descriptors, for the reason `why`.

@@ -2,86 +2,44 @@
 
 use std::path::PathBuf;
 
-use dma_core::{EngineName, OptionInfo, Result};
+use crate::error::NAME;
 
-use crate::error::BACKEND;
-
-/// The work queue to open.
-///
-/// An engine name, such as `dsa:wq0.0,depth=64`, consists of the backend, the work queue, and options that
-/// [`INFO`](Self::INFO) and the README list.
-///
-/// The engine opens a file in `dev` for writing, and stores descriptors with addresses of this process to it.
-/// So names from untrusted sources must not choose these directories: `dma::parse_untrusted` refuses them.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct DsaOptions {
-    /// The work queue's name, such as `wq0.0`. `None` (the default): the first one that can be used.
-    pub queue: Option<String>,
-    /// The depth of queues that do not choose one, in descriptors. `None` (the default): 256, or the device's
-    /// limit if that is less.
-    pub depth: Option<usize>,
-    /// The directory of the device files. `None` (the default): the environment variable `DSA_DEV_PATH`, then
-    /// `/dev/dsa`.
-    pub dev_dir: Option<PathBuf>,
-    /// The directory of the devices' descriptions. `None` (the default): the environment variable
-    /// `DSA_SYSFS_PATH`, then `/sys/bus/dsa/devices`.
-    pub sysfs_dir: Option<PathBuf>,
+dma_core::options! {
+    /// The work queue to open.
+    ///
+    /// An engine name, such as `dsa:wq0.0,depth=64`, consists of the backend, the work queue, and options that
+    /// [`INFO`](Self::INFO) and the README list.
+    ///
+    /// The engine opens a file in `dev` for writing, and stores descriptors with addresses of this process to
+    /// it. So names from untrusted sources must not choose these directories: `dma::parse_untrusted` refuses
+    /// them.
+    #[derive(Clone, Debug)]
+    pub struct DsaOptions {
+        /// The work queue's name, such as `wq0.0`. `None` (the default): the first one that can be used.
+        pub queue: Option<String>, with_queue(Some(impl Into<String>));
+        /// The depth of queues that do not choose one, in descriptors. `None` (the default): 256, or the
+        /// device's limit if that is less.
+        pub depth: Option<usize>, with_depth(Some(usize)),
+            "depth": number(1..=Self::DEPTH_MAX), "default depth of the engine's queues",
+            default "256, or the device's limit";
+        /// The directory of the device files. `None` (the default): the environment variable `DSA_DEV_PATH`,
+        /// then `/dev/dsa`.
+        pub dev_dir: Option<PathBuf>, with_dev_dir(Some(impl Into<PathBuf>)),
+            "dev": path("FOLDER"), "the folder of the device files",
+            default "DSA_DEV_PATH, then /dev/dsa", needs trust;
+        /// The directory of the devices' descriptions. `None` (the default): the environment variable
+        /// `DSA_SYSFS_PATH`, then `/sys/bus/dsa/devices`.
+        pub sysfs_dir: Option<PathBuf>, with_sysfs_dir(Some(impl Into<PathBuf>)),
+            "sysfs": path("FOLDER"), "the folder of the devices' descriptions",
+            default "DSA_SYSFS_PATH, then /sys/bus/dsa/devices", needs trust;
+    }
+    names NAME, device queue = |name| crate::device::check_name(name).map(|()| name.to_owned()),
+        "a work queue, such as wq0.0; without one, the first that can be used";
 }
 
 impl DsaOptions {
-    /// The options that engine names can have.
-    pub const INFO: &'static [OptionInfo] = &[
-        OptionInfo::new("depth", "N", "256, or the device's limit", "default depth of the engine's queues"),
-        OptionInfo::new("dev", "FOLDER", "DSA_DEV_PATH, then /dev/dsa", "the folder of the device files")
-            .needing_trust(),
-        OptionInfo::new(
-            "sysfs",
-            "FOLDER",
-            "DSA_SYSFS_PATH, then /sys/bus/dsa/devices",
-            "the folder of the devices' descriptions",
-        )
-        .needing_trust(),
-    ];
     /// Maximum depth of a queue, in descriptors. The device's limit may be lower.
     pub const DEPTH_MAX: usize = 4096;
-
-    /// Returns the defaults.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    dma_core::setters! {
-        with_queue(queue: Some(impl Into<String>));
-        with_depth(depth: Some(usize));
-        with_dev_dir(dev_dir: Some(impl Into<PathBuf>));
-        with_sysfs_dir(sysfs_dir: Some(impl Into<PathBuf>));
-    }
-
-    /// Reads the device and the options of an engine name: see [`INFO`](Self::INFO).
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` for a device, option or value that does not exist, `OutOfRange` for a number that is
-    /// not allowed. Each error lists the valid values.
-    pub fn from_name(name: &EngineName) -> Result<Self> {
-        let mut options = Self::new();
-        options.queue = name.device().map(str::to_owned);
-        if let Some(queue) = &options.queue {
-            crate::device::check_name(queue).map_err(|e| e.with_backend(BACKEND))?;
-        }
-        name.read_options(&crate::BACKEND, |key, value| {
-            match key {
-                "depth" => options.depth = Some(value.number(1..=Self::DEPTH_MAX)?),
-                "dev" => options.dev_dir = Some(value.path()?),
-                "sysfs" => options.sysfs_dir = Some(value.path()?),
-                _ => return Err(value.not_read()),
-            }
-            Ok(())
-        })?;
-        Ok(options)
-    }
 
     /// Returns the directory of the device files, and true if it is the system's.
     pub(crate) fn dev(&self) -> (PathBuf, bool) {
@@ -105,7 +63,7 @@ fn directory(chosen: Option<&PathBuf>, variable: &str, usual: &str) -> (PathBuf,
 
 #[cfg(test)]
 mod tests {
-    use dma_core::ErrorKind;
+    use dma_core::{EngineName, ErrorKind, Result};
 
     use super::*;
 
@@ -143,7 +101,8 @@ mod tests {
     #[test]
     fn directories_are_for_trusted_names_only() {
         for name in ["dsa:wq0.0,dev=/tmp/x", "dsa:sysfs=/tmp/x"] {
-            let refused = name.parse::<EngineName>().unwrap().refuse_untrusted(&crate::BACKEND).unwrap_err();
+            let refused =
+                name.parse::<EngineName>().unwrap().refuse_untrusted(DsaOptions::NAME_FORMAT).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
         }
     }

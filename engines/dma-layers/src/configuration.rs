@@ -1,4 +1,4 @@
-//! Options of wrappers, of `auto` and of replays in configuration files.
+//! Options of recorders, of `auto` and of replays in configuration files.
 
 use std::path::PathBuf;
 
@@ -7,23 +7,8 @@ use dma_core::configuration::{Bytes, Time, in_range};
 use dma_core::{configuration, configuration_words};
 
 use crate::auto::{AutoOptions, Prefer};
-use crate::meter::MeterOptions;
 use crate::record::RecordOptions;
 use crate::replay::ReplayOptions;
-use crate::verify::VerifyOptions;
-
-configuration! {
-    VerifyOptions, "options of verified copies", VerifyOptions::new(), requires [],
-    sample: u64, "Copies from one verified copy of a queue to the next; at least 1.",
-        check |copies| in_range(*copies, 1..=u64::MAX);
-    sample_bytes: Bytes, "Bytes from one verified copy of a queue to the next; at least 1.",
-        check |bytes| in_range(bytes.0, 1..=u64::MAX);
-}
-
-configuration! {
-    MeterOptions, "options of a meter", MeterOptions::new(), requires [],
-    label: String, "The engine's name in spans and metrics. Empty: the name of its backend.";
-}
 
 configuration! {
     RecordOptions, "options of a recorder", RecordOptions::new(""), requires [file],
@@ -96,6 +81,8 @@ impl configuration::schemars::JsonSchema for ByteLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meter::MeterOptions;
+    use crate::verify::VerifyOptions;
 
     #[test]
     fn options_of_auto_are_read_as_they_were_written() {

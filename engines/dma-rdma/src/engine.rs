@@ -11,7 +11,7 @@ use dma_core::{
 use crate::RdmaOptions;
 use crate::device::{self, Device};
 use crate::engine_state::EngineState;
-use crate::error::{BACKEND, error};
+use crate::error::{NAME, error};
 use crate::import::Imported;
 use crate::queue::RdmaQueue;
 use crate::region::RdmaRegion;
@@ -98,7 +98,7 @@ impl RdmaEngine {
         let version = format!("libibverbs, firmware {}", String::from_utf8_lossy(&firmware));
         let port = format!("{} port {}", device.name, device.port.number);
         let node = dma_vendor::host::numa_node(&Path::new(SYSFS).join(&device.name).join("device"));
-        let info = EngineInfo::new(BACKEND, port, version)
+        let info = EngineInfo::new(NAME, port, version)
             .with_numa_node(node)
             .with_capabilities(capabilities)
             .with_limits(limits);
@@ -180,13 +180,16 @@ pub fn discover(options: &RdmaOptions) -> Vec<Discovered> {
     match device::load(options.lib_dir.as_deref()) {
         Ok(verbs) => discover_with(&verbs, options),
         Err(error) => {
-            vec![Discovered::new(EngineName::of(&crate::BACKEND), Err(error.with_operation("open engine")))]
+            vec![Discovered::new(
+                EngineName::of(RdmaOptions::NAME_FORMAT),
+                Err(error.with_operation("open engine")),
+            )]
         }
     }
 }
 
 pub(crate) fn discover_with(verbs: &Verbs, options: &RdmaOptions) -> Vec<Discovered> {
-    let plain = EngineName::of(&crate::BACKEND);
+    let plain = EngineName::of(RdmaOptions::NAME_FORMAT);
     let names = match device::names(verbs) {
         Ok(names) if !names.is_empty() => names,
         // The error names the missing requirement.

@@ -7,7 +7,7 @@ use dma_vendor::LoadError;
 use rustix::io::Errno;
 
 /// The backend's name in errors and engine names.
-pub(crate) const BACKEND: &str = "rdma";
+pub(crate) const NAME: &str = "rdma";
 
 /// `IBV_WC_WR_FLUSH_ERR`: the device dropped the request after an earlier one failed.
 pub(crate) const FLUSHED: i32 = 5;
@@ -130,12 +130,12 @@ pub(crate) fn failed(message: impl Into<Cow<'static, str>>, errno: Errno) -> Err
 
 /// Returns the error for a library that cannot be loaded.
 pub(crate) fn load(cause: LoadError) -> Error {
-    cause.into_error(&crate::library::RDMA_CORE, BACKEND)
+    cause.into_error(&crate::library::RDMA_CORE, NAME)
 }
 
 /// Makes an error of this backend.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Error {
-    Error::new(kind, message).with_backend(BACKEND)
+    Error::new(kind, message).with_backend(NAME)
 }
 
 /// Returns a copy of an error, for a further caller.

@@ -15,7 +15,7 @@ use dma_core::{
 use dma_process::with_signals_blocked;
 
 use crate::engine_state::EngineState;
-use crate::error::{BACKEND, error};
+use crate::error::{NAME, error};
 use crate::queue_pair::random;
 use crate::secret::Secret;
 use crate::wire::{
@@ -246,10 +246,10 @@ pub(crate) struct Imported {
 
 impl Imported {
     pub(crate) fn new(inner: &Arc<EngineState>, descriptor: &ExportDescriptor) -> Result<Self> {
-        if descriptor.backend() != BACKEND {
+        if descriptor.backend() != NAME {
             let message = format!("a descriptor of the backend {:?}", descriptor.backend());
             return Err(error(ErrorKind::Unsupported, message)
-                .with_hint(format!("this engine imports descriptors of the backend {BACKEND:?}")));
+                .with_hint(format!("this engine imports descriptors of the backend {NAME:?}")));
         }
         let native = descriptor.native();
         let (service, secret) = decode_blob(native).map_err(|foreign| not_ours(foreign, native.len()))?;

@@ -3,121 +3,71 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use dma_core::{EngineName, ErrorKind, OptionInfo, Result};
+use dma_core::{ErrorKind, Result};
 
-use crate::error::error;
+use crate::error::{NAME, error};
 
-/// The device to open.
-///
-/// An engine name, such as `rdma:mlx5_0,port=2`, consists of the backend, the device, and options that
-/// [`INFO`](Self::INFO) and the README list.
-///
-/// If no response arrives, the request is retried up to 6 times. So a copy without a response fails after 7
-/// to 28 times the timeout, because a device may wait up to 4 times the configured time.
-///
-/// Loading a library runs its code, and listening makes this process reachable. So names from untrusted
-/// sources must not contain `lib` and `listen`: `dma::parse_untrusted` refuses them.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct RdmaOptions {
-    /// The device's name, such as `mlx5_0`. `None` (the default): the first one with an active port.
-    pub device: Option<String>,
-    /// The port, from 1 on. `None` (the default): the first active port.
-    pub port: Option<u8>,
-    /// The index of the port's GID. `None` (the default): if the port needs a GID, it is chosen: RoCE v2
-    /// before v1, then an IPv4 address before a global IPv6 address before a link-local one.
-    pub gid: Option<u8>,
-    /// The service level, from 0 (the default) to 15.
-    pub service_level: u8,
-    /// The longest packet in bytes: 256, 512, 1024, 2048 or 4096. `None` (the default): the port's MTU.
-    pub mtu: Option<u32>,
-    /// The exponent of the time to wait for an answer, from 1 to 31: 4.096 us times 2 to the power of this.
-    /// `None` (the default): 14, which is 67 ms.
-    pub timeout: Option<u8>,
-    /// The address and port at which importers of this engine's exports connect. Port 0 selects any free
-    /// port. `None` (the default): the address of the port's GID, and any port; then memory of a port without
-    /// an IP address cannot be exported.
-    pub listen: Option<SocketAddr>,
-    /// The depth of queues that do not choose one, in descriptors. `None` (the default): 256, or the device's
-    /// limit if that is less.
-    pub depth: Option<usize>,
-    /// The directory of `libibverbs.so.1`. `None` (the default): the environment variable
-    /// `DMA_IBVERBS_LIB_DIR`, then the system's directories.
-    pub lib_dir: Option<PathBuf>,
+dma_core::options! {
+    /// The device to open.
+    ///
+    /// An engine name, such as `rdma:mlx5_0,port=2`, consists of the backend, the device, and options that
+    /// [`INFO`](Self::INFO) and the README list.
+    ///
+    /// If no response arrives, the request is retried up to 6 times. So a copy without a response fails after
+    /// 7 to 28 times the timeout, because a device may wait up to 4 times the configured time.
+    ///
+    /// Loading a library runs its code, and listening makes this process reachable. So names from untrusted
+    /// sources must not contain `lib` and `listen`: `dma::parse_untrusted` refuses them.
+    #[derive(Clone, Debug)]
+    pub struct RdmaOptions {
+        /// The device's name, such as `mlx5_0`. `None` (the default): the first one with an active port.
+        pub device: Option<String>, with_device(Some(impl Into<String>));
+        /// The port, from 1 on. `None` (the default): the first active port.
+        pub port: Option<u8>, with_port(Some(u8)),
+            "port": number(1..=u8::MAX), "port of the device", default "the first active one";
+        /// The index of the port's GID. `None` (the default): if the port needs a GID, it is chosen: RoCE v2
+        /// before v1, then an IPv4 address before a global IPv6 address before a link-local one.
+        pub gid: Option<u8>, with_gid(Some(u8)),
+            "gid": number(0..=u8::MAX), "index of the port's GID", default "RoCE v2 and IPv4 first";
+        /// The service level, from 0 (the default) to 15.
+        pub service_level: u8, with_service_level(u8),
+            "sl": number(0..=15), "service level", default "0";
+        /// The longest packet in bytes: 256, 512, 1024, 2048 or 4096. `None` (the default): the port's MTU.
+        pub mtu: Option<u32>, with_mtu(Some(u32)),
+            "mtu": choice("256" => 256, "512" => 512, "1024" => 1024, "2048" => 2048, "4096" => 4096),
+            "longest packet, in bytes", default "that of the port";
+        /// The exponent of the time to wait for an answer, from 1 to 31: 4.096 us times 2 to the power of
+        /// this. `None` (the default): 14, which is 67 ms.
+        pub timeout: Option<u8>, with_timeout(Some(u8)),
+            "timeout": number(1..=31), "time to wait for an answer: 4.096 us times 2 to the power N",
+            default "14";
+        /// The address and port at which importers of this engine's exports connect. Port 0 selects any free
+        /// port. `None` (the default): the address of the port's GID, and any port; then memory of a port
+        /// without an IP address cannot be exported.
+        pub listen: Option<SocketAddr>, with_listen(Some(SocketAddr)),
+            "listen": read("IP:PORT", str::parse), "where importers of exports connect",
+            default "address of the GID", needs trust;
+        /// The depth of queues that do not choose one, in descriptors. `None` (the default): 256, or the
+        /// device's limit if that is less.
+        pub depth: Option<usize>, with_depth(Some(usize)),
+            "depth": number(1..=Self::DEPTH_MAX), "default depth of the engine's queues",
+            default "256, or the device's limit";
+        /// The directory of `libibverbs.so.1`. `None` (the default): the environment variable
+        /// `DMA_IBVERBS_LIB_DIR`, then the system's directories.
+        pub lib_dir: Option<PathBuf>, with_lib_dir(Some(impl Into<PathBuf>)),
+            "lib": path("FOLDER"), "folder of libibverbs.so.1",
+            default "DMA_IBVERBS_LIB_DIR, then the system's", needs trust;
+    }
+    names NAME, device device = |name| Ok(name.to_owned()),
+        "an RDMA device, such as mlx5_0; without one, the first with an active port";
 }
 
 /// The MTUs. The code of an MTU is its position in this list, counted from 1.
 const MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
 
 impl RdmaOptions {
-    /// The options that engine names can have.
-    pub const INFO: &'static [OptionInfo] = &[
-        OptionInfo::new("port", "N", "the first active one", "port of the device"),
-        OptionInfo::new("gid", "N", "RoCE v2 and IPv4 first", "index of the port's GID"),
-        OptionInfo::new("sl", "N", "0", "service level"),
-        OptionInfo::new("mtu", "256|512|1024|2048|4096", "that of the port", "longest packet, in bytes"),
-        OptionInfo::new("timeout", "N", "14", "time to wait for an answer: 4.096 us times 2 to the power N"),
-        OptionInfo::new("listen", "IP:PORT", "address of the GID", "where importers of exports connect")
-            .needing_trust(),
-        OptionInfo::new("depth", "N", "256, or the device's limit", "default depth of the engine's queues"),
-        OptionInfo::new(
-            "lib",
-            "FOLDER",
-            "DMA_IBVERBS_LIB_DIR, then the system's",
-            "folder of libibverbs.so.1",
-        )
-        .needing_trust(),
-    ];
     /// Maximum depth of a queue, in descriptors. The device's limit may be lower.
     pub const DEPTH_MAX: usize = 16_384;
-
-    /// Returns the defaults.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    dma_core::setters! {
-        with_device(device: Some(impl Into<String>));
-        with_port(port: Some(u8));
-        with_gid(gid: Some(u8));
-        with_service_level(service_level: u8);
-        with_mtu(mtu: Some(u32));
-        with_timeout(timeout: Some(u8));
-        with_listen(listen: Some(SocketAddr));
-        with_depth(depth: Some(usize));
-        with_lib_dir(lib_dir: Some(impl Into<PathBuf>));
-    }
-
-    /// Reads the device and the options of an engine name: see [`INFO`](Self::INFO).
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` for an option or value that does not exist, `OutOfRange` for a number that is not
-    /// allowed. Each error lists the valid values.
-    pub fn from_name(name: &EngineName) -> Result<Self> {
-        let mut options = Self::new();
-        options.device = name.device().map(str::to_owned);
-        name.read_options(&crate::BACKEND, |key, value| {
-            match key {
-                "port" => options.port = Some(value.number(1..=u8::MAX)?),
-                "gid" => options.gid = Some(value.number(0..=u8::MAX)?),
-                "sl" => options.service_level = value.number(0..=15)?,
-                "mtu" => {
-                    let mtus = ["256", "512", "1024", "2048", "4096"];
-                    options.mtu =
-                        Some(value.choice(&std::array::from_fn::<_, 5, _>(|i| (mtus[i], MTUS[i])))?);
-                }
-                "timeout" => options.timeout = Some(value.number(1..=31)?),
-                "listen" => options.listen = Some(value.read(str::parse::<SocketAddr>)?),
-                "depth" => options.depth = Some(value.number(1..=Self::DEPTH_MAX)?),
-                "lib" => options.lib_dir = Some(value.path()?),
-                _ => return Err(value.not_read()),
-            }
-            Ok(())
-        })?;
-        Ok(options)
-    }
 
     /// Checks options that were not set by an engine name, and returns the MTU's code.
     pub(crate) fn validate(&self) -> Result<Option<i32>> {
@@ -146,6 +96,8 @@ impl RdmaOptions {
 
 #[cfg(test)]
 mod tests {
+    use dma_core::EngineName;
+
     use super::*;
 
     fn options(name: &str) -> Result<RdmaOptions> {
@@ -203,7 +155,8 @@ mod tests {
     #[test]
     fn libraries_and_addresses_are_for_trusted_names_only() {
         for name in ["rdma:mlx5_0,lib=/tmp/x", "rdma:listen=0.0.0.0:7"] {
-            let refused = name.parse::<EngineName>().unwrap().refuse_untrusted(&crate::BACKEND).unwrap_err();
+            let refused =
+                name.parse::<EngineName>().unwrap().refuse_untrusted(RdmaOptions::NAME_FORMAT).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{refused}");
         }
     }

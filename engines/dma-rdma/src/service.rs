@@ -103,7 +103,7 @@ impl Service {
         let failed = |source: std::io::Error| {
             Error::from(source)
                 .with_message(format!("the service cannot listen for importers at {listen}"))
-                .with_backend(crate::error::BACKEND)
+                .with_backend(crate::error::NAME)
                 .with_hint("choose a free port and an address of this host with the option `listen`")
         };
         let listener = TcpListener::bind(listen).map_err(failed)?;

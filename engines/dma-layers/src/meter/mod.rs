@@ -35,8 +35,8 @@ mod report;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dma_core::{
-    Completion, Descriptor, DeviceAddr, DmaEngine, InlineCopy, InlineExecutor, Operation, OptionInfo,
-    OptionValue, QueueOptions, QueueStats, RawQueue, Result,
+    Completion, Descriptor, DeviceAddr, DmaEngine, InlineCopy, InlineExecutor, Operation, QueueOptions,
+    QueueStats, RawQueue, Result,
 };
 
 #[cfg(feature = "metrics")]
@@ -48,45 +48,17 @@ use crate::in_flight::InFlight;
 use crate::os_clock;
 use crate::wrapper::{Call, Layered, QueueHook, Wrapper, operation_len};
 
-/// The options of a [`MeterEngine`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct MeterOptions {
-    /// The engine's name in spans and metrics. Default: empty, which means the name of its backend.
-    pub label: String,
-}
-
-impl MeterOptions {
-    /// The options in engine names.
-    pub const INFO: &'static [OptionInfo] =
-        &[OptionInfo::new("label", "TEXT", "the backend", "the engine's name in spans and metrics")];
-
-    /// Returns the defaults.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+dma_core::options! {
+    /// The options of a [`MeterEngine`].
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct MeterOptions {
+        /// The engine's name in spans and metrics. Default: empty, which means the name of its backend.
+        pub label: String, with_label(impl Into<String>),
+            "label": text("TEXT"), "the engine's name in spans and metrics", default "the backend",
+            serde String, "The engine's name in spans and metrics. Empty: the name of its backend.";
     }
-
-    dma_core::setters! {
-        with_label(label: impl Into<String>);
-    }
-
-    /// Reads options of an engine name.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` for an option or value that does not exist.
-    pub fn from_options<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self> {
-        let mut read = Self::new();
-        for (key, text) in options {
-            let value = OptionValue::new(key, text);
-            match key {
-                "label" => read.label = value.text()?.to_owned(),
-                _ => return Err(value.not_read()),
-            }
-        }
-        Ok(read)
-    }
+    names "meter";
+    serde "options of a meter";
 }
 
 /// An engine whose descriptors are counted and timed: see the [module](self).

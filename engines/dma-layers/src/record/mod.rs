@@ -51,8 +51,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dma_core::{
-    CacheHint, Capabilities, DmaEngine, Error, ErrorKind, OptionInfo, OptionValue, Place, QueueOptions,
-    RegionInfo, Result,
+    CacheHint, Capabilities, DmaEngine, EngineName, Error, ErrorKind, NameFormat, OptionInfo, Place,
+    QueueOptions, RegionInfo, Result,
 };
 
 pub use events::Events;
@@ -86,6 +86,8 @@ impl RecordOptions {
         OptionInfo::new("file", "PATH", "none", "the trace to write").needing_trust(),
         OptionInfo::new("buffer", "BYTES", "1M", "buffer of each queue, at least 4K"),
     ];
+    /// The format of engine names.
+    pub const NAME_FORMAT: NameFormat = NameFormat::new("record", Self::INFO);
 
     /// Makes the options for a trace in `file`.
     #[must_use]
@@ -98,21 +100,21 @@ impl RecordOptions {
         with_engine(engine: impl Into<String>);
     }
 
-    /// Reads options of an engine name.
+    /// Reads the wrapper's part of an engine name: see [`INFO`](Self::INFO).
     ///
     /// # Errors
     ///
     /// `InvalidArgument` or `OutOfRange` for an invalid option or value, or if `file` is missing.
-    pub fn from_options<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self> {
+    pub fn from_name(name: &EngineName) -> Result<Self> {
         let mut read = Self::new("");
-        for (key, text) in options {
-            let value = OptionValue::new(key, text);
+        name.read_options(Self::NAME_FORMAT, |key, value| {
             match key {
                 "file" => read.file = value.path()?,
                 "buffer" => read.buffer = value.size(BUFFER.0..=1 << 30)?,
                 _ => return Err(value.not_read()),
             }
-        }
+            Ok(())
+        })?;
         if read.file.as_os_str().is_empty() {
             return Err(Error::new(ErrorKind::InvalidArgument, "option file is missing")
                 .with_hint("name the trace, such as record+cpu:file=copies.trace"));

@@ -44,10 +44,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use arrayvec::ArrayVec;
+#[cfg(feature = "serde")]
+use dma_core::configuration::{Bytes, in_range};
 use dma_core::{
     Access, Capabilities, Completion, Descriptor, DmaEngine, Error, ErrorKind, NativeError, Operation,
-    OptionInfo, OptionValue, Outcome, Place, QueueOptions, RawQueue, RegionInfo, RegionKey, Result, Segment,
-    racy_copy,
+    Outcome, Place, QueueOptions, RawQueue, RegionInfo, RegionKey, Result, Segment, racy_copy,
 };
 
 use crate::wrapper::{Layered, QueueHook, Wrapper, for_each_pair};
@@ -62,58 +63,26 @@ const STAGING_STEPS: usize = 16;
 /// The first code of a mismatch. This code is outside the range of errno values and of the vendors' codes.
 const FIRST_CODE: i32 = i32::MIN;
 
-/// The options of a [`VerifyEngine`]. A copy is verified once both numbers, of copies and of bytes, are
-/// reached since the queue's last verified copy. By default, every copy is verified.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct VerifyOptions {
-    /// Number of copies from one verified copy of a queue to the next; at least 1. Default: 1.
-    pub sample: u64,
-    /// Number of bytes from one verified copy of a queue to the next; at least 1. Default: 1.
-    pub sample_bytes: u64,
-}
-
-impl Default for VerifyOptions {
-    fn default() -> Self {
-        Self { sample: 1, sample_bytes: 1 }
+dma_core::options! {
+    /// The options of a [`VerifyEngine`]. A copy is verified once both numbers, of copies and of bytes, are
+    /// reached since the queue's last verified copy. By default, every copy is verified.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct VerifyOptions {
+        /// Number of copies from one verified copy of a queue to the next; at least 1. Default: 1.
+        pub sample: u64 = 1, with_sample(u64),
+            "sample": number(1..=u64::MAX), "copies from one verified copy of a queue to the next",
+            default "1",
+            serde u64, "Copies from one verified copy of a queue to the next; at least 1.",
+            check |copies| in_range(*copies, 1..=u64::MAX);
+        /// Number of bytes from one verified copy of a queue to the next; at least 1. Default: 1.
+        pub sample_bytes: u64 = 1, with_sample_bytes(u64),
+            "sample_bytes": size(1..=u64::MAX), "bytes from one verified copy of a queue to the next",
+            default "1",
+            serde Bytes, "Bytes from one verified copy of a queue to the next; at least 1.",
+            check |bytes| in_range(bytes.0, 1..=u64::MAX);
     }
-}
-
-impl VerifyOptions {
-    /// The options in engine names.
-    pub const INFO: &'static [OptionInfo] = &[
-        OptionInfo::new("sample", "N", "1", "copies from one verified copy of a queue to the next"),
-        OptionInfo::new("sample_bytes", "BYTES", "1", "bytes from one verified copy of a queue to the next"),
-    ];
-
-    /// Returns the defaults.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    dma_core::setters! {
-        with_sample(sample: u64);
-        with_sample_bytes(sample_bytes: u64);
-    }
-
-    /// Reads options of an engine name.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` or `OutOfRange` for an option or value that does not exist.
-    pub fn from_options<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self> {
-        let mut read = Self::new();
-        for (key, text) in options {
-            let value = OptionValue::new(key, text);
-            match key {
-                "sample" => read.sample = value.number(1..=u64::MAX)?,
-                "sample_bytes" => read.sample_bytes = value.size(1..=u64::MAX)?,
-                _ => return Err(value.not_read()),
-            }
-        }
-        Ok(read)
-    }
+    names "verify";
+    serde "options of verified copies";
 }
 
 /// Counts of a [`VerifyEngine`]'s descriptors that ended as done. An operation that exceeds the engine's
