@@ -54,9 +54,9 @@ pub(crate) struct DocaQueue {
     context: DmaContext,
     buffers: Arc<Mutex<QueueBuffers>>,
     depth: usize,
-    /// The task that is held back, in the slot `deferred_slot`. Null if there is none.
-    deferred: *mut doca_task,
-    deferred_slot: u32,
+    /// The task that is held back, in the slot `held_slot`. Null if there is none.
+    held: *mut doca_task,
+    held_slot: u32,
     /// The maximum number of tasks that the device has accepted at once. A completion may only be coalesced
     /// with the completion of a task for which the device is known to have room.
     known_capacity: usize,
@@ -95,8 +95,8 @@ impl DocaQueue {
             context,
             buffers,
             depth,
-            deferred: std::ptr::null_mut(),
-            deferred_slot: 0,
+            held: std::ptr::null_mut(),
+            held_slot: 0,
             known_capacity: 0,
             ring: false,
             state: ContextState::Running,
@@ -108,7 +108,7 @@ impl DocaQueue {
     /// Returns the number of tasks that are in flight or reserved for the current batch, without the one that
     /// is held back.
     fn in_flight(&self) -> usize {
-        self.depth - self.context.done.free() - usize::from(!self.deferred.is_null())
+        self.depth - self.context.done.free() - usize::from(!self.held.is_null())
     }
 
     /// Prepares the task of a slot whose buffers are not those of the descriptor's regions.
@@ -170,19 +170,19 @@ impl DocaQueue {
     /// the current task stays held back. Otherwise `before` is held back again, unless it has ended.
     #[cold]
     fn stopped_at(&mut self, before: (*mut doca_task, u32), code: doca_error_t) -> bool {
-        let next = (self.deferred, self.deferred_slot);
-        (self.deferred, self.deferred_slot) = before;
+        let next = (self.held, self.held_slot);
+        (self.held, self.held_slot) = before;
         let go_on = self.not_taken(before.1, code, 1);
         if go_on {
-            (self.deferred, self.deferred_slot) = next;
+            (self.held, self.held_slot) = next;
         }
         go_on
     }
 
     /// Stops holding a task back, and returns its slot.
-    fn take_deferred(&mut self) -> Option<u32> {
-        let deferred = std::mem::replace(&mut self.deferred, std::ptr::null_mut());
-        (!deferred.is_null()).then_some(self.deferred_slot)
+    fn take_held(&mut self) -> Option<u32> {
+        let held = std::mem::replace(&mut self.held, std::ptr::null_mut());
+        (!held.is_null()).then_some(self.held_slot)
     }
 
     /// Handles the refusal of the task in `slot`, which was held back, while `ready` more tasks are prepared.
@@ -193,7 +193,7 @@ impl DocaQueue {
             self.known_capacity = self.in_flight() - ready;
             return false;
         }
-        self.take_deferred();
+        self.take_held();
         if code == DOCA_ERROR_BAD_STATE {
             // The context has stopped by itself. Polling finds the cause.
             self.context.done.end_late(slot, code, Outcome::Aborted);
@@ -268,9 +268,7 @@ unsafe impl RawQueue for DocaQueue {
                         match shortage {
                             Shortage::Error(e) if taken == 0 => return Err(e),
                             // With nothing in flight, no buffer will become free.
-                            Shortage::Full
-                                if taken == 0 && self.in_flight() == 0 && self.deferred.is_null() =>
-                            {
+                            Shortage::Full if taken == 0 && self.in_flight() == 0 && self.held.is_null() => {
                                 return Err(error(
                                     ErrorKind::OutOfResources,
                                     "no buffer is left for the descriptor",
@@ -282,12 +280,10 @@ unsafe impl RawQueue for DocaQueue {
                     }
                 },
             };
-            let before = (
-                std::mem::replace(&mut self.deferred, task),
-                std::mem::replace(&mut self.deferred_slot, slot),
-            );
+            let before =
+                (std::mem::replace(&mut self.held, task), std::mem::replace(&mut self.held_slot, slot));
             if !before.0.is_null() {
-                // The next task is ready, so the deferred task needs no doorbell, and its completion may be
+                // The next task is ready, so the held task needs no doorbell, and its completion may be
                 // coalesced.
                 let flags = if taken < coalescable {
                     DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS
@@ -307,16 +303,16 @@ unsafe impl RawQueue for DocaQueue {
     }
 
     fn flush(&mut self) {
-        if !matches!(self.state, ContextState::Running) || self.deferred.is_null() {
+        if !matches!(self.state, ContextState::Running) || self.held.is_null() {
             return;
         }
-        let code = self.context.submit(self.deferred, DOCA_TASK_SUBMIT_FLAG_FLUSH);
+        let code = self.context.submit(self.held, DOCA_TASK_SUBMIT_FLAG_FLUSH);
         if code == DOCA_SUCCESS {
-            self.deferred = std::ptr::null_mut();
+            self.held = std::ptr::null_mut();
         } else {
-            self.not_taken(self.deferred_slot, code, 0);
+            self.not_taken(self.held_slot, code, 0);
         }
-        self.ring = !self.deferred.is_null();
+        self.ring = !self.held.is_null();
         if self.ring {
             // The earlier tasks must start, although the task that was held back was refused.
             self.context.flush();
@@ -353,7 +349,7 @@ unsafe impl RawQueue for DocaQueue {
         ) {
             return;
         }
-        if let Some(slot) = self.take_deferred() {
+        if let Some(slot) = self.take_held() {
             self.context.done.end_late(slot, 0, Outcome::Aborted);
         }
         self.ring = false;

@@ -30,7 +30,7 @@ impl DocaQueue {
                 return;
             }
             // The context has stopped, so the task that is held back can no longer be submitted.
-            if let Some(slot) = self.take_deferred() {
+            if let Some(slot) = self.take_held() {
                 self.context.done.end_late(slot, 0, Outcome::Aborted);
             }
             self.ring = false;
@@ -110,7 +110,7 @@ impl DocaQueue {
     /// Stops the context and waits until it is idle. Returns `false` if the context is not idle at the time
     /// limit.
     fn bring_down(&mut self) -> bool {
-        self.take_deferred();
+        self.take_held();
         if self.context.state() != DOCA_CTX_STATE_IDLE {
             self.context.done.all_aborted();
             self.context.stop();
@@ -132,7 +132,7 @@ impl DocaQueue {
 impl Drop for DocaQueue {
     fn drop(&mut self) {
         // The task that is held back was never submitted.
-        if let Some(slot) = self.take_deferred() {
+        if let Some(slot) = self.take_held() {
             self.context.done.give(slot);
         }
         let down = !matches!(self.state, ContextState::Lost(..)) && self.bring_down() || self.step_to_idle();

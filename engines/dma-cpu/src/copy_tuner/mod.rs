@@ -230,9 +230,9 @@ impl CopyTuner {
     /// Replaces a [shared trial](Pick::is_shared_trial) by an untimed pick, because no helper thread is
     /// awake. A later pick takes its place. `first` is true for the first such pick since the last doorbell;
     /// the next doorbell wakes a helper if `sleeps` is true. The trial is dropped if helpers stay asleep.
-    pub(crate) fn defer_trial(&mut self, pick: Pick, first: bool, sleeps: bool) -> Pick {
+    pub(crate) fn postpone_trial(&mut self, pick: Pick, first: bool, sleeps: bool) -> Pick {
         let index = usize::from(pick.class);
-        self.classes[index].defer_trial(index, first, sleeps);
+        self.classes[index].postpone_trial(index, first, sleeps);
         Pick { role: Role::Untimed, ..pick }
     }
 
@@ -345,8 +345,8 @@ struct LengthClass {
     probe_min: f32,
     probe_seen: u32,
     trial: Trial,
-    /// Number of doorbells in this trial before which picks were deferred.
-    deferred: u32,
+    /// Number of doorbells in this trial before which picks were postponed.
+    postponed: u32,
     /// Number of doorbells in this trial that woke a helper.
     wake_ups: u32,
 }
@@ -501,7 +501,7 @@ impl LengthClass {
                 self.probe_streaming = !self.streaming && !self.is_trial_next(index);
                 self.left = self.burst(index);
                 (self.probe_sum, self.probe_min, self.probe_seen) = (0.0, f32::INFINITY, 0);
-                (self.trial, self.deferred, self.wake_ups) = (Trial::default(), 0, 0);
+                (self.trial, self.postponed, self.wake_ups) = (Trial::default(), 0, 0);
             }
             Phase::Probing => {
                 self.phase = Phase::Awaiting;
@@ -612,15 +612,15 @@ impl LengthClass {
         self.schedule_probe(self.left, owed);
     }
 
-    /// Defers the last pick, because no helper could share it. The number of doorbells with deferred picks is
-    /// limited to the trial's number of shared copies.
-    fn defer_trial(&mut self, index: usize, first: bool, sleeps: bool) {
+    /// Postpones the last pick, because no helper could share it. The number of doorbells with postponed picks
+    /// is limited to the trial's number of shared copies.
+    fn postpone_trial(&mut self, index: usize, first: bool, sleeps: bool) {
         if self.phase != Phase::Probing || !self.is_trial() {
             return;
         }
-        self.deferred += u32::from(first);
+        self.postponed += u32::from(first);
         self.wake_ups += u32::from(first && sleeps);
-        if self.deferred <= TRIAL_SHARED * self.memcpy_burst(index) {
+        if self.postponed <= TRIAL_SHARED * self.memcpy_burst(index) {
             self.left += 1;
             return;
         }
@@ -631,7 +631,7 @@ impl LengthClass {
         self.settle(index);
         self.schedule_probe(
             self.left,
-            paid_back(BELIEVED, self.wake_ups) + paid_back(PUBLISHED, self.deferred),
+            paid_back(BELIEVED, self.wake_ups) + paid_back(PUBLISHED, self.postponed),
         );
     }
 

@@ -143,7 +143,7 @@ impl CopyTuner {
         let index = class_of(len);
         let class = &mut self.classes[index];
         (class.alone_max, class.streaming, class.probe_streaming) = (len, false, false);
-        (class.phase, class.left, class.deferred) = (Phase::Probing, 1, 0);
+        (class.phase, class.left, class.postponed) = (Phase::Probing, 1, 0);
     }
 }
 
@@ -728,7 +728,7 @@ fn trials_that_come_to_nothing_stop_nothing() {
 struct Bursts {
     burst: usize,
     /// Number of copies of a burst before the helper is awake.
-    deferred: usize,
+    postponed: usize,
     /// Number of copies with one doorbell.
     batch: usize,
     /// The first copy for which the helper is useful.
@@ -748,7 +748,7 @@ impl Bursts {
         for at in 0..copies {
             now += if at % self.burst == 0 { self.pause } else { 0 };
             let mut pick = tuner.pick(len, CacheHint::Auto);
-            let no_helper = at % self.burst < self.deferred || at >= self.to;
+            let no_helper = at % self.burst < self.postponed || at >= self.to;
             let sleeps = at % self.burst == 0;
             if at % self.batch == 0 {
                 trial = false;
@@ -757,7 +757,7 @@ impl Bursts {
             if pick.is_shared_trial() {
                 woken += usize::from(no_helper && sleeps && !trial);
                 if no_helper {
-                    pick = tuner.defer_trial(pick, !trial, sleeps);
+                    pick = tuner.postpone_trial(pick, !trial, sleeps);
                 }
                 trial = true;
             }
@@ -788,8 +788,8 @@ const COPIES: usize = 400_000;
 
 #[test]
 fn a_late_helper_may_still_pay() {
-    for (burst, deferred, batch) in [(190, 20, 1), (53, 20, 1), (2048, 512, 512), (1024, 256, 256)] {
-        let bursts = Bursts { burst, deferred, batch, from: COPIES / 2, to: COPIES, pause: 0 };
+    for (burst, postponed, batch) in [(190, 20, 1), (53, 20, 1), (2048, 512, 512), (1024, 256, 256)] {
+        let bursts = Bursts { burst, postponed, batch, from: COPIES / 2, to: COPIES, pause: 0 };
         let (shared, _) = bursts.run(&mut tuner().for_cores(2), COPIES);
         assert!(shared > COPIES / 4 * 95 / 100, "{shared} shared, in bursts of {burst}");
     }
@@ -797,7 +797,7 @@ fn a_late_helper_may_still_pay() {
 
 #[test]
 fn a_helper_that_never_comes_is_not_waited_for() {
-    let bursts = Bursts { burst: 1, deferred: 1, batch: 1, from: 0, to: 0, pause: 0 };
+    let bursts = Bursts { burst: 1, postponed: 1, batch: 1, from: 0, to: 0, pause: 0 };
     let (shared, woken) = bursts.run(&mut tuner().for_cores(2), COPIES);
     assert!(shared < COPIES / 400 && (1..COPIES / 200).contains(&woken), "{shared} shared, {woken} woken");
 }
@@ -805,8 +805,8 @@ fn a_helper_that_never_comes_is_not_waited_for() {
 /// Each trial repeatedly wakes a helper for copies that take less time than the wake-up.
 #[test]
 fn a_helper_woken_for_nothing_is_rarely_woken() {
-    for (burst, deferred) in [(20, 3), (40, 10), (8, 7)] {
-        let bursts = Bursts { burst, deferred, batch: 1, from: COPIES, to: COPIES, pause: SOME_TIME / 20 };
+    for (burst, postponed) in [(20, 3), (40, 10), (8, 7)] {
+        let bursts = Bursts { burst, postponed, batch: 1, from: COPIES, to: COPIES, pause: SOME_TIME / 20 };
         let (shared, woken) = bursts.run(&mut tuner().for_cores(2), COPIES);
         assert!(shared < COPIES / 4 * 8 / 100, "{shared} shared, in bursts of {burst}");
         assert!((1..COPIES / 400).contains(&woken), "{woken} woken, in bursts of {burst}");
@@ -815,7 +815,7 @@ fn a_helper_woken_for_nothing_is_rarely_woken() {
 
 #[test]
 fn a_helper_that_stopped_coming_is_forgotten() {
-    let bursts = Bursts { burst: 1, deferred: 0, batch: 1, from: 0, to: COPIES / 4, pause: 0 };
+    let bursts = Bursts { burst: 1, postponed: 0, batch: 1, from: 0, to: COPIES / 4, pause: 0 };
     let mut tuner = tuner().for_cores(2);
     assert!(bursts.run(&mut tuner, COPIES / 4).0 > COPIES / 16 * 95 / 100, "shared at first");
     let bursts = Bursts { to: 0, ..bursts };
@@ -833,7 +833,7 @@ fn a_helper_called_in_vain_is_soon_called_again() {
         tuner.begin_trial(len);
         let mut pick = tuner.pick(len, CacheHint::Auto);
         for at in 0.. {
-            tuner.defer_trial(pick, true, at < wake_ups);
+            tuner.postpone_trial(pick, true, at < wake_ups);
             if !tuner.classes[index].is_trial() {
                 break;
             }
@@ -847,7 +847,7 @@ fn a_helper_called_in_vain_is_soon_called_again() {
 }
 
 #[test]
-fn an_awaited_copy_is_not_deferred() {
+fn an_awaited_copy_is_not_postponed() {
     let mut tuner = tuner().for_cores(2);
     let (len, index) = (256 << 10, 4);
     tuner.begin_trial(len);
@@ -856,10 +856,10 @@ fn an_awaited_copy_is_not_deferred() {
     assert!(pick.is_shared_trial() && !pick.is_timed());
     let left = tuner.classes[index].left;
     for _ in 0..100 {
-        tuner.defer_trial(pick, true, true);
+        tuner.postpone_trial(pick, true, true);
     }
     let class = &tuner.classes[index];
-    assert_eq!((class.phase, class.left, class.deferred), (Phase::Awaiting, left, 0));
+    assert_eq!((class.phase, class.left, class.postponed), (Phase::Awaiting, left, 0));
 }
 
 #[test]
@@ -943,7 +943,7 @@ proptest! {
                 _ => {
                     let pick = tuner.pick(len, CacheHint::Auto);
                     let no_helper = pick.is_shared_trial() && value.is_multiple_of(2);
-                    open.push(if no_helper { tuner.defer_trial(pick, value.is_multiple_of(4), value.is_multiple_of(3)) } else { pick });
+                    open.push(if no_helper { tuner.postpone_trial(pick, value.is_multiple_of(4), value.is_multiple_of(3)) } else { pick });
                 }
             }
         }

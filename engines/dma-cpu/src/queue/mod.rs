@@ -228,7 +228,7 @@ impl CpuQueue {
             let helpers = self.pool.helpers();
             let no_helper = pick.is_shared_trial() && !helpers.any_awake();
             let pick =
-                if no_helper { tuner.defer_trial(pick, !self.trial, helpers.any_asleep()) } else { pick };
+                if no_helper { tuner.postpone_trial(pick, !self.trial, helpers.any_asleep()) } else { pick };
             return self.publish(descriptor, work, pick);
         }
         // SAFETY: the caller meets the requirements of `RawQueue::submit` for this descriptor.

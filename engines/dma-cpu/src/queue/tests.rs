@@ -198,10 +198,10 @@ fn a_long_batch_ends_no_trial() {
     }
     for _ in 0..60 {
         while queue.job_queue.work(queue.pool.helpers(), &mut queue.busy_period).is_some() {}
-        let mut defer_trial = false;
-        let is_deferred = |pick: Pick| pick.is_shared_trial() && !pick.is_timed();
-        while queue.jobs.retire(|job| defer_trial = is_deferred(job.pick)).is_none() {}
-        assert!(defer_trial);
+        let mut postpone_trial = false;
+        let is_postponed = |pick: Pick| pick.is_shared_trial() && !pick.is_timed();
+        while queue.jobs.retire(|job| postpone_trial = is_postponed(job.pick)).is_none() {}
+        assert!(postpone_trial);
     }
 }
 
