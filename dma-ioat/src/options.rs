@@ -30,7 +30,7 @@ dma_core::options! {
     /// | `mem` | MiB of memory for DMA, reserved at set-up | grows as needed; 512 without huge pages |
     /// | `huge` | huge pages: `auto`, `on`, `off` | `auto` |
     /// | `allow` | PCI addresses that SPDK may take, joined by `+` | all I/OAT functions |
-    /// | `env` | code that sets up SPDK's environment: `own` for this crate, `external` for the program | `own` |
+    /// | `env` | sets up SPDK's environment: `own` for this crate, `external` for the program | `own` |
     #[derive(Clone, Debug)]
     pub struct IoatOptions {
         /// The channel's PCI address. `None` (the default): all channels that this process can attach, and
@@ -42,8 +42,8 @@ dma_core::options! {
             "lib": path("FOLDER"), "the folder of SPDK's shared libraries",
             default "DMA_SPDK_LIB_DIR, then the system's folders", needs trust;
         /// The CPUs for SPDK's environment, which runs no work there and does not move the threads that use
-        /// queues. `None` (the default): the first usable CPU. The set must not be empty, and its numbers must
-        /// be below [`CORES_MAX`](Self::CORES_MAX).
+        /// queues. `None` (the default): the first usable CPU. The set must not be empty, and its numbers
+        /// must be below [`CORES_MAX`](Self::CORES_MAX).
         pub cores: Option<BTreeSet<u32>>,
             with_cores(impl IntoIterator<Item = u32> => Some(cores.into_iter().collect())),
             "cores": read("0xMASK|N[-N][+N...]", |text| parse_cores(text).map(Some)),
@@ -60,8 +60,8 @@ dma_core::options! {
             "use of huge pages for DMA memory", default "auto";
         /// The PCI functions that SPDK may take for this process. `None` (the default): the I/OAT functions
         /// that the system shows, so that DPDK's drivers take no other device. If the system has none, SPDK's
-        /// environment is not set up. With calls from [`with_library`](Self::with_library), the default is all
-        /// functions that these calls offer.
+        /// environment is not set up. With calls from [`with_library`](Self::with_library), the default is
+        /// all functions that these calls offer.
         pub allow: Option<BTreeSet<PciAddress>>,
             with_allow(impl IntoIterator<Item = PciAddress> => Some(allow.into_iter().collect())),
             "allow": read("ADDRESS[+ADDRESS...]", |text| parse_addresses(text).map(Some)),

@@ -166,3 +166,94 @@ macro_rules! options {
         $crate::configuration! { $type, $table, $type::new(), requires [], $($entries)+ }
     };
 }
+
+#[cfg(test)]
+#[expect(unreachable_pub, reason = "the macro makes the methods of a public type")]
+mod tests {
+    use std::path::PathBuf;
+
+    use crate::{Error, ErrorKind, PciAddress, Result};
+
+    crate::options! {
+        /// One option of each type of value, and each form of setter.
+        #[derive(Debug, PartialEq)]
+        struct Every {
+            address: Option<PciAddress>, with_address(Some(PciAddress));
+            number: u8 = 5, with_number(u8), "number": number(1..=9), "a number", default "5";
+            size: Option<u64>, with_size(Some(u64)), "size": size(64..=1 << 20), "a size", default "none";
+            word: bool = true, with_word(bool),
+                "word": choice("on" => true, "off" => false), "a word", default "on";
+            path: Option<PathBuf>, with_path(Some(impl Into<PathBuf>)),
+                "path": path("FOLDER"), "a path", default "none", needs trust;
+            text: String, with_text(impl Into<String>), "text": text("NAME"), "a text", default "empty";
+            list: Vec<u8>, with_list(impl IntoIterator<Item = u8> => list.into_iter().collect()),
+                "list": read("N[+N...]", numbers), "a list", default "empty";
+        }
+        names "every", device address = str::parse, "a PCI address";
+    }
+
+    fn numbers(text: &str) -> std::result::Result<Vec<u8>, std::num::ParseIntError> {
+        text.split('+').map(str::parse).collect()
+    }
+
+    fn read(name: &str) -> Result<Every> {
+        Every::from_name(&name.parse()?)
+    }
+
+    #[test]
+    fn names_and_setters_set_the_same_fields() {
+        let defaults = Every {
+            address: None,
+            number: 5,
+            size: None,
+            word: true,
+            path: None,
+            text: String::new(),
+            list: vec![],
+        };
+        assert_eq!((Every::new(), read("every").unwrap()), (defaults, Every::new()));
+        let set = Every::new()
+            .with_address("03:00.0".parse().unwrap())
+            .with_number(9)
+            .with_size(1 << 10)
+            .with_word(false)
+            .with_path("/x")
+            .with_text("p0")
+            .with_list([1, 2]);
+        assert_eq!(read("every:03:00.0,number=9,size=1K,word=off,path=/x,text=p0,list=1+2").unwrap(), set);
+    }
+
+    #[test]
+    fn the_format_lists_the_options_that_names_can_have() {
+        let format = Every::NAME_FORMAT;
+        assert_eq!(
+            (format.backend, format.device, format.options),
+            ("every", Some("a PCI address"), Every::INFO)
+        );
+        let info = Every::INFO.iter().map(|info| (info.key, info.value, info.default, info.needs_trust));
+        let expected = [
+            ("number", "N", "5", false),
+            ("size", "BYTES", "none", false),
+            ("word", "on|off", "on", false),
+            ("path", "FOLDER", "none", true),
+            ("text", "NAME", "empty", false),
+            ("list", "N[+N...]", "empty", false),
+        ];
+        assert!(info.eq(expected), "{:?}", Every::INFO);
+    }
+
+    #[test]
+    fn errors_name_the_backend_and_the_valid_values() {
+        let refused = |name: &str, kind: ErrorKind, says: &str| {
+            let error: Error = read(name).expect_err(name);
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(error.to_string().contains("every") && error.hint().contains(says), "{error}");
+        };
+        refused("every:3", ErrorKind::InvalidArgument, "DDDD:BB:DD.F");
+        refused("every:address=03:00.0", ErrorKind::InvalidArgument, "there are: number, size");
+        refused("every:number=10", ErrorKind::OutOfRange, "from 1 to 9");
+        refused("every:size=1", ErrorKind::OutOfRange, "from 64 to 1048576");
+        refused("every:word=yes", ErrorKind::InvalidArgument, "on, off");
+        refused("every:list=x", ErrorKind::InvalidArgument, "invalid digit");
+    }
+}

@@ -19,16 +19,16 @@ dma_core::options! {
         /// Maximum length of an operation, in bytes, that is executed during submission. Longer operations
         /// are split into chunks for the helpers and the polling thread. Default: 32 KiB; at most
         /// [`INLINE_MAX`](Self::INLINE_MAX), so that a submission stays short. With 0, every operation is
-        /// split into chunks. With any other value, copies of up to 1 MiB within the submitter's own cache are
-        /// also executed during submission, unless measurements show that sharing them is faster. Copies that
-        /// belong to these measurements are also executed during submission. For operations with results, the
-        /// limit is twice as high.
+        /// split into chunks. With any other value, copies of up to 1 MiB within the submitter's own cache
+        /// are also executed during submission, unless measurements show that sharing them is faster. Copies
+        /// that belong to these measurements are also executed during submission. For operations with
+        /// results, the limit is twice as high.
         pub inline_limit: usize = 32 << 10, with_inline_limit(usize),
             "inline": size(0..=Self::INLINE_MAX),
             "maximum length of operations that are executed during submission; twice that for operations with a result",
             default "32K";
-        /// Hint of queues that are opened with [`CacheHint::Auto`]. Default: [`CacheHint::Auto`], which learns
-        /// from measured times.
+        /// Hint of queues that are opened with [`CacheHint::Auto`]. Default: [`CacheHint::Auto`], which
+        /// learns from measured times.
         pub hint: CacheHint, with_hint(CacheHint),
             "hint": choice("auto" => CacheHint::Auto, "hot" => CacheHint::Hot, "cold" => CacheHint::Cold),
             "the cache hint of queues that have none", default "auto";

@@ -7,8 +7,8 @@ use crate::error::NAME;
 dma_core::options! {
     /// The work queue to open.
     ///
-    /// An engine name, such as `dsa:wq0.0,depth=64`, consists of the backend, the work queue, and options that
-    /// [`INFO`](Self::INFO) and the README list.
+    /// An engine name, such as `dsa:wq0.0,depth=64`, consists of the backend, the work queue, and options
+    /// that [`INFO`](Self::INFO) and the README list.
     ///
     /// The engine opens a file in `dev` for writing, and stores descriptors with addresses of this process to
     /// it. So names from untrusted sources must not choose these directories: `dma::parse_untrusted` refuses

@@ -612,8 +612,8 @@ impl LengthClass {
         self.schedule_probe(self.left, owed);
     }
 
-    /// Postpones the last pick, because no helper could share it. The number of doorbells with postponed picks
-    /// is limited to the trial's number of shared copies.
+    /// Postpones the last pick, because no helper could share it. The number of doorbells with postponed
+    /// picks is limited to the trial's number of shared copies.
     fn postpone_trial(&mut self, index: usize, first: bool, sleeps: bool) {
         if self.phase != Phase::Probing || !self.is_trial() {
             return;
