@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Waker;
 
 /// Runs code of the program, such as a waker, the destructor of an owner of memory, or a log subscriber.
 /// Catches and logs its panic, because the thread also serves other operations. Returns `None` if it
@@ -28,6 +29,24 @@ macro_rules! guarded_log {
     ($level:ident, $($event:tt)+) => {{
         $crate::guarded("the log", || tracing::$level!($($event)+));
     }};
+}
+
+/// Wakes a task, and catches a panic of its waker.
+pub(crate) fn wake(waker: Waker) {
+    guarded("a task's waker", || waker.wake());
+}
+
+/// Drops a task's waker, which may run code of the program, and catches its panic.
+pub(crate) fn drop_waker(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        guarded("the drop of a task's waker", || drop(waker));
+    }
+}
+
+/// Drops the operands of a transfer that was dropped before its operation ended, and catches the panic of a
+/// destructor.
+pub(crate) fn drop_operands<T: ?Sized>(operands: Box<T>) {
+    guarded("the drop of a transfer's operands", || drop(operands));
 }
 
 #[cold]

@@ -35,7 +35,7 @@ use crate::memory::operand::sealed::Operand;
 use crate::memory::region::Range;
 use crate::{
     BufferMut, Capabilities, Completion, Counters, Descriptor, EngineId, EngineInfo, Error, NativeError,
-    Outcome, QueueEvents, QueueOptions, RawQueue, Segment,
+    Outcome, QueueEvents, QueueOptions, RawQueue, Segment, guarded,
 };
 pub use answer::Answer;
 pub use batch::Batch;
@@ -127,9 +127,9 @@ pub(crate) enum LogEvent {
 }
 
 impl LogEvent {
-    /// Logs the event with `tracing`, which may run user code.
+    /// Logs the event with `tracing`, and catches a panic of the program's log subscriber.
     pub(crate) fn emit(self, backend: &'static str) {
-        match self {
+        guarded("the log", || match self {
             Self::Failed { slot, outcome, native } => {
                 tracing::warn!(backend, slot, ?outcome, ?native, "operation failed");
             }
@@ -143,7 +143,7 @@ impl LogEvent {
                 backend,
                 "the queue belongs to the parent of this forked process; the copies in flight end here"
             ),
-        }
+        });
     }
 }
 

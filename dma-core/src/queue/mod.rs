@@ -17,7 +17,6 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -25,6 +24,7 @@ use std::time::{Duration, Instant};
 use stall_timer::StallTimer;
 pub use transfer::Transfer;
 
+use crate::guarded::{drop_operands, drop_waker, wake};
 use crate::planner::check::{self, Lists};
 use crate::planner::copy_bytes::{Copier, Pair};
 use crate::planner::error::{self, Operation};
@@ -138,37 +138,13 @@ struct DeferredCallbacks {
 }
 
 impl DeferredCallbacks {
-    /// Runs all callbacks and keeps the emptied lists for reuse. If a callback panics, resumes the panic
-    /// after the last callback.
+    /// Runs all callbacks, and keeps the emptied lists for reuse. Catches their panics, because the caller
+    /// may be another task than that of the callback.
     fn run(mut self, shared: &RefCell<QueueState>) {
-        let mut others = PanicCollector::default();
-        self.log_events.drain(..).for_each(|event| others.run(|| event.emit(self.backend)));
-        self.drop.drain(..).for_each(|operands| others.run(|| drop(operands)));
-        self.wake.drain(..).for_each(|waker| others.run(|| waker.wake()));
+        self.log_events.drain(..).for_each(|event| event.emit(self.backend));
+        self.drop.drain(..).for_each(drop_operands);
+        self.wake.drain(..).for_each(wake);
         shared.borrow_mut().recycled = self;
-        others.resume_panic();
-    }
-}
-
-/// Runs user callbacks and collects their panics, so that a panic does not prevent the next callback.
-#[derive(Default)]
-struct PanicCollector {
-    /// The last panic.
-    panic: Option<Box<dyn Any + Send>>,
-}
-
-impl PanicCollector {
-    fn run(&mut self, f: impl FnOnce()) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(f)) {
-            // Dropping the payload may also panic.
-            std::mem::forget(self.panic.replace(panic));
-        }
-    }
-
-    fn resume_panic(self) {
-        if let Some(panic) = self.panic {
-            resume_unwind(panic);
-        }
     }
 }
 
@@ -304,16 +280,15 @@ impl QueueState {
     }
 }
 
-/// Abandons a queue that could not be closed because a callback panicked.
+/// Abandons a queue that could not be closed, because the engine panicked.
 impl Drop for QueueState {
     fn drop(&mut self) {
         if !self.planner.is_closed() {
             self.abandon();
-            let (mut others, backend) = (PanicCollector::default(), self.planner.backend);
-            self.planner.log_events.drain(..).for_each(|event| others.run(|| event.emit(backend)));
-            // Do not resume the panics of subscribers, because this thread may already be panicking.
-            std::mem::forget(others);
+            let backend = self.planner.backend;
+            self.planner.log_events.drain(..).for_each(|event| event.emit(backend));
         }
+        self.waiters.iter_mut().for_each(|waiter| drop_waker(waiter.waker.take()));
     }
 }
 

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::{OneThread, QueueState, flush, poll, run};
+use crate::guarded::drop_waker;
 use crate::planner::handle::{DropOnUnwind, Ticket, transfer};
 use crate::planner::slow_path::slow_path;
 use crate::planner::wait::{Backoff, deadline};
@@ -302,7 +303,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             waiter.parked = Some(Box::new(operands));
             state.awaited_tokens -= usize::from(had_token);
             drop(state);
-            drop(waker);
+            drop_waker(waker);
         }
     }
 
@@ -332,7 +333,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         }
         let again = !over && state.cooperative;
         drop(state);
-        drop(new);
+        drop_waker(new);
         if again {
             waker.wake_by_ref();
         }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::task::Waker;
 
-use crate::guarded;
+use crate::guarded::{drop_operands, wake};
 use crate::planner::LogEvent;
 
 /// A user callback that runs while no lock is held. The callback may block, panic, or use the queue.
@@ -20,9 +20,9 @@ impl DeferredCallback {
     /// Runs the callback and catches its panic, because other operations need this thread.
     pub(super) fn run(self) {
         match self {
-            Self::Wake(waker) => guarded("a task's waker", || waker.wake()),
-            Self::Drop(operands) => guarded("the drop of a transfer's operands", || drop(operands)),
-            Self::Emit(event, backend) => guarded("the log", || event.emit(backend)),
-        };
+            Self::Wake(waker) => wake(waker),
+            Self::Drop(operands) => drop_operands(operands),
+            Self::Emit(event, backend) => event.emit(backend),
+        }
     }
 }

@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use super::lane::{Caller, Lane};
-use super::slot::let_go;
 use super::{QueueHandle, SharedResult, SharedTransfer};
+use crate::guarded::drop_waker;
 use crate::planner::wait::Backoff;
 use crate::planner::{Answer, error};
 use crate::{Error, ErrorKind, OpError, Result};
@@ -93,7 +93,7 @@ impl SharedReady {
         let waker = self.handle.hub.wait_queue.leave(number);
         // Without a waker, this task was woken. It may leave without using the slot, so wake the next task.
         let next = seen || waker.is_none();
-        let_go(waker);
+        drop_waker(waker);
         if next {
             self.handle.hub.wake_next();
         }
@@ -113,7 +113,7 @@ impl Future for SharedReady {
         if answer.is_none() {
             let (number, old) = self.handle.hub.wait_queue.join(self.number, context.waker().clone());
             self.number = Some(number);
-            let_go(old);
+            drop_waker(old);
             // A slot that is freed after `join` wakes this task. A slot that was freed before `join` is
             // visible here.
             answer = self.answer();

@@ -15,10 +15,11 @@ use std::any::Any;
 use std::task::Waker;
 
 use super::deferred_callbacks::DeferredCallback;
+use crate::Segment;
+use crate::guarded::drop_waker;
 use crate::memory::sync::{AtomicU8, Ordering, UnsafeCell, WakerCell};
 use crate::planner::error::Failure;
 use crate::planner::plan::Plan;
-use crate::{Segment, guarded};
 
 const FREE: u8 = 0;
 const IN_FLIGHT: u8 = 1;
@@ -240,14 +241,14 @@ impl Slot {
     pub(super) fn register_waker(&self, waker: &Waker) -> bool {
         if !self.waker.will_wake(waker) {
             let old = self.waker.replace(Some(waker.clone()));
-            let_go(old);
+            drop_waker(old);
         }
         // The release ordering makes the waker visible to the lane when it sees HAS_WAITER.
         match self.state.compare_exchange(IN_FLIGHT, HAS_WAITER, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) | Err(HAS_WAITER) => true,
             Err(_) => {
                 // The operation has ended, so this waker is not needed.
-                let_go(self.waker.replace(None));
+                drop_waker(self.waker.replace(None));
                 false
             }
         }
@@ -278,7 +279,7 @@ impl Slot {
     pub(super) unsafe fn park(&self, operands: Box<dyn Any + Send>) -> Result<(), Box<dyn Any + Send>> {
         // Drop the waker, because the task no longer waits, and a waker may keep other values alive, even the
         // queue.
-        let_go(self.waker.replace(None));
+        drop_waker(self.waker.replace(None));
         // SAFETY: the caller is the only holder, and the lane accesses the cell only after `state` is PARKED.
         self.parked.with_mut(|parked| unsafe { *parked = Some(operands) });
         for from in [IN_FLIGHT, HAS_WAITER] {
@@ -288,13 +289,5 @@ impl Slot {
         }
         // SAFETY: the exchange has failed, so the lane never sees PARKED and does not access the cell.
         Err(self.parked.with_mut(|parked| unsafe { (*parked).take() }).expect("parked above"))
-    }
-}
-
-/// Drops a waker, which may run user code. Catches a panic of that code, because the code belongs to another
-/// task.
-pub(super) fn let_go(waker: Option<Waker>) {
-    if let Some(waker) = waker {
-        guarded("the drop of a task's waker", || drop(waker));
     }
 }
