@@ -7,13 +7,26 @@ use crate::memory::operand::sealed::Operand;
 use crate::memory::region::Range;
 use crate::{Access, EngineId, Error, ErrorKind, Result, Segment};
 
+/// The accessor of an operation's memory. The CPU cannot reach the memory of some regions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum By {
+    Device,
+    Cpu,
+}
+
+/// Returns whether a copy of one range to another range is valid. `unique` is true if the types exclude that
+/// the ranges overlap. This is the only statement of the rule: device, CPU and batches use it.
+#[inline]
+pub(crate) fn is_valid(by: By, engine: EngineId, src: &Range, dst: &Range, unique: bool) -> bool {
+    let granted = grants(by, engine, src, Access::READ) & grants(by, engine, dst, Access::WRITE);
+    granted & (src.len == dst.len) & (unique || shared_bytes(src, dst) == 0)
+}
+
 /// Returns whether a copy of one range to another range is valid and has 1 to `max` bytes. If not, [`flat`]
 /// or the planner finds the reason.
 #[inline]
 pub(crate) fn is_plain<D: Operand>(engine: EngineId, src: &Range, dst: &Range, max: usize) -> bool {
-    let granted = grants(engine, src, Access::READ) & grants(engine, dst, Access::WRITE);
-    let disjoint = D::UNIQUE || shared_bytes(src, dst) == 0;
-    granted & (src.len == dst.len) & (dst.len.wrapping_sub(1) < max) & disjoint
+    is_valid(By::Device, engine, src, dst, D::UNIQUE) & (dst.len.wrapping_sub(1) < max)
 }
 
 /// Returns the number of bytes that two ranges of the length of `dst` share.
@@ -34,33 +47,36 @@ pub(crate) fn overlap(a: &Range, b: &Range) -> bool {
     space == other_space && start.abs_diff(other_start) < first.len as u64
 }
 
-/// Returns whether `range` belongs to `engine` and grants `access`.
+/// Returns whether `range` belongs to `engine`, grants `access`, and can be reached.
 #[inline]
-fn grants(engine: EngineId, range: &Range, access: Access) -> bool {
-    // A tag has one bit for each right. Set the bits of all rights that are not requested. If the range
-    // grants `access`, then all bits are set, and the result equals the engine's tag with all rights.
-    let rest = EngineId::CPU_VISIBLE | u64::from(access.complement().bits());
-    range.region.0.tag | rest == engine.tag(Access::all(), true)
-}
-
-/// Returns whether `range` belongs to `engine`, grants `access`, and can be reached by the CPU.
-#[inline]
-pub(crate) fn grants_cpu(engine: EngineId, range: &Range, access: Access) -> bool {
-    range.region.0.tag | u64::from(access.complement().bits()) == engine.tag(Access::all(), true)
+pub(crate) fn grants(by: By, engine: EngineId, range: &Range, access: Access) -> bool {
+    // A tag has one bit for each right, and one for memory that the CPU can reach. Set all bits that are not
+    // requested. If the range grants the rest, then all bits are set, and the result equals the engine's tag
+    // with all bits.
+    let reach = match by {
+        By::Device => EngineId::CPU_VISIBLE,
+        By::Cpu => 0,
+    };
+    range.region.0.tag | reach | u64::from(access.complement().bits()) == engine.tag(Access::all(), true)
 }
 
 /// Checks a copy of one range to another range, and returns its length.
 #[inline]
 pub(crate) fn flat<D: Operand>(engine: EngineId, src: &Range, dst: &Range) -> Result<usize> {
-    check_range(engine, src, Access::READ)?;
-    check_range(engine, dst, Access::WRITE)?;
-    if src.len != dst.len {
-        return Err(lengths_differ(src.len as u128, dst.len as u128));
+    if is_valid(By::Device, engine, src, dst, D::UNIQUE) {
+        Ok(dst.len)
+    } else {
+        Err(why_invalid(engine, src, dst))
     }
-    match if D::UNIQUE { 0 } else { shared_bytes(src, dst) } {
-        0 => Ok(dst.len),
-        shared => Err(overlap_error(shared, false)),
-    }
+}
+
+/// Returns the reason why a copy of one range to another range is not valid.
+#[cold]
+fn why_invalid(engine: EngineId, src: &Range, dst: &Range) -> Error {
+    let checked = check_range(engine, src, Access::READ)
+        .and_then(|()| check_range(engine, dst, Access::WRITE))
+        .and_then(|()| check_lengths(src.len as u128, dst.len as u128));
+    checked.err().unwrap_or_else(|| overlap_error(shared_bytes(src, dst), false))
 }
 
 /// Checks a copy of lists or rows, and returns its plan.
@@ -85,9 +101,7 @@ fn copy_lists<S: Operand, D: Operand>(engine: EngineId, src: &S, dst: &D, lists:
     let extents = lists.extents.restart(!dst.is_disjoint());
     let checked = collect_segments(engine, src, Access::READ, &mut from, extents).and_then(|src_len| {
         let dst_len = collect_segments(engine, dst, Access::WRITE, &mut to, extents)?;
-        if src_len != dst_len {
-            return Err(lengths_differ(src_len, dst_len));
-        }
+        check_lengths(src_len, dst_len)?;
         extents.check_disjoint()?;
         countable(dst_len)
     });
@@ -124,9 +138,7 @@ pub(crate) fn copy_to_both<S: Operand, D: Operand, E: Operand>(
             collect_segments(engine, dst, Access::WRITE, &mut to, extents)?,
             collect_segments(engine, also, Access::WRITE, &mut to_also, extents)?,
         ];
-        if let Some(len) = lens.into_iter().find(|len| *len != src_len) {
-            return Err(lengths_differ(src_len, len));
-        }
+        lens.into_iter().try_for_each(|len| check_lengths(src_len, len))?;
         extents.check_disjoint()?;
         countable(2 * src_len)
     });
@@ -150,9 +162,7 @@ pub(crate) fn query<A: Operand, B: Operand>(
             let access = if kind == QueryKind::Compare { Access::READ } else { Access::WRITE };
             let other = collect_segments(engine, b, access, &mut query.b, extents)?;
             query.cpu[1] = is_reachable(b);
-            if len != other {
-                return Err(lengths_differ(len, other));
-            }
+            check_lengths(len, other)?;
             extents.check_disjoint()?;
         }
         countable(len)
@@ -264,12 +274,7 @@ impl Lists {
 /// Checks that `range` belongs to `engine` and grants `access`.
 #[inline]
 fn check_range(engine: EngineId, range: &Range, access: Access) -> Result<()> {
-    let region = &*range.region.0;
-    if region.info.engine == engine && region.info.access.contains(access) {
-        Ok(())
-    } else {
-        Err(refuse(engine, range, access))
-    }
+    if grants(By::Device, engine, range, access) { Ok(()) } else { Err(refuse(engine, range, access)) }
 }
 
 #[cold]
@@ -296,6 +301,11 @@ fn countable(len: u128) -> Result<usize> {
             .with_numbers(u64::try_from(len).unwrap_or(u64::MAX), usize::MAX as u64)
             .with_hint("split the operation into several operations")
     })
+}
+
+/// Checks that both sides of an operation have the same length.
+fn check_lengths(src: u128, dst: u128) -> Result<()> {
+    if src == dst { Ok(()) } else { Err(lengths_differ(src, dst)) }
 }
 
 #[cold]

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::check::{grants_cpu, overlap, shared_bytes};
+use super::check::{By, grants, is_valid, overlap, shared_bytes};
 use super::plan::Plan;
 use crate::memory::operand::RowList;
 use crate::memory::operand::sealed::Operand;
@@ -104,20 +104,19 @@ impl Inline {
 
     #[inline]
     fn reads(&self, range: &Range) -> bool {
-        grants_cpu(self.engine, range, Access::READ)
+        grants(By::Cpu, self.engine, range, Access::READ)
     }
 
     #[inline]
     fn writes(&self, range: &Range) -> bool {
-        grants_cpu(self.engine, range, Access::WRITE)
+        grants(By::Cpu, self.engine, range, Access::WRITE)
     }
 
     /// Returns whether a copy is valid and short enough. `unique` is true if no other operand can overlap the
     /// destination.
     #[inline]
     fn takes_copy(&self, src: &Range, dst: &Range, unique: bool) -> bool {
-        let granted = self.reads(src) & self.writes(dst);
-        granted & (src.len == dst.len) & self.fits(dst.len) & (unique || shared_bytes(src, dst) == 0)
+        self.fits(dst.len) & is_valid(By::Cpu, self.engine, src, dst, unique)
     }
 
     /// Executes an operation.

@@ -182,7 +182,7 @@ impl QueueState {
         if self.awaited_tokens > 0 && !self.ended.is_empty() {
             self.report_tokens();
         }
-        if self.ended.is_empty() && self.planner.log_events.is_empty() {
+        if self.ended.is_empty() && self.planner.outcomes.log_events.is_empty() {
             None
         } else {
             Some(self.drain_ended())
@@ -194,7 +194,7 @@ impl QueueState {
     fn report_tokens(&mut self) {
         let Self { ended, waiters, planner, tokens, awaited_tokens, .. } = self;
         ended.retain(|slot| {
-            let (op, waiter) = (&mut planner.ops[*slot as usize], &mut waiters[*slot as usize]);
+            let (op, waiter) = (&mut planner.outcomes.ops[*slot as usize], &mut waiters[*slot as usize]);
             let Some(token) = waiter.token.take_if(|_| op.has_ended()) else { return true };
             *awaited_tokens -= 1;
             tokens.push(token);
@@ -207,7 +207,7 @@ impl QueueState {
     fn callbacks(&mut self) -> DeferredCallbacks {
         let mut callbacks = std::mem::take(&mut self.recycled);
         callbacks.backend = self.planner.backend;
-        callbacks.log_events.append(&mut self.planner.log_events);
+        callbacks.log_events.append(&mut self.planner.outcomes.log_events);
         callbacks
     }
 
@@ -221,7 +221,7 @@ impl QueueState {
             self.callbacks()
         };
         for slot in self.ended.drain(..) {
-            let op = &mut self.planner.ops[slot as usize];
+            let op = &mut self.planner.outcomes.ops[slot as usize];
             // The transfer may have returned the result already, and the slot may belong to an operation that
             // has not ended.
             if !op.has_ended() || !op.has_waiter {
@@ -232,7 +232,7 @@ impl QueueState {
             callbacks.wake.extend(waiter.waker.take());
             if let Some(operands) = waiter.parked.take() {
                 callbacks.drop.push(operands);
-                self.planner.take_failures(slot);
+                self.planner.outcomes.take_failures(slot);
                 self.free.push(slot);
             }
         }
@@ -286,7 +286,7 @@ impl Drop for QueueState {
         if !self.planner.is_closed() {
             self.abandon();
             let backend = self.planner.backend;
-            self.planner.log_events.drain(..).for_each(|event| event.emit(backend));
+            self.planner.outcomes.log_events.drain(..).for_each(|event| event.emit(backend));
         }
         self.waiters.iter_mut().for_each(|waiter| drop_waker(waiter.waker.take()));
     }
@@ -756,7 +756,7 @@ impl Queue {
     /// Returns the maximum number of operations in flight.
     #[must_use]
     pub fn depth(&self) -> usize {
-        self.shared.borrow().planner.ops.len()
+        self.shared.borrow().planner.outcomes.ops.len()
     }
 
     /// Returns the number of operations that can be submitted before the queue is full.

@@ -38,7 +38,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
     /// Returns whether the operation in `slot` has ended; true for an invalid slot number.
     fn has_ended(state: &QueueState, slot: u32) -> bool {
         // A spent transfer has an invalid slot number.
-        state.planner.ops.get(slot as usize).is_none_or(OpState::has_ended)
+        state.planner.outcomes.ops.get(slot as usize).is_none_or(OpState::has_ended)
     }
 
     /// Polls the device once, without blocking. Returns whether the operation has ended or the queue is
@@ -63,7 +63,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         let slot = self.ticket.slot();
         let mut state = self.ticket.queue()?.try_borrow_mut().ok()?;
         // A spent transfer has an invalid slot number.
-        let op = state.planner.ops.get(slot as usize)?;
+        let op = state.planner.outcomes.ops.get(slot as usize)?;
         if !op.has_ended() || op.outcome != Outcome::Done {
             return None;
         }
@@ -102,7 +102,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         if Self::is_over(state, slot) {
             state.tokens.push(token);
         } else {
-            state.planner.ops[slot as usize].has_waiter = true;
+            state.planner.outcomes.ops[slot as usize].has_waiter = true;
             let before = state.waiters[slot as usize].token.replace(token);
             state.awaited_tokens += usize::from(before.is_none());
         }
@@ -117,7 +117,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         let queue =
             self.ticket.queue().expect("an operation that was not done when it was submitted has a queue");
         let mut state = queue.borrow_mut();
-        let op = state.planner.ops[slot as usize];
+        let op = state.planner.outcomes.ops[slot as usize];
         if !op.has_ended() {
             // Leak the operands, because the device may still write to them.
             std::mem::forget(operands);
@@ -132,7 +132,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             state.release(slot);
             return Ok(R::with(operands, op.result));
         }
-        let failures = state.planner.take_failures(slot);
+        let failures = state.planner.outcomes.take_failures(slot);
         state.release(slot);
         let backend = state.planner.backend;
         drop(state);
@@ -148,14 +148,14 @@ fn complete(queue: &RefCell<QueueState>, slot: u32) -> Option<u64> {
     let mut guard = queue.try_borrow_mut().ok()?;
     let state = &mut *guard;
     // A spent transfer has an invalid slot number.
-    state.planner.ops.get(slot as usize)?;
+    state.planner.outcomes.ops.get(slot as usize)?;
     state.planner.drive(slot, POLLS, &mut state.ended);
     if let Some(callbacks) = state.drain() {
         drop(guard);
         callbacks.run(queue);
         return None;
     }
-    let op = state.planner.ops[slot as usize];
+    let op = state.planner.outcomes.ops[slot as usize];
     if !op.has_ended() || op.outcome != Outcome::Done {
         return None;
     }
@@ -288,7 +288,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         };
         let (slot, operands) = Self::take(&mut self.ticket, &mut self.operands);
         if Self::has_ended(&state, slot) {
-            state.planner.take_failures(slot);
+            state.planner.outcomes.take_failures(slot);
             state.release(slot);
             drop(state);
             drop(operands);
@@ -296,7 +296,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             // Leak the operands, because the device may still write to them.
             std::mem::forget(operands);
         } else {
-            state.planner.ops[slot as usize].has_waiter = true;
+            state.planner.outcomes.ops[slot as usize].has_waiter = true;
             let waiter = &mut state.waiters[slot as usize];
             let had_token = waiter.token.take().is_some();
             let waker = waiter.waker.take();
@@ -326,7 +326,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         }
         let over = Self::is_over(&state, slot);
         if !over {
-            state.planner.ops[slot as usize].has_waiter = true;
+            state.planner.outcomes.ops[slot as usize].has_waiter = true;
             if new.is_some() {
                 std::mem::swap(&mut state.waiters[slot as usize].waker, &mut new);
             }

@@ -143,7 +143,7 @@ impl Lane {
     const SERVE_ALL_EVERY: u32 = 16;
 
     pub(super) fn new(mut planner: Planner, options: &QueueOptions, wait_queue: Arc<WaitQueue>) -> Self {
-        let depth = planner.ops.len();
+        let depth = planner.outcomes.ops.len();
         Self {
             inline: planner.take_inline(),
             engine: planner.engine,
@@ -490,11 +490,11 @@ impl Lane {
         if core.planner.lists.has_spare() {
             self.lists().absorb(&mut core.planner.lists);
         }
-        if !core.planner.log_events.is_empty() {
+        if !core.planner.outcomes.log_events.is_empty() {
             self.emit(core);
         }
         for slot in core.ended.drain(..) {
-            let (op, cell) = (&core.planner.ops[slot as usize], &self.slots[slot as usize]);
+            let (op, cell) = (&core.planner.outcomes.ops[slot as usize], &self.slots[slot as usize]);
             let callback = if op.outcome == Outcome::Done && !op.answers {
                 // SAFETY: the planner reports the end of every operation once, and no other call completes
                 // the slot.
@@ -502,7 +502,7 @@ impl Lane {
             } else {
                 let report = match op.outcome {
                     Outcome::Done => Report::Answered(op.result),
-                    _ => Report::Failed(core.planner.take_failures(slot)),
+                    _ => Report::Failed(core.planner.outcomes.take_failures(slot)),
                 };
                 // SAFETY: the planner reports the end of every operation once, and no other call completes
                 // the slot.
@@ -518,7 +518,11 @@ impl Lane {
     #[cold]
     fn emit(&self, core: &mut Core) {
         core.callbacks.extend(
-            core.planner.log_events.drain(..).map(|event| DeferredCallback::Emit(event, self.backend)),
+            core.planner
+                .outcomes
+                .log_events
+                .drain(..)
+                .map(|event| DeferredCallback::Emit(event, self.backend)),
         );
     }
 
@@ -814,7 +818,7 @@ impl Lane {
         }
         let planner = &mut core.planner;
         guarded("the engine", || planner.abandon());
-        for (op, slot) in core.planner.ops.iter().zip(&self.slots) {
+        for (op, slot) in core.planner.outcomes.ops.iter().zip(&self.slots) {
             if !op.has_ended() {
                 // SAFETY: the operation has not ended. The planner has abandoned the device and never ends
                 // the operation, and `over` ensures that no second call abandons it.

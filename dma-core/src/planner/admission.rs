@@ -1,0 +1,420 @@
+//! [`Admission`] adds operations to the planner's [`Backlog`], which the planner submits as depth, limits and
+//! fences permit.
+#![expect(unsafe_code, reason = "submits checked descriptors, and fills reserved memory of a list")]
+
+use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
+
+use super::cursor::Cursor;
+use super::outcomes::{ONE_INDEX, OpState, Phase, slot_of, token};
+use super::plan::Plan;
+use super::query::{Advance, QueryProgress};
+use super::split::{DeferredOp, Fence, OpKind};
+use super::{Planner, ScratchUse, check};
+use crate::memory::operand::sealed::Operand;
+use crate::memory::region::Range;
+use crate::{Capabilities, Descriptor, Segment};
+
+/// Number of pending descriptors that are submitted as a full batch, without waiting for a flush.
+pub(super) const SUBMIT_BATCH: usize = 32;
+
+/// Accepted operations that have not been submitted to the device, or not completely.
+pub(super) struct Backlog {
+    /// Descriptors that are submitted unchanged. The first `submitted` descriptors have been submitted.
+    pub(super) pending: Vec<Descriptor<'static>>,
+    pub(super) submitted: usize,
+    /// Operations that are submitted in chunks, after all pending descriptors.
+    pub(super) deferred: VecDeque<DeferredOp>,
+    /// Operations with results that have begun and have more steps. Other operations are in flight at the
+    /// same time.
+    pub(super) queries: Vec<DeferredOp>,
+    /// True if the next operation gets a fence.
+    pub(super) fence: bool,
+}
+
+impl Backlog {
+    pub(super) fn new(slots: usize) -> Self {
+        Self {
+            pending: Vec::with_capacity(slots.clamp(SUBMIT_BATCH, 1024)),
+            submitted: 0,
+            deferred: VecDeque::new(),
+            queries: Vec::new(),
+            fence: false,
+        }
+    }
+
+    /// Returns whether the next operation may follow the pending descriptors: it needs no fence, and no
+    /// operation is deferred before it.
+    #[inline]
+    fn is_clear(&self) -> bool {
+        !self.fence && self.deferred.is_empty()
+    }
+
+    /// Returns the number of pending descriptors that have not been submitted.
+    #[inline]
+    pub(super) const fn waiting(&self) -> usize {
+        self.pending.len() - self.submitted
+    }
+
+    /// Removes submitted descriptors once they are at least half of all, so that they do not accumulate while
+    /// the queue remains full.
+    pub(super) fn compact(&mut self) {
+        if self.submitted >= self.pending.len() / 2 {
+            self.pending.drain(..self.submitted);
+            self.submitted = 0;
+        }
+    }
+
+    /// Passes the fence of a refused descriptor to the next descriptor.
+    pub(super) fn pass_on_fence(&mut self, fence: bool) {
+        if !fence {
+        } else if let Some(next) = self.pending.get_mut(self.submitted) {
+            *next = next.with_fence(true);
+        } else if let Some(next) = self.deferred.front_mut() {
+            next.fence = Fence::Device;
+        } else {
+            self.fence = true;
+        }
+    }
+
+    /// Removes the deferred operation with index `at`, and returns its lists for reuse. A fence that it has
+    /// not applied passes to the next operation.
+    fn remove_deferred(&mut self, at: usize) -> Option<[Vec<Segment>; 3]> {
+        let deferred = self.deferred.remove(at)?;
+        if deferred.fence != Fence::Clear {
+            match self.deferred.get_mut(at) {
+                Some(next) => next.fence = deferred.fence,
+                None => self.fence = true,
+            }
+        }
+        Some(deferred.into_lists())
+    }
+}
+
+impl Planner {
+    /// Begins `operations` operations with `bytes` in total in `slot`, which must be idle. The operations are
+    /// not submitted to the device before [`Admission::commit`] and [`pushed`](Self::pushed).
+    #[inline]
+    pub(crate) fn admit(
+        &mut self,
+        slot: u32,
+        operations: u32,
+        bytes: u64,
+        has_waiter: bool,
+    ) -> Admission<'_> {
+        self.outcomes.ops[slot as usize] =
+            OpState { operations, bytes, phase: Phase::Open, has_waiter, ..OpState::IDLE };
+        let Backlog { pending, deferred, fence, .. } = &self.backlog;
+        let (pending, deferred, fence) = (pending.len(), deferred.len(), *fence);
+        Admission { planner: self, slot, pending, deferred, fence }
+    }
+
+    /// Returns whether a copy of one range to another range can become a pending descriptor now. If not,
+    /// pending descriptors must be [submitted](Self::submit_pending) first, or the copy must be deferred, or
+    /// it is invalid.
+    #[inline]
+    pub(crate) fn takes_plain<D: Operand>(&self, src: &Range, dst: &Range) -> bool {
+        check::is_plain::<D>(self.engine, src, dst, self.max_transfer)
+            && self.backlog.is_clear()
+            && !self.has_full_batch()
+            && !self.is_parents()
+    }
+
+    /// Returns whether a copy of `len` bytes that has passed all checks can become a pending descriptor now.
+    /// `len` must be at least 1.
+    #[inline]
+    pub(crate) fn takes_checked(&self, len: usize) -> bool {
+        len <= self.max_transfer && self.backlog.is_clear()
+    }
+
+    /// Returns whether enough descriptors are pending for [`submit_pending`](Self::submit_pending).
+    #[inline]
+    pub(crate) fn has_full_batch(&self) -> bool {
+        self.backlog.waiting() >= SUBMIT_BATCH
+    }
+
+    /// Begins a copy that [`takes_plain`](Self::takes_plain) has accepted, in `slot`, which must be idle. The
+    /// caller must put the operands into a transfer before any other code can run.
+    #[inline]
+    pub(crate) fn push_plain(&mut self, slot: u32, src: Segment, dst: Segment, has_waiter: bool) {
+        self.outcomes.ops[slot as usize] = OpState { bytes: dst.len as u64, has_waiter, ..OpState::PLAIN };
+        self.backlog.pending.push(Descriptor::copy(token(slot, 0), src, dst));
+        self.inline.allow(false);
+        self.outcomes.counters.submitted += 1;
+    }
+
+    /// Submits committed operations if a full batch is pending. The layer above must already hold their
+    /// operands.
+    #[inline]
+    pub(crate) fn pushed(&mut self, slot: u32, ended: &mut Vec<u32>) {
+        self.end_if_over(slot, ended);
+        if self.has_full_batch() {
+            self.submit_pending(ended);
+        }
+    }
+
+    /// Returns whether an operation with one segment on each side and `len` bytes can become a pending
+    /// descriptor.
+    #[inline]
+    fn submits_at_once(&self, len: usize) -> bool {
+        // While a query has more chunks to submit, a fence after the query cannot be passed to the device.
+        let fence = self.capabilities.contains(Capabilities::FENCE) && self.backlog.queries.is_empty();
+        self.backlog.deferred.is_empty() && len <= self.max_transfer && (!self.backlog.fence || fence)
+    }
+
+    /// Adds a pending descriptor, with the next operation's fence.
+    #[inline]
+    fn push_fenced(&mut self, descriptor: Descriptor<'static>) {
+        let fence = std::mem::take(&mut self.backlog.fence);
+        self.device.fence_in_flight |= fence;
+        self.backlog.pending.push(descriptor.with_fence(fence));
+    }
+
+    /// Takes the next operation's fence, and returns how the deferred operation must apply it.
+    fn next_fence(&mut self) -> Fence {
+        if !std::mem::take(&mut self.backlog.fence) {
+            Fence::Clear
+        } else if self.capabilities.contains(Capabilities::FENCE) {
+            Fence::Device
+        } else {
+            Fence::Drain
+        }
+    }
+
+    /// Adds an operation that is submitted in chunks, with the next operation's fence.
+    fn defer(&mut self, token: u64, kind: OpKind, dst: Vec<Segment>) {
+        let fence = self.next_fence();
+        self.outcomes.ops[slot_of(token) as usize].deferred += 1;
+        self.backlog.deferred.push_back(DeferredOp::new(token, fence, kind, dst));
+    }
+
+    /// Submits pending and deferred work while the device has room and fences allow it.
+    pub(super) fn pump(&mut self, ended: &mut Vec<u32>) {
+        if self.is_closed() {
+            // The bounce buffer may have been leaked.
+            return;
+        }
+        self.submit_pending(ended);
+        let mut cpu_chunk = true;
+        let mut at = 0;
+        while at < self.backlog.queries.len() {
+            if self.advance_query(at, &mut cpu_chunk, ended) != Advance::Ended {
+                at += 1;
+            }
+        }
+        while self.backlog.pending.is_empty() {
+            let Some(front) = self.backlog.deferred.front_mut() else { break };
+            if front.fence != Fence::Clear && !self.backlog.queries.is_empty() {
+                // Some chunks of earlier operations have not been submitted.
+                break;
+            }
+            if front.fence == Fence::Drain && self.device.in_flight > 0 {
+                break;
+            }
+            if front.as_query().is_some() {
+                if self.begin_query(&mut cpu_chunk, ended) {
+                    continue;
+                }
+                break;
+            }
+            if let (Some(pattern), Some(block)) = (front.block_pattern(), &mut self.bounce)
+                && block.used_for != ScratchUse::Pattern(pattern)
+            {
+                if self.device.in_flight > 0 || self.backlog.queries.iter_mut().any(DeferredOp::needs_bounce)
+                {
+                    // A fill with another pattern may still be reading the bounce buffer, or a query uses the
+                    // buffer.
+                    break;
+                }
+                block.buffer.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&pattern));
+                block.used_for = ScratchUse::Pattern(pattern);
+            }
+            front.next_chunk(self.max_transfer, self.max_segments, &mut self.chunk);
+            let token = front.token;
+            let descriptor = self.chunk.descriptor(token).with_fence(front.fence == Fence::Device);
+            // SAFETY: the chunk lies within a checked operation and within the device's limits, and a
+            // transfer owns the operands. The bounce buffer that fills read belongs to this planner, and is
+            // written only while nothing is in flight.
+            match unsafe { self.device.submit_one(descriptor) } {
+                Ok(false) => break,
+                Ok(true) => {
+                    let op = &mut self.outcomes.ops[slot_of(token) as usize];
+                    op.descriptors += 1;
+                    front.advance(&self.chunk);
+                    if front.is_exhausted() {
+                        op.deferred -= 1;
+                        self.drop_deferred(0);
+                    }
+                }
+                Err(error) => {
+                    self.refused(token, error);
+                    self.end_if_over(slot_of(token), ended);
+                }
+            }
+        }
+        if self.backlog.pending.is_empty()
+            && self.backlog.deferred.is_empty()
+            && self.backlog.queries.is_empty()
+        {
+            self.push = false;
+        }
+    }
+
+    /// Removes the query with index `at` in [`Backlog::queries`], and keeps its lists for reuse.
+    pub(super) fn drop_query(&mut self, at: usize) {
+        let query = self.backlog.queries.swap_remove(at);
+        query.into_lists().into_iter().for_each(|list| self.lists.keep(list));
+    }
+
+    /// Removes the deferred operation with index `at`, and keeps its lists for reuse.
+    pub(super) fn drop_deferred(&mut self, at: usize) {
+        self.backlog.remove_deferred(at).into_iter().flatten().for_each(|list| self.lists.keep(list));
+    }
+}
+
+/// An operation or batch whose descriptors are being added to a planner.
+///
+/// If an admission is dropped without [`commit`](Self::commit), after a refusal or a panic, it removes its
+/// descriptors from the planner, because their operands may be freed.
+#[derive(Debug)]
+#[must_use = "dropping an admission removes its descriptors"]
+pub(crate) struct Admission<'a> {
+    planner: &'a mut Planner,
+    slot: u32,
+    /// Number of pending descriptors before this admission.
+    pending: usize,
+    /// Number of deferred operations before this admission.
+    deferred: usize,
+    /// The backlog's `fence` before this admission.
+    fence: bool,
+}
+
+impl Admission<'_> {
+    /// Adds the operation with this index.
+    #[inline]
+    pub(crate) fn push(&mut self, index: u32, plan: Plan) {
+        let token = token(self.slot, index);
+        match plan {
+            Plan::Flat(src, dst) => self.push_flat(index, src, dst),
+            Plan::Empty => {}
+            Plan::Lists(src, dst) => self.planner.defer(token, OpKind::Copy(Cursor::new(src)), dst),
+            Plan::CopyToBoth(mut src, [mut dst, mut also]) => {
+                let planner = &mut *self.planner;
+                if planner.capabilities.contains(Capabilities::COPY_TO_BOTH) {
+                    let kind = OpKind::CopyToBoth(Cursor::new(src), Cursor::new(also));
+                    planner.defer(token, kind, dst);
+                } else {
+                    src.extend_from_within(..);
+                    dst.append(&mut also);
+                    planner.lists.keep(also);
+                    planner.defer(token, OpKind::Copy(Cursor::new(src)), dst);
+                }
+            }
+            Plan::Query(query) => {
+                let planner = &mut *self.planner;
+                let op = &mut planner.outcomes.ops[self.slot as usize];
+                (op.answers, op.result) = (true, query.initial());
+                let native = planner.capabilities.contains(query.kind.capability());
+                if native
+                    && planner.submits_at_once(query.len())
+                    && let Some(descriptor) = query.single(token)
+                {
+                    planner.outcomes.ops[self.slot as usize].descriptors += 1;
+                    planner.push_fenced(descriptor);
+                    planner.lists.keep(query.a);
+                    planner.lists.keep(query.b);
+                } else if query.len() > 0 {
+                    planner.defer(token, OpKind::Query(QueryProgress::new(query, native)), Vec::new());
+                }
+            }
+            Plan::Fill(pattern, dst) => {
+                let block = self.planner.bounce.as_ref().map(|block| block.buffer.0.segment());
+                let kind = match block {
+                    Some(block) if !self.planner.capabilities.contains(Capabilities::FILL) => {
+                        OpKind::FillFrom { pattern, block, phase: 0 }
+                    }
+                    // `QueueCaps::can_fill` has checked this.
+                    _ => OpKind::Fill(pattern),
+                };
+                self.planner.defer(token, kind, dst);
+            }
+        }
+    }
+
+    /// Adds the copy with this index of a batch that [`check::batch`] has checked.
+    pub(crate) fn push_checked<S: Operand, D: Operand>(&mut self, index: u32, src: &S, dst: &D) {
+        match check::copy(self.planner.engine, src, dst, &mut self.planner.lists) {
+            Ok(plan) => self.push(index, plan),
+            Err(e) => debug_assert!(false, "it passed before: {e}"),
+        }
+    }
+
+    /// Adds the copy with this index. The copy must have at least 1 byte.
+    #[inline]
+    pub(crate) fn push_flat(&mut self, index: u32, src: Segment, dst: Segment) {
+        let planner = &mut *self.planner;
+        let token = token(self.slot, index);
+        if planner.submits_at_once(dst.len) {
+            planner.push_fenced(Descriptor::copy(token, src, dst));
+            planner.outcomes.ops[self.slot as usize].descriptors += 1;
+        } else {
+            let (mut from, mut to) = (planner.lists.take(), planner.lists.take());
+            from.push(src);
+            to.push(dst);
+            planner.defer(token, OpKind::Copy(Cursor::new(from)), to);
+        }
+    }
+
+    /// Adds all copies and their bytes, if every copy is plain ([`check::is_plain`]) and no operation is
+    /// deferred before them. Otherwise adds no copy and returns false. The admission must have been made with
+    /// 0 bytes and one operation for each copy.
+    #[inline]
+    pub(crate) fn push_all_flat<S: Operand, D: Operand>(&mut self, copies: &[(S, D)]) -> bool {
+        let Planner { engine, max_transfer, backlog, outcomes, .. } = &mut *self.planner;
+        if !backlog.is_clear() {
+            return false;
+        }
+        let pending = &mut backlog.pending;
+        let (engine, slot, count) = (*engine, self.slot, copies.len());
+        // With this bound, the sum of the lengths cannot overflow.
+        let max = (*max_transfer).min(usize::MAX / count.max(1));
+        pending.reserve(count);
+        let (mut bytes, mut token) = (0, token(slot, 0));
+        // In a loop the sums stay in registers, whereas closures would keep them in memory.
+        for ((src, dst), place) in copies.iter().zip(pending.spare_capacity_mut()) {
+            let (src, dst) = (src.single(), dst.single());
+            if !check::is_plain::<D>(engine, src, dst, max) {
+                return false;
+            }
+            place.write(Descriptor::copy(token, src.segment(), dst.segment()));
+            (bytes, token) = (bytes + dst.len, token + ONE_INDEX);
+        }
+        // SAFETY: `reserve` made room for `count` more descriptors, and the loop has written all of them.
+        unsafe { pending.set_len(pending.len() + count) };
+        let op = &mut outcomes.ops[slot as usize];
+        (op.descriptors, op.bytes) = (op.operations, bytes as u64);
+        true
+    }
+
+    /// Passes the operations to the planner. The caller must put the operands into a transfer before any
+    /// other code can run.
+    #[inline]
+    pub(crate) fn commit(self) {
+        let mut admission = ManuallyDrop::new(self);
+        let slot = admission.slot as usize;
+        let operations = u64::from(admission.planner.outcomes.ops[slot].operations);
+        admission.planner.inline.allow(false);
+        admission.planner.outcomes.counters.submitted += operations;
+    }
+}
+
+impl Drop for Admission<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        let planner = &mut *self.planner;
+        planner.backlog.pending.truncate(self.pending);
+        planner.backlog.deferred.truncate(self.deferred);
+        planner.backlog.fence = self.fence;
+        planner.outcomes.ops[self.slot as usize] = OpState::IDLE;
+    }
+}

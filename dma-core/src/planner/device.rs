@@ -1,0 +1,221 @@
+//! [`Device`]: the raw queue, with a guard against panics of the engine and against forks.
+#![expect(unsafe_code, reason = "submits descriptors to the raw queue")]
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+
+use crate::{Completion, Descriptor, NativeError, QueueEvents, QueueStats, RawQueue, Result};
+use dma_process::ForkMark;
+
+/// Maximum number of completions of one engine call.
+pub(super) const MAX_COMPLETIONS: usize = 128;
+
+/// The raw queue, with the counts of its descriptors. The methods that call the engine may panic if the
+/// engine does. Before each of them, the planner checks [`EngineGuard::is_poisoned`].
+pub(super) struct Device {
+    /// The raw queue; `None` after the close.
+    raw: Option<Box<dyn RawQueue>>,
+    pub(super) guard: EngineGuard,
+    backend: &'static str,
+    /// True after the device was stopped, because the queue is closing.
+    pub(super) stopped: bool,
+    /// Number of descriptors in flight.
+    pub(super) in_flight: usize,
+    /// True if the device has descriptors without a doorbell.
+    pub(super) doorbell_pending: bool,
+    /// True if a fence was submitted, and descriptors have been in flight at all times since then.
+    pub(super) fence_in_flight: bool,
+    /// Number of descriptors that the engine has accepted.
+    pub(super) descriptors: u64,
+    /// Number of polls.
+    pub(super) polls: u64,
+    /// The engine's own counts when the queue was closed.
+    last_stats: QueueStats,
+    pub(super) reports: Box<[Completion; MAX_COMPLETIONS]>,
+}
+
+/// Detects that the engine must not be called: it has panicked, or it belongs to the parent of this process.
+pub(super) struct EngineGuard {
+    /// The process that opened the queue.
+    process: ForkMark,
+    /// True during a call into the engine. If it is true before another call, the engine has panicked. The
+    /// engine's state is then unknown, so it is not called again.
+    in_call: bool,
+}
+
+impl EngineGuard {
+    /// Returns whether the queue belongs to the parent of this forked process.
+    #[inline]
+    pub(super) fn is_parents(&self) -> bool {
+        self.process.is_child()
+    }
+
+    /// Returns whether the engine has panicked, or belongs to the parent of this process.
+    #[inline]
+    pub(super) fn is_poisoned(&self) -> bool {
+        self.in_call || self.is_parents()
+    }
+
+    /// Calls the engine. If the engine panics, it is poisoned.
+    #[inline]
+    pub(super) fn call<R>(&mut self, engine: impl FnOnce() -> R) -> R {
+        self.in_call = true;
+        let result = engine();
+        self.in_call = false;
+        result
+    }
+}
+
+impl Device {
+    pub(super) fn new(raw: Box<dyn RawQueue>, backend: &'static str) -> Self {
+        Self {
+            raw: Some(raw),
+            guard: EngineGuard { process: ForkMark::new(), in_call: false },
+            backend,
+            stopped: false,
+            in_flight: 0,
+            doorbell_pending: false,
+            fence_in_flight: false,
+            descriptors: 0,
+            polls: 0,
+            last_stats: QueueStats::default(),
+            reports: Box::new([Completion::done(0); MAX_COMPLETIONS]),
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.raw.is_none()
+    }
+
+    /// Returns whether the device can no longer access memory of operations.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight == 0 && !self.guard.is_poisoned()
+    }
+
+    /// Submits descriptors, without a doorbell. Returns the number of accepted descriptors, which is 0 if the
+    /// device has no room or the queue is closed.
+    ///
+    /// # Errors
+    ///
+    /// The engine's reason to refuse the first descriptor.
+    ///
+    /// # Safety
+    ///
+    /// The requirements are those of [`RawQueue::submit`].
+    #[inline]
+    pub(super) unsafe fn submit(&mut self, descriptors: &[Descriptor<'_>]) -> Result<usize> {
+        let Some(raw) = &mut self.raw else { return Ok(0) };
+        // SAFETY: this method and the engine's method have the same requirements, and the caller meets them.
+        let accepted = self.guard.call(|| unsafe { raw.submit(descriptors) })?;
+        self.in_flight += accepted;
+        self.descriptors += accepted as u64;
+        self.doorbell_pending |= accepted > 0;
+        Ok(accepted)
+    }
+
+    /// Submits one descriptor, and records its fence. Returns whether the device has accepted it.
+    ///
+    /// # Errors
+    ///
+    /// The engine's reason to refuse the descriptor.
+    ///
+    /// # Safety
+    ///
+    /// The requirements are those of [`RawQueue::submit`].
+    pub(super) unsafe fn submit_one(&mut self, descriptor: Descriptor<'_>) -> Result<bool> {
+        // SAFETY: this method and the other method have the same requirements, and the caller meets them.
+        let accepted = unsafe { self.submit(&[descriptor]) }? > 0;
+        self.fence_in_flight |= accepted && descriptor.fence();
+        Ok(accepted)
+    }
+
+    /// Rings the doorbell if the device has descriptors without a doorbell.
+    #[inline]
+    pub(super) fn ring(&mut self) {
+        if self.doorbell_pending
+            && let Some(raw) = &mut self.raw
+        {
+            self.guard.call(|| raw.flush());
+            self.doorbell_pending = false;
+        }
+    }
+
+    /// Polls the device once. Returns the number of completions, which are at the beginning of `reports`.
+    #[inline]
+    pub(super) fn poll(&mut self) -> usize {
+        let Some(raw) = &mut self.raw else { return 0 };
+        let n = self.guard.call(|| raw.poll(&mut self.reports[..]));
+        self.polls += 1;
+        if n > self.in_flight.min(MAX_COMPLETIONS) {
+            let has = self.in_flight;
+            self.miscounted(format_args!("{n} completions, but only {has} descriptors are in flight"));
+        }
+        self.in_flight -= n;
+        n
+    }
+
+    /// Stops the device, which then reports its descriptors as aborted.
+    pub(super) fn stop(&mut self) {
+        self.stopped = true;
+        if let Some(raw) = &mut self.raw {
+            self.guard.call(|| raw.stop());
+        }
+    }
+
+    pub(super) fn explain(&self, native: i32) -> NativeError {
+        match &self.raw {
+            Some(raw) => raw.explain(native),
+            None => NativeError { code: native, name: "".into(), description: "".into() },
+        }
+    }
+
+    /// Returns the engine's own counts.
+    pub(super) fn stats(&self) -> QueueStats {
+        self.raw.as_ref().map_or(self.last_stats, |raw| raw.stats())
+    }
+
+    /// Returns the queue's events, if the engine has events and the queue is open.
+    pub(super) fn events(&mut self) -> Option<&mut dyn QueueEvents> {
+        // A forked child shares the event with its parent, which it must not disarm.
+        if self.guard.is_parents() {
+            return None;
+        }
+        self.raw.as_mut()?.events()
+    }
+
+    /// Panics, because the engine reported a descriptor twice or a descriptor that is not in flight. The
+    /// engine is not called again. Not all such reports are detected, because the slot may already belong to
+    /// another operation. Therefore `RawQueue` is unsafe to implement.
+    #[cold]
+    pub(super) fn miscounted(&mut self, what: fmt::Arguments<'_>) -> ! {
+        let backend = self.backend;
+        self.guard.call(|| {
+            panic!(
+                "engine `{backend}` breaks the contract of `RawQueue`, to report every descriptor once: it reports {what}; its queue is abandoned"
+            )
+        })
+    }
+
+    /// Closes the queue. Drops the raw queue if the device is idle; otherwise leaks it.
+    pub(super) fn abandon(&mut self) {
+        let is_idle = self.is_idle();
+        let Some(raw) = self.raw.take() else { return };
+        // If the engine panics below, the raw queue must not be dropped.
+        let raw = ManuallyDrop::new(raw);
+        if self.guard.is_parents() {
+            // The device is the parent's.
+            return;
+        }
+        self.guard.in_call = false;
+        self.last_stats = raw.stats();
+        if is_idle {
+            drop(ManuallyDrop::into_inner(raw));
+        }
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device").field("raw", &self.raw).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,317 @@
+//! [`Outcomes`]: the states of operations, and their ends by completions, refusals and aborts.
+
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::ops::RangeInclusive;
+
+use super::Planner;
+use super::error::Failure;
+use crate::{Completion, Counters, Error, NativeError, Outcome, guarded};
+
+/// The operations of a queue, with the counts and reasons of their ends.
+#[derive(Debug)]
+pub(crate) struct Outcomes {
+    pub(crate) ops: Box<[OpState]>,
+    /// Failures, by slot and by index in the batch.
+    failures: BTreeMap<(u32, u32), Failure>,
+    /// The counts of operations. The counts of descriptors and polls are the device's.
+    pub(super) counters: Counters,
+    /// Events that the layer above logs.
+    pub(crate) log_events: Vec<LogEvent>,
+}
+
+/// The state of one operation or batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpState {
+    /// Number of submitted or pending descriptors that have not been reported.
+    pub(super) descriptors: u32,
+    /// Number of deferred operations that have not been split completely.
+    pub(super) deferred: u32,
+    /// Number of operations: more than 1 for a batch.
+    pub(super) operations: u32,
+    pub(super) phase: Phase,
+    /// True if the planner must report the end of the operation to the layer above.
+    pub(crate) has_waiter: bool,
+    /// The worst outcome of the descriptors so far.
+    pub(crate) outcome: Outcome,
+    /// True for an operation with a result.
+    pub(crate) answers: bool,
+    pub(crate) result: u64,
+    pub(super) bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Open,
+    /// Open, with exactly one descriptor from [`Planner::push_plain`], and without a failure.
+    Plain,
+    /// Ended with `outcome`.
+    Ended,
+}
+
+impl OpState {
+    pub(super) const IDLE: Self = Self {
+        descriptors: 0,
+        deferred: 0,
+        operations: 0,
+        phase: Phase::Ended,
+        has_waiter: false,
+        outcome: Outcome::Done,
+        answers: false,
+        result: 0,
+        bytes: 0,
+    };
+
+    pub(super) const PLAIN: Self = Self { descriptors: 1, operations: 1, phase: Phase::Plain, ..Self::IDLE };
+
+    /// Returns true for an operation that has ended, and for an idle slot.
+    #[inline]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.phase == Phase::Ended
+    }
+}
+
+/// A log event. The event is logged later, without a borrow or a lock, because a log subscriber may panic or
+/// use the queue.
+#[derive(Debug)]
+pub(crate) enum LogEvent {
+    /// A descriptor was refused or has failed.
+    Failed { slot: u32, outcome: Outcome, native: Option<NativeError> },
+    /// The device was abandoned with this many descriptors in flight.
+    Abandoned { descriptors: usize },
+    /// The engine panicked.
+    Panicked,
+    /// The queue belongs to the parent of this forked process.
+    Forked,
+}
+
+impl LogEvent {
+    /// Logs the event with `tracing`, and catches a panic of the program's log subscriber.
+    pub(crate) fn emit(self, backend: &'static str) {
+        guarded("the log", || match self {
+            Self::Failed { slot, outcome, native } => {
+                tracing::warn!(backend, slot, ?outcome, ?native, "operation failed");
+            }
+            Self::Abandoned { descriptors } => tracing::error!(
+                backend,
+                descriptors,
+                "the device did not respond; its queue and the memory that it may write are leaked"
+            ),
+            Self::Panicked => tracing::error!(backend, "an engine panicked; its queue is abandoned"),
+            Self::Forked => tracing::warn!(
+                backend,
+                "the queue belongs to the parent of this forked process; the copies in flight end here"
+            ),
+        });
+    }
+}
+
+/// Returns the token of the descriptors of operation `index` in `slot`.
+pub(super) const fn token(slot: u32, index: u32) -> u64 {
+    (slot as u64) | (index as u64 * ONE_INDEX)
+}
+
+/// The difference between the tokens of consecutive indices.
+pub(super) const ONE_INDEX: u64 = 1 << 32;
+
+pub(super) const fn slot_of(token: u64) -> u32 {
+    (token & 0xffff_ffff) as u32
+}
+
+const fn index_of(token: u64) -> u32 {
+    (token >> 32) as u32
+}
+
+/// Returns the range of keys in [`Outcomes::failures`] that belong to `slot`.
+const fn of_slot(slot: u32) -> RangeInclusive<(u32, u32)> {
+    (slot, 0)..=(slot, u32::MAX)
+}
+
+impl Outcomes {
+    pub(super) fn new(slots: usize) -> Self {
+        Self {
+            ops: vec![OpState::IDLE; slots].into(),
+            failures: BTreeMap::new(),
+            counters: Counters::default(),
+            log_events: Vec::new(),
+        }
+    }
+
+    /// Returns the number of accepted operations that have not ended.
+    pub(super) fn open_operations(&self) -> u64 {
+        let Counters { submitted, completed, failed, aborted, abandoned, .. } = self.counters;
+        submitted - completed - failed - aborted - abandoned
+    }
+
+    /// Counts operations that were executed in the call that submitted them.
+    #[inline]
+    pub(super) fn count_executed(&mut self, operations: u64, bytes: usize) {
+        self.counters.submitted += operations;
+        self.counters.completed += operations;
+        // The sum saturates, because repeated windows may exceed the size of the address space.
+        self.counters.bytes = self.counters.bytes.saturating_add(bytes as u64);
+    }
+
+    /// Ends operations of one descriptor that are reported as done, up to the first report of another type.
+    /// Returns the number of ended operations.
+    #[inline]
+    fn complete_singles(&mut self, reports: &[Completion], ended: &mut Vec<u32>) -> usize {
+        let Self { ops, counters, .. } = self;
+        // Local variables stay in registers, whereas fields would be written at each step.
+        let (mut at, mut bytes) = (0, counters.bytes);
+        for Completion { token, outcome, .. } in reports {
+            let slot = slot_of(*token);
+            let Some(op) = ops.get_mut(slot as usize) else { break };
+            if op.phase != Phase::Plain || *outcome != Outcome::Done {
+                break;
+            }
+            (op.descriptors, op.phase) = (0, Phase::Ended);
+            // The sum saturates, because repeated windows may exceed the size of the address space.
+            bytes = bytes.saturating_add(op.bytes);
+            at += 1;
+            if op.has_waiter {
+                ended.push(slot);
+            }
+        }
+        counters.completed += at as u64;
+        counters.bytes = bytes;
+        at
+    }
+
+    /// If no part of the operation in `slot` is left, ends and counts the operation, and appends the slot to
+    /// `ended` if the operation has a waiter. Returns whether the operation has ended now.
+    #[inline]
+    fn end_if_over(&mut self, slot: u32, ended: &mut Vec<u32>) -> bool {
+        let op = &mut self.ops[slot as usize];
+        if op.descriptors > 0 || op.deferred > 0 || op.has_ended() {
+            return false;
+        }
+        op.phase = Phase::Ended;
+        let operations = u64::from(op.operations);
+        if op.outcome == Outcome::Done {
+            self.counters.completed += operations;
+            // The sum saturates, because repeated windows may exceed the size of the address space.
+            self.counters.bytes = self.counters.bytes.saturating_add(op.bytes);
+        } else {
+            let mut record_failed = 0;
+            for failure in self.failures.range(of_slot(slot)).map(|(_, failure)| failure) {
+                record_failed += 1;
+                match failure.outcome {
+                    Outcome::Aborted => self.counters.aborted += 1,
+                    _ => self.counters.failed += 1,
+                }
+            }
+            self.counters.completed += operations - record_failed;
+        }
+        if op.has_waiter {
+            ended.push(slot);
+        }
+        true
+    }
+
+    /// Removes and returns the failures of an ended operation, sorted by index.
+    pub(crate) fn take_failures(&mut self, slot: u32) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        while let Some((&key, _)) = self.failures.range(of_slot(slot)).next() {
+            failures.extend(self.failures.remove(&key));
+        }
+        failures
+    }
+}
+
+impl Planner {
+    /// Processes the first `n` reports, which the engine has just written.
+    #[inline]
+    pub(super) fn take_reports(&mut self, n: usize, ended: &mut Vec<u32>) {
+        let mut at = 0;
+        loop {
+            at += self.outcomes.complete_singles(&self.device.reports[at..n], ended);
+            if at >= n {
+                break;
+            }
+            let Completion { token, result, native, outcome } = self.device.reports[at];
+            let slot = slot_of(token);
+            let mut run = 1;
+            if outcome == Outcome::Done {
+                // Count the consecutive completions of one batch, so that its state is updated only once.
+                let same = |c: &&Completion| slot_of(c.token) == slot && c.outcome == Outcome::Done;
+                run = self.device.reports[at..n].iter().take_while(same).count();
+            }
+            at += run;
+            if self.outcomes.ops.get(slot as usize).is_none_or(|op| (op.descriptors as usize) < run) {
+                self.device.miscounted(format_args!("token {token:#x}, which is not in flight"));
+            }
+            if outcome != Outcome::Done {
+                let native = (native != 0).then(|| self.device.explain(native));
+                self.record_failed(token, outcome, native);
+            }
+            let op = &mut self.outcomes.ops[slot as usize];
+            op.descriptors -= run as u32;
+            op.result = result;
+            if op.descriptors == 0 {
+                self.end_if_over(slot, ended);
+            }
+        }
+    }
+
+    /// Records that the engine refused a descriptor with this token.
+    #[cold]
+    pub(super) fn refused(&mut self, token: u64, error: Error) {
+        let (outcome, native) = (Outcome::Failed(error.kind()), error.native().cloned());
+        let (index, closing) = (index_of(token), self.device.stopped);
+        self.record_failure(token, Failure { index, outcome, native, refusal: Some(error), closing });
+    }
+
+    /// Records that the engine reported a descriptor with this token as failed or aborted.
+    #[cold]
+    pub(super) fn record_failed(&mut self, token: u64, outcome: Outcome, native: Option<NativeError>) {
+        let (index, closing) = (index_of(token), self.device.stopped);
+        self.record_failure(token, Failure { index, outcome, native, refusal: None, closing });
+    }
+
+    /// Records a failed part of an operation, and drops its parts that have not been submitted.
+    fn record_failure(&mut self, token: u64, failure: Failure) {
+        let slot = slot_of(token);
+        let Failure { index, outcome, .. } = failure;
+        self.outcomes.log_events.push(LogEvent::Failed { slot, outcome, native: failure.native.clone() });
+        let op = &mut self.outcomes.ops[slot as usize];
+        op.outcome = worse(op.outcome, outcome);
+        match self.outcomes.failures.entry((slot, index)) {
+            Entry::Occupied(mut known) => {
+                if worse(known.get().outcome, outcome) != known.get().outcome {
+                    known.insert(failure);
+                }
+            }
+            Entry::Vacant(place) => {
+                place.insert(failure);
+            }
+        }
+        if op.deferred > 0 {
+            if let Some(at) = self.backlog.deferred.iter().position(|s| s.token == token) {
+                op.deferred -= 1;
+                self.drop_deferred(at);
+            } else if let Some(at) = self.backlog.queries.iter().position(|s| s.token == token) {
+                op.deferred -= 1;
+                self.drop_query(at);
+            }
+        }
+    }
+
+    /// Ends the operation as [`Outcomes::end_if_over`] does, and allows inline operations again if it was the
+    /// last one.
+    #[inline]
+    pub(super) fn end_if_over(&mut self, slot: u32, ended: &mut Vec<u32>) {
+        if self.outcomes.end_if_over(slot, ended) {
+            self.resume_inline();
+        }
+    }
+}
+
+/// Returns the worse of two outcomes, where failed is worse than aborted, and aborted worse than done.
+fn worse(a: Outcome, b: Outcome) -> Outcome {
+    let rank = |o| match o {
+        Outcome::Done => 0,
+        Outcome::Aborted => 1,
+        Outcome::Failed(_) => 2,
+    };
+    if rank(b) > rank(a) { b } else { a }
+}
