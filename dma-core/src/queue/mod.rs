@@ -2,6 +2,7 @@
 
 #[cfg(all(test, not(loom)))]
 mod admission_tests;
+mod driver;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod fault_injection_tests;
 #[cfg(all(test, not(loom)))]
@@ -9,38 +10,27 @@ mod fence_tests;
 #[cfg(all(test, not(loom)))]
 mod inline_tests;
 mod stall_timer;
+mod state;
+mod submit;
 mod transfer;
 
-use std::any::Any;
-use std::cell::{RefCell, RefMut};
+use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
-use std::task::Waker;
 use std::time::{Duration, Instant};
 
+pub use driver::Driver;
 use stall_timer::StallTimer;
+use state::{QueueState, Waiter, flush, poll, run};
 pub use transfer::Transfer;
 
-use crate::guarded::{drop_operands, drop_waker, wake};
-use crate::planner::check::{self, Lists};
 use crate::planner::copy_bytes::{Copier, Pair};
-use crate::planner::error::{self, Operation};
-use crate::planner::handle::{Ticket, TransferFlags};
-use crate::planner::inline::{Executed, Inline};
-use crate::planner::operations::operations;
-use crate::planner::plan::{Plan, QueueCaps};
+use crate::planner::plan::QueueCaps;
 use crate::planner::retry::{RetryAfter, RetryPolicy};
-use crate::planner::slow_path::slow_path;
-use crate::planner::stall_detector::StallDetector;
 use crate::planner::wait;
-use crate::planner::{self, Answer, Batch, LogEvent, OpError, Planner};
-use crate::{
-    BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, QueueOptions, RawQueue, Result, Source,
-    Window,
-};
+use crate::planner::{self, Answer, OpError, Planner};
+use crate::{BufferMut, Counters, EngineInfo, Error, ErrorKind, QueueOptions, RawQueue, Result};
 
 /// Memory that a queue allocates for each slot, in bytes.
 pub(crate) const SLOT_BYTES: usize = planner::SLOT_BYTES + size_of::<Waiter>() + size_of::<u32>();
@@ -97,220 +87,6 @@ type OneThread = *const UseSharedQueueForSeveralThreads;
 /// See [`OneThread`].
 enum UseSharedQueueForSeveralThreads {}
 
-/// State shared by a queue and its transfers.
-struct QueueState {
-    planner: Planner,
-    free: Vec<u32>,
-    waiters: Vec<Waiter>,
-    /// Slots that have just ended and have a waiter. The list is reused between polls.
-    ended: Vec<u32>,
-    /// Tokens of ended transfers that the caller has not read yet.
-    tokens: Vec<u64>,
-    /// Number of transfers with a token that have not ended.
-    awaited_tokens: usize,
-    recycled: DeferredCallbacks,
-    stall_timeout: Duration,
-    /// Maximum time that awaited operations wait to share a doorbell; 0 if they do not wait.
-    doorbell_delay: Duration,
-    /// Detects whether the device has stalled, for tasks and when the queue is full.
-    stall_detector: StallDetector,
-    /// The number of polls at which a task next looks for a stall.
-    watch_at: u64,
-    /// True without a [`Driver`]. In that case an awaited transfer wakes its own task, to be polled again.
-    cooperative: bool,
-}
-
-/// The waiter of an operation: a task, a token, or the operands of a transfer that was dropped early.
-#[derive(Default)]
-struct Waiter {
-    waker: Option<Waker>,
-    token: Option<u64>,
-    parked: Option<Box<dyn Any>>,
-}
-
-/// User callbacks to run when the state is no longer borrowed.
-#[derive(Default)]
-struct DeferredCallbacks {
-    log_events: Vec<LogEvent>,
-    backend: &'static str,
-    wake: Vec<Waker>,
-    drop: Vec<Box<dyn Any>>,
-}
-
-impl DeferredCallbacks {
-    /// Runs all callbacks, and keeps the emptied lists for reuse. Catches their panics, because the caller
-    /// may be another task than that of the callback.
-    fn run(mut self, shared: &RefCell<QueueState>) {
-        self.log_events.drain(..).for_each(|event| event.emit(self.backend));
-        self.drop.drain(..).for_each(drop_operands);
-        self.wake.drain(..).for_each(wake);
-        shared.borrow_mut().recycled = self;
-    }
-}
-
-impl QueueState {
-    /// A task looks for a stall once in this number of polls, because that reads the clock.
-    const WATCH_EVERY: u64 = 16;
-
-    /// Returns whether an awaited operation should first let other tasks submit their operations.
-    fn delays_doorbell(&self) -> bool {
-        self.cooperative && !self.doorbell_delay.is_zero() && self.planner.open_operations() > 1
-    }
-
-    /// Flushes for a task and polls the device. The caller must run the callbacks. With a driver, the
-    /// doorbell is not delayed, because the device wakes the driver.
-    fn drive(&mut self) -> Option<DeferredCallbacks> {
-        let limit = if self.cooperative { self.doorbell_delay } else { Duration::ZERO };
-        self.planner.flush_delayed(|| true, limit, &mut self.ended);
-        self.planner.poll(&mut self.ended);
-        if self.planner.polls() >= self.watch_at {
-            self.watch_at = self.planner.polls() + Self::WATCH_EVERY;
-            self.stalled();
-        }
-        self.drain()
-    }
-
-    /// Polls the device. The caller must run the callbacks.
-    fn poll(&mut self) -> (usize, Option<DeferredCallbacks>) {
-        let reported = self.planner.poll(&mut self.ended);
-        (reported, self.drain())
-    }
-
-    /// Reports tokens, and returns the callbacks, or `None` if there are none.
-    #[inline]
-    fn drain(&mut self) -> Option<DeferredCallbacks> {
-        if self.awaited_tokens > 0 && !self.ended.is_empty() {
-            self.report_tokens();
-        }
-        if self.ended.is_empty() && self.planner.outcomes.log_events.is_empty() {
-            None
-        } else {
-            Some(self.drain_ended())
-        }
-    }
-
-    /// Reports the tokens of slots that have just ended, and removes slots that have no other waiter from the
-    /// list.
-    fn report_tokens(&mut self) {
-        let Self { ended, waiters, planner, tokens, awaited_tokens, .. } = self;
-        ended.retain(|slot| {
-            let (op, waiter) = (&mut planner.outcomes.ops[*slot as usize], &mut waiters[*slot as usize]);
-            let Some(token) = waiter.token.take_if(|_| op.has_ended()) else { return true };
-            *awaited_tokens -= 1;
-            tokens.push(token);
-            op.has_waiter = waiter.waker.is_some();
-            op.has_waiter
-        });
-    }
-
-    /// Returns callbacks that contain the planner's log events.
-    fn callbacks(&mut self) -> DeferredCallbacks {
-        let mut callbacks = std::mem::take(&mut self.recycled);
-        callbacks.backend = self.planner.backend;
-        callbacks.log_events.append(&mut self.planner.outcomes.log_events);
-        callbacks
-    }
-
-    /// Returns the callbacks of the operations in `ended`. Abandons an engine that has panicked.
-    #[cold]
-    fn drain_ended(&mut self) -> DeferredCallbacks {
-        let mut callbacks = if self.planner.is_poisoned() {
-            self.abandon();
-            self.wake_all()
-        } else {
-            self.callbacks()
-        };
-        for slot in self.ended.drain(..) {
-            let op = &mut self.planner.outcomes.ops[slot as usize];
-            // The transfer may have returned the result already, and the slot may belong to an operation that
-            // has not ended.
-            if !op.has_ended() || !op.has_waiter {
-                continue;
-            }
-            op.has_waiter = false;
-            let waiter = &mut self.waiters[slot as usize];
-            callbacks.wake.extend(waiter.waker.take());
-            if let Some(operands) = waiter.parked.take() {
-                callbacks.drop.push(operands);
-                self.planner.outcomes.take_failures(slot);
-                self.free.push(slot);
-            }
-        }
-        callbacks
-    }
-
-    /// Returns the next free slot, unless the queue is closed or belongs to the parent of this process.
-    fn free_slot(&self) -> Option<u32> {
-        self.free.last().copied().filter(|_| self.planner.refusal().is_none())
-    }
-
-    fn flush(&mut self) -> Option<DeferredCallbacks> {
-        self.planner.flush(&mut self.ended);
-        self.drain()
-    }
-
-    /// Returns the time for which the device has had operations and completed none of them, if this time
-    /// exceeds the stall timeout.
-    fn stalled(&mut self) -> Option<Duration> {
-        if !self.planner.is_at_device() {
-            self.stall_detector.reset();
-            return None;
-        }
-        self.stall_detector.observe(self.planner.reported(), self.planner.polls(), Instant::now())
-    }
-
-    /// Returns the callbacks that wake every waiting task.
-    fn wake_all(&mut self) -> DeferredCallbacks {
-        let mut callbacks = self.callbacks();
-        callbacks.wake.extend(self.waiters.iter_mut().filter_map(|a| a.waker.take()));
-        if self.planner.is_closed() {
-            self.tokens.extend(self.waiters.iter_mut().filter_map(|a| a.token.take()));
-            self.awaited_tokens = 0;
-        }
-        callbacks
-    }
-
-    /// Abandons the device, and leaks the memory that it may write.
-    fn abandon(&mut self) {
-        // Leak the operands first, because the engine may panic.
-        self.waiters.iter_mut().for_each(|a| std::mem::forget(a.parked.take()));
-        self.planner.abandon();
-        // Without free slots, submissions fail with `Closed`.
-        self.free.clear();
-    }
-}
-
-/// Abandons a queue that could not be closed, because the engine panicked.
-impl Drop for QueueState {
-    fn drop(&mut self) {
-        if !self.planner.is_closed() {
-            self.abandon();
-            let backend = self.planner.backend;
-            self.planner.outcomes.log_events.drain(..).for_each(|event| event.emit(backend));
-        }
-        self.waiters.iter_mut().for_each(|waiter| drop_waker(waiter.waker.take()));
-    }
-}
-
-/// Runs the callbacks, if there are any. The state must not be borrowed.
-fn run(callbacks: Option<DeferredCallbacks>, shared: &RefCell<QueueState>) {
-    if let Some(callbacks) = callbacks {
-        callbacks.run(shared);
-    }
-}
-
-/// Polls the device once, and runs the callbacks. Returns the result of [`Planner::poll`].
-fn poll(shared: &RefCell<QueueState>) -> usize {
-    let (reported, callbacks) = shared.borrow_mut().poll();
-    run(callbacks, shared);
-    reported
-}
-
-fn flush(shared: &RefCell<QueueState>) {
-    let callbacks = shared.borrow_mut().flush();
-    run(callbacks, shared);
-}
-
 impl Queue {
     pub(crate) fn new(
         raw: Box<dyn RawQueue>,
@@ -319,196 +95,12 @@ impl Queue {
         fill_block: Option<BufferMut>,
     ) -> Self {
         let depth = raw.depth();
-        let slots = u32::try_from(depth).unwrap_or(u32::MAX);
         let planner = Planner::new(raw, info, depth, fill_block);
         Self {
             threads: PhantomData,
-            shared: Rc::new(RefCell::new(QueueState {
-                // Slots are taken from the end of the list, so slots with low numbers are used first.
-                free: (0..slots).rev().collect(),
-                waiters: std::iter::repeat_with(Waiter::default).take(depth).collect(),
-                ended: Vec::new(),
-                tokens: Vec::new(),
-                awaited_tokens: 0,
-                recycled: DeferredCallbacks::default(),
-                stall_timeout: options.stall_timeout,
-                doorbell_delay: planner.doorbell_delay(options),
-                planner,
-                stall_detector: StallDetector::new(options.stall_timeout),
-                watch_at: 0,
-                cooperative: true,
-            })),
+            shared: Rc::new(RefCell::new(QueueState::new(planner, options))),
             drop_timeout: options.drop_timeout,
         }
-    }
-
-    /// Copies `src` to `dst`. Both must have the same length and must not overlap.
-    ///
-    /// Does not block. The copy may not start before a [`flush`](Self::flush). A copy of 0 bytes is done
-    /// immediately.
-    ///
-    /// # Errors
-    ///
-    /// All errors are detected before the copy reaches the device, and return the operands: `QueueFull`;
-    /// `TimedOut` if the queue is full and the device has completed nothing in
-    /// [`QueueOptions::stall_timeout`] of polling; `LengthMismatch`; `Overlap`; `AccessDenied` if a region
-    /// lacks the right; `WrongEngine` for memory of another engine; `Closed`; `Unsupported` in a forked
-    /// child.
-    // Always inline, because a call takes about the same time as the copy of a short range. The compiler
-    // would not inline this function in a program that calls it in several places.
-    #[inline(always)]
-    pub fn copy<S: Source, D: Destination>(&self, src: S, dst: D) -> SubmitResult<(S, D)> {
-        if !(S::SINGLE && D::SINGLE) {
-            return self.submit_checked(
-                Operation::Copy,
-                (src, dst),
-                |inline, (src, dst)| inline.copy_rows(src, dst),
-                |caps, (src, dst), lists| check::copy(caps.engine, src, dst, lists),
-            );
-        }
-        // With `ManuallyDrop`, the operands are not dropped if a panic unwinds, so the compiler moves them
-        // only once.
-        let operands = ManuallyDrop::new((src, dst));
-        if let Ok(mut guard) = self.shared.try_borrow_mut() {
-            let state = &mut *guard;
-            if let Some(result) =
-                state.planner.execute_inline(|inline, _| inline.copy(&operands.0, &operands.1))
-            {
-                drop(guard);
-                let operands = ManuallyDrop::into_inner(operands);
-                return Ok(Transfer::new(Ticket::done(result, Operation::Copy), operands));
-            }
-            if let Some(slot) = state.free.pop() {
-                let (from, to) = (operands.0.single(), operands.1.single());
-                if state.planner.takes_plain::<D>(from, to) {
-                    let shared = Rc::clone(&self.shared);
-                    state.planner.push_plain(slot, from.segment(), to.segment(), false);
-                    drop(guard);
-                    // No other code runs after this, so the compiler can build the transfer in place.
-                    let operands = ManuallyDrop::into_inner(operands);
-                    let ticket = Ticket::new(shared, slot, TransferFlags::new(Operation::Copy));
-                    return Ok(Transfer::new(ticket, operands));
-                }
-                state.free.push(slot);
-            }
-        }
-        slow_path(ManuallyDrop::into_inner(operands), |operands| {
-            let guard = self.shared.borrow_mut();
-            if guard.planner.has_full_batch() {
-                self.submit_pending(guard);
-            } else {
-                drop(guard);
-            }
-            self.submit_planned(Operation::Copy, operands, |caps, (src, dst), lists| {
-                check::copy(caps.engine, src, dst, lists)
-            })
-        })
-    }
-
-    /// Copies `len` bytes from byte `src_at` of `src` to byte `dst_at` of `dst` within this call, if the
-    /// engine can do so now (see [`Queue`]). Otherwise, or if the copy is invalid, returns false and copies
-    /// nothing. In that case call [`copy`](Self::copy), which submits the copy or returns the reason.
-    ///
-    /// The caller keeps the operands, and no transfer is made. Therefore this costs less than `copy` if
-    /// ranges of the same windows are copied repeatedly.
-    ///
-    /// ```
-    /// # use dma_core::{Queue, Result, Window};
-    /// # fn demo(queue: &Queue, ring: &Window, to: &Window, at: usize) -> Result<()> {
-    /// if !queue.copy_at_once((ring, at), (to, 0), 64) {
-    ///     queue.copy(ring.slice(at..at + 64), to.slice(..64))?.wait()?;
-    /// }
-    /// # Ok(()) }
-    /// ```
-    #[inline]
-    #[must_use = "if the result is false, nothing was copied"]
-    pub fn copy_at_once(
-        &self,
-        (src, src_at): (&Window, usize),
-        (dst, dst_at): (&Window, usize),
-        len: usize,
-    ) -> bool {
-        self.execute(|inline| inline.copy_part((&src.0, src_at), (&dst.0, dst_at), len))
-    }
-
-    /// Executes the copies of `batch` within this call, if the engine can do so now (see [`Queue`]).
-    /// Otherwise, or if a copy is invalid, returns false and copies nothing. In that case call
-    /// [`submit`](Self::submit), which submits the batch or returns the reason.
-    // The parameter is `&mut`, so that no reference to bytes of the batch's buffers exists.
-    #[must_use = "if the result is false, nothing was copied"]
-    pub fn submit_at_once<S: Source, D: Destination>(&self, batch: &mut Batch<S, D>) -> bool {
-        self.execute(|inline| inline.copy_all(&batch.pairs))
-    }
-
-    /// Executes an operation within this call, if inline execution is allowed now and `run` finds the
-    /// operation valid and short enough.
-    #[inline]
-    fn execute(&self, run: impl FnOnce(&Inline) -> Option<Executed>) -> bool {
-        let state = self.shared.try_borrow_mut();
-        state.is_ok_and(|mut state| state.planner.execute_inline(|inline, _| run(inline)).is_some())
-    }
-
-    /// Submits the pending descriptors.
-    #[cold]
-    fn submit_pending(&self, mut state: RefMut<'_, QueueState>) {
-        let QueueState { planner, ended, .. } = &mut *state;
-        planner.submit_pending(ended);
-        let callbacks = state.drain();
-        drop(state);
-        run(callbacks, &self.shared);
-    }
-
-    /// Checks an operation, and executes it with `inline` or submits its plan.
-    #[inline]
-    fn submit_checked<T: 'static, R: Answer>(
-        &self,
-        operation: Operation,
-        operands: T,
-        inline: impl FnOnce(&Inline, &T) -> Option<Executed>,
-        check: impl FnOnce(QueueCaps, &T, &mut Lists) -> Result<Plan>,
-    ) -> SubmitResult<T, R> {
-        // With `ManuallyDrop`, the operands are not dropped if a panic unwinds, so the compiler moves them
-        // only once.
-        let operands = ManuallyDrop::new(operands);
-        if let Ok(mut state) = self.shared.try_borrow_mut()
-            && let Some(result) = state.planner.execute_inline(|executor, _| inline(executor, &operands))
-        {
-            drop(state);
-            let operands = ManuallyDrop::into_inner(operands);
-            return Ok(Transfer::new(Ticket::done(result, operation), operands));
-        }
-        slow_path(ManuallyDrop::into_inner(operands), |operands| {
-            self.submit_planned(operation, operands, check)
-        })
-    }
-
-    /// Checks an operation. Executes it inline if it has lists and is short enough; otherwise submits its
-    /// plan.
-    fn submit_planned<T: 'static, R: Answer>(
-        &self,
-        operation: Operation,
-        operands: T,
-        check: impl FnOnce(QueueCaps, &T, &mut Lists) -> Result<Plan>,
-    ) -> SubmitResult<T, R> {
-        let mut guard = self.shared.borrow_mut();
-        let state = &mut *guard;
-        let plan = match check(state.planner.caps(), &operands, &mut state.planner.lists) {
-            Ok(plan) => plan,
-            Err(e) => return Err(Self::refuse(state, operation, e, operands)),
-        };
-        let executed =
-            state.planner.execute_inline(|inline, lists| inline.lists(&plan, lists.is_cpu_visible()));
-        if let Some(result) = executed {
-            plan.discard(|list| state.planner.lists.keep(list));
-            return Ok(Transfer::new(Ticket::done(result, operation), operands));
-        }
-        let Some(slot) = state.free_slot() else {
-            return Err(Self::full(state, operation, plan, operands));
-        };
-        let mut admission = state.planner.admit(slot, 1, plan.len() as u64, false);
-        admission.push(0, plan);
-        admission.commit();
-        Ok(self.pushed(guard, slot, operation, operands))
     }
 
     /// Submits an operation by `submit`, waits for it, and repeats it as its error advises, within the limits
@@ -564,105 +156,6 @@ impl Queue {
             }
         }
         true
-    }
-
-    /// Submits all copies of `batch` and flushes. The batch counts as one operation of the queue's depth, and
-    /// completes when all its copies have completed.
-    ///
-    /// All copies are checked before the first one is submitted. Copies of one batch are executed in any
-    /// order. The destination of a copy must not overlap the operands of the other copies of the batch.
-    /// Buffers cannot overlap. If windows overlap, the resulting bytes are undefined.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`copy`](Self::copy), with the batch. The message names the first copy that is refused.
-    pub fn submit<S: Source, D: Destination>(&self, batch: Batch<S, D>) -> SubmitResult<Batch<S, D>> {
-        let mut guard = self.shared.borrow_mut();
-        let state = &mut *guard;
-        if let Some(result) = state.planner.execute_inline(|inline, _| inline.copy_all(&batch.pairs)) {
-            return Ok(Transfer::new(Ticket::done(result, Operation::Batch), batch));
-        }
-        let operations = match check::batch_len(batch.len()) {
-            Ok(operations) => operations,
-            Err(e) => return Err(Self::refuse(state, Operation::Batch, e, batch)),
-        };
-        // One loop checks a batch of plain copies and passes them to the planner.
-        let mut admitted = None;
-        if S::SINGLE
-            && D::SINGLE
-            && let Some(slot) = state.free_slot()
-        {
-            let mut admission = state.planner.admit(slot, operations, 0, false);
-            if admission.push_all_flat(&batch.pairs) {
-                admission.commit();
-                admitted = Some(slot);
-            }
-        }
-        let slot = match admitted {
-            Some(slot) => slot,
-            None => {
-                let Planner { engine, lists, .. } = &mut state.planner;
-                let bytes = match check::batch(*engine, &batch.pairs, lists) {
-                    Ok(bytes) => bytes,
-                    Err(e) => return Err(Self::refuse(state, Operation::Batch, e, batch)),
-                };
-                let Some(slot) = state.free_slot() else {
-                    return Err(Self::full(state, Operation::Batch, Plan::Empty, batch));
-                };
-                let mut admission = state.planner.admit(slot, operations, bytes, false);
-                for ((src, dst), index) in batch.pairs.iter().zip(0_u32..) {
-                    admission.push_checked(index, src, dst);
-                }
-                admission.commit();
-                slot
-            }
-        };
-        let transfer = self.pushed(guard, slot, Operation::Batch, batch);
-        self.flush();
-        Ok(transfer)
-    }
-
-    /// Makes the transfer of a committed operation. No code between the commit and this call may panic,
-    /// because only the transfer keeps the operands alive while the device uses them.
-    #[inline]
-    fn pushed<T: 'static, R: Answer>(
-        &self,
-        mut state: RefMut<'_, QueueState>,
-        slot: u32,
-        operation: Operation,
-        operands: T,
-    ) -> Transfer<T, R> {
-        let ticket = Ticket::new(Rc::clone(&self.shared), slot, TransferFlags::new(operation));
-        let transfer = Transfer::new(ticket, operands);
-        let QueueState { planner, free, ended, .. } = &mut *state;
-        let taken = free.pop();
-        debug_assert_eq!(taken, Some(slot), "the slot of the admitted operation");
-        planner.pushed(slot, ended);
-        let callbacks = state.drain();
-        drop(state);
-        run(callbacks, &self.shared);
-        transfer
-    }
-
-    #[cold]
-    fn full<T>(state: &mut QueueState, operation: Operation, plan: Plan, operands: T) -> OpError<T> {
-        plan.discard(|list| state.planner.lists.keep(list));
-        if let Some(refusal) = state.planner.refusal() {
-            return Self::refuse(state, operation, refusal, operands);
-        }
-        state.planner.count_full();
-        match state.stalled() {
-            Some(stalled_for) => Self::refuse(state, operation, error::stalled(stalled_for), operands),
-            None => OpError::full(operands),
-        }
-    }
-
-    #[cold]
-    fn refuse<T>(state: &QueueState, operation: Operation, error: Error, operands: T) -> OpError<T> {
-        OpError::new(
-            error.with_operation(operation.name()).with_backend(state.planner.backend),
-            Some(operands),
-        )
     }
 
     /// Delays operations that are submitted after this call until all earlier operations have completed.
@@ -864,8 +357,6 @@ impl Copier for Queue {
     }
 }
 
-operations!(Queue, SubmitResult);
-
 impl Drop for Queue {
     fn drop(&mut self) {
         if !self.shared.borrow().planner.is_closed() {
@@ -877,77 +368,5 @@ impl Drop for Queue {
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("planner", &self.shared.borrow().planner).finish_non_exhaustive()
-    }
-}
-
-/// Wakes the tasks of a queue's awaited transfers from an event loop. Wait until the driver's file descriptor
-/// is readable, call [`run`](Self::run), and repeat. [`Queue::driver`] makes a driver.
-///
-/// After the driver is dropped, awaited transfers poll the device themselves again.
-pub struct Driver {
-    threads: PhantomData<OneThread>,
-    shared: Rc<RefCell<QueueState>>,
-    timer: StallTimer,
-}
-
-impl Driver {
-    /// Polls the device until it has nothing to report, and arms the file descriptor. Call this before the
-    /// first sleep and after every wake-up. Does not block.
-    ///
-    /// While operations are in flight, the file descriptor also becomes readable from time to time (64 times
-    /// in [`QueueOptions::stall_timeout`]), so that awaited transfers fail if the device has stalled.
-    ///
-    /// # Errors
-    ///
-    /// `Os` and other errors of arming the event; `Closed` if the queue is closed.
-    pub fn run(&self) -> Result<()> {
-        loop {
-            if let Some(events) = self.shared.borrow_mut().planner.events() {
-                events.disarm();
-            }
-            flush(&self.shared);
-            while poll(&self.shared) > 0 {}
-            // The engine has events, because a driver exists.
-            if self.shared.borrow_mut().planner.events().ok_or(ErrorKind::Closed)?.arm()? {
-                break;
-            }
-        }
-        let mut state = self.shared.borrow_mut();
-        self.timer.set(state.planner.open_operations() > 0)?;
-        if state.stalled().is_some() {
-            // Wake the tasks that await operations, so that those that have waited long enough fail.
-            let callbacks = state.wake_all();
-            drop(state);
-            callbacks.run(&self.shared);
-        }
-        Ok(())
-    }
-}
-
-impl AsFd for Driver {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.timer.fd()
-    }
-}
-
-impl std::os::fd::AsRawFd for Driver {
-    fn as_raw_fd(&self) -> std::os::fd::RawFd {
-        self.timer.fd().as_raw_fd()
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        let mut state = self.shared.borrow_mut();
-        state.cooperative = true;
-        let callbacks = state.wake_all();
-        drop(state);
-        callbacks.run(&self.shared);
-    }
-}
-
-impl fmt::Debug for Driver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").field("fd", &self.timer.fd()).finish_non_exhaustive()
     }
 }

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::{OneThread, QueueState, flush, poll, run};
+use super::OneThread;
+use super::state::{QueueState, flush, poll, run};
 use crate::guarded::drop_waker;
 use crate::planner::handle::{DropOnUnwind, Ticket, transfer};
 use crate::planner::slow_path::slow_path;

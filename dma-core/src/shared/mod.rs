@@ -1,8 +1,10 @@
 //! [`SharedQueue`]: a queue for any number of threads and tasks.
 
 mod deferred_callbacks;
+mod hub;
 mod inbox;
 mod lane;
+mod options;
 mod ready;
 mod slot;
 mod transfer;
@@ -11,20 +13,18 @@ mod wait_queue;
 use std::cell::Cell;
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use crossbeam_utils::CachePadded;
-
-use deferred_callbacks::DeferredCallback;
+use hub::{Hub, QueueHandle};
 use lane::Lane;
+pub use options::SharedQueueOptions;
 pub use ready::SharedReady;
 use ready::WhenReady;
 pub use transfer::SharedTransfer;
-use wait_queue::WaitQueue;
 
+use crate::planner::Answer;
 use crate::planner::check::{self, Lists};
 use crate::planner::copy_bytes::{Copier, Pair};
 use crate::planner::error::{self, Operation};
@@ -34,13 +34,7 @@ use crate::planner::operations::operations;
 use crate::planner::plan::{Plan, QueueCaps};
 use crate::planner::retry::{RetryAfter, RetryPolicy};
 use crate::planner::slow_path::slow_path;
-use crate::planner::wait::deadline;
-use crate::planner::{Answer, Planner};
-use crate::{
-    Batch, BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, OpError, QueueOptions, RawQueue,
-    Result, Source,
-};
-use dma_process::ForkMark;
+use crate::{Batch, BufferMut, Counters, Destination, EngineInfo, Error, OpError, RawQueue, Result, Source};
 
 /// Memory that a lane allocates for each slot, in bytes.
 pub(crate) const SLOT_BYTES: usize =
@@ -48,63 +42,6 @@ pub(crate) const SLOT_BYTES: usize =
 
 /// A transfer on a shared queue, or an error that returns the operands.
 pub type SharedResult<T, R = ()> = Result<SharedTransfer<T, R>, OpError<T>>;
-
-/// Options of a shared queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SharedQueueOptions {
-    /// Number of lanes, from 1 (the default) to 65,535. Each lane is a device queue with its own thread.
-    /// Opening the queue fails if the device has fewer channels.
-    pub lanes: usize,
-    /// Options of each device queue. `depth` is the depth of one lane.
-    pub queue: QueueOptions,
-    /// The cores that the lanes' threads may run on. Empty, the default, means all cores.
-    pub cores: Vec<usize>,
-}
-
-impl Default for SharedQueueOptions {
-    fn default() -> Self {
-        Self { lanes: 1, queue: QueueOptions::default(), cores: Vec::new() }
-    }
-}
-
-impl SharedQueueOptions {
-    /// Returns the defaults.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    crate::contract::setters::setters! {
-        /// Sets the number of lanes. Each lane is a device queue with its own thread.
-        with_lanes(lanes: usize);
-        /// Sets the options of each device queue.
-        with_queue(queue: QueueOptions);
-    }
-
-    /// Checks the number of lanes.
-    pub(crate) fn check(&self) -> Result<()> {
-        let error = match self.lanes {
-            0 => Error::new(ErrorKind::InvalidArgument, "0 lanes").with_hint("ask for at least 1 lane"),
-            lanes if u16::try_from(lanes).is_err() => {
-                Error::new(ErrorKind::OutOfRange, format!("{lanes} lanes"))
-                    .with_numbers(lanes as u64, u16::MAX.into())
-                    .with_hint("ask for fewer lanes: each lane has a device queue and a thread")
-            }
-            _ => return Ok(()),
-        };
-        Err(error.with_operation("open shared queue"))
-    }
-
-    /// Sets the cores that the lanes' threads may run on, such as the cores of the device's
-    /// [node](crate::NumaNodes::cores). Cores that the process may not use are ignored. Opening the queue
-    /// fails if no other cores remain.
-    #[must_use]
-    pub fn with_cores(mut self, cores: impl Into<Vec<usize>>) -> Self {
-        self.cores = cores.into();
-        self
-    }
-}
 
 /// A queue for any number of threads and tasks. Clones use the same queue. Transfers of the queue are `Send`
 /// futures.
@@ -143,52 +80,10 @@ pub struct SharedQueue {
     handle: Arc<QueueHandle>,
 }
 
-/// One clone of the queue, shared with the transfers of this clone. Each clone has its own reference count,
-/// so that threads with different clones do not contend.
-struct QueueHandle {
-    hub: Arc<Hub>,
-    /// The submitter id of this clone. The id selects the lane, the free list word and the inbox that the
-    /// clone uses first.
-    submitter_id: usize,
-    /// The lane that this clone uses first.
-    first_lane: u16,
-}
-
-impl QueueHandle {
-    #[inline]
-    fn lane(&self, at: u16) -> &Lane {
-        &self.hub.lanes[usize::from(at)]
-    }
-}
-
 impl Clone for SharedQueue {
     fn clone(&self) -> Self {
         Self::of(Arc::clone(&self.handle.hub))
     }
-}
-
-struct Hub {
-    lanes: Box<[Arc<Lane>]>,
-    /// Tasks that wait for room.
-    wait_queue: Arc<WaitQueue>,
-    /// Number of clones made so far.
-    clones: AtomicUsize,
-    /// Counters of inline operations. There are several, so that threads with different clones rarely
-    /// contend.
-    inline: [CachePadded<InlineCounts>; Self::INLINE_COUNTS],
-    /// The lanes' threads, in the order of the lanes. Only threads that join them take the lock, and lanes'
-    /// threads never do.
-    threads: Mutex<Vec<JoinHandle<()>>>,
-    /// The process that started the threads. The threads do not exist in a forked child.
-    process: ForkMark,
-    drop_timeout: Duration,
-}
-
-/// Counters of operations that were executed in the calls that submitted them.
-#[derive(Debug, Default)]
-struct InlineCounts {
-    operations: AtomicU64,
-    bytes: AtomicU64,
 }
 
 impl SharedQueue {
@@ -198,41 +93,7 @@ impl SharedQueue {
         info: &EngineInfo,
         options: &SharedQueueOptions,
     ) -> Result<Self> {
-        let fail = |e: Error| e.with_operation("open shared queue").with_backend(info.backend);
-        let wait_queue = Arc::new(WaitQueue::new());
-        let lanes: Box<[_]> = lanes
-            .into_iter()
-            .map(|(raw, fill_block)| {
-                let depth = raw.depth();
-                let planner = Planner::new(raw, info, depth, fill_block);
-                Arc::new(Lane::new(planner, &options.queue, Arc::clone(&wait_queue)))
-            })
-            .collect();
-        let hub = Hub {
-            lanes,
-            wait_queue,
-            clones: AtomicUsize::new(0),
-            inline: Default::default(),
-            threads: Mutex::default(),
-            process: ForkMark::new(),
-            drop_timeout: options.queue.drop_timeout,
-        };
-        // If a thread cannot be started, dropping the hub stops the threads that were started.
-        for (i, lane) in hub.lanes.iter().enumerate() {
-            let (lane, cores) = (Arc::clone(lane), options.cores.clone());
-            let (begun, begins) = std::sync::mpsc::sync_channel(1);
-            let body = move || {
-                _ = begun.send(crate::memory::numa::run_on(&cores));
-                lane.serve();
-            };
-            let thread =
-                dma_process::spawn_thread(format!("dma-lane-{i}"), body).map_err(|e| fail(e.into()))?;
-            hub.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
-            if !options.cores.is_empty() {
-                begins.recv().unwrap_or(Ok(())).map_err(fail)?;
-            }
-        }
-        Ok(Self::of(Arc::new(hub)))
+        Ok(Self::of(Arc::new(Hub::new(lanes, info, options)?)))
     }
 
     fn of(hub: Arc<Hub>) -> Self {
@@ -304,9 +165,7 @@ impl SharedQueue {
         operation: Operation,
         operands: T,
     ) -> SharedTransfer<T, R> {
-        let counts = &self.handle.hub.inline[self.handle.submitter_id % Hub::INLINE_COUNTS];
-        counts.operations.fetch_add(executed.operations, Ordering::Relaxed);
-        counts.bytes.fetch_add(executed.bytes as u64, Ordering::Relaxed);
+        self.handle.hub.count_inline(self.handle.submitter_id, &executed);
         SharedTransfer::new(Ticket::done(executed.result, operation), operands)
     }
 
@@ -660,85 +519,6 @@ impl Copier for SharedQueue {
     fn make_room(&self) -> Option<usize> {
         // The lanes' threads poll, and other threads free slots.
         Some(0)
-    }
-}
-
-impl Hub {
-    const INLINE_COUNTS: usize = 16;
-
-    fn close(&self, timeout: Duration) -> Counters {
-        if self.process.is_child() {
-            // The lanes are the parent's, and a thread that does not exist here may hold their locks.
-            return Counters::default();
-        }
-        let deadline = deadline(timeout);
-        // Close all lanes before waiting for the first.
-        self.lanes.iter().for_each(|lane| _ = lane.close(deadline));
-        self.wait_queue.all().into_iter().map(DeferredCallback::Wake).for_each(DeferredCallback::run);
-        if lane::on_lane() {
-            // A waker or a destructor of operands called this on a lane thread, which must not join itself.
-            // The lanes' threads have no work and exit.
-            self.lanes.iter().for_each(|lane| lane.drain(lane.close(deadline)));
-        } else {
-            self.join(deadline);
-        }
-        self.counters()
-    }
-
-    /// Joins the lanes' threads, which drain their lanes before they exit.
-    fn join(&self, deadline: Instant) {
-        let mut orphans = Vec::new();
-        // Hold the lock during the joins, so that a second thread that closes the queue waits for the first.
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        for (lane, thread) in self.lanes.iter().zip(threads.drain(..)) {
-            if thread.join().is_err() {
-                orphans.push(lane);
-            }
-        }
-        drop(threads);
-        for lane in orphans {
-            crate::guarded_log!(error, "a lane's thread panicked; this thread drains the lane");
-            lane.drain(lane.close(deadline));
-        }
-    }
-
-    fn wake_next(&self) {
-        if let Some(waker) = (!self.process.is_child()).then(|| self.wait_queue.next()).flatten() {
-            DeferredCallback::Wake(waker).run();
-        }
-    }
-
-    /// If every lane has stalled, returns the shortest stall.
-    #[cold]
-    fn hangs(&self) -> Option<Duration> {
-        self.lanes.iter().map(|lane| lane.stalled()).min().flatten()
-    }
-
-    fn counters(&self) -> Counters {
-        if self.process.is_child() {
-            return Counters::default();
-        }
-        let mut counters = self.lanes.iter().fold(Counters::default(), |sum, lane| sum.plus(lane.counters()));
-        for counts in &self.inline {
-            let operations = counts.operations.load(Ordering::Relaxed);
-            counters.submitted += operations;
-            counters.completed += operations;
-            counters.bytes = counters.bytes.saturating_add(counts.bytes.load(Ordering::Relaxed));
-        }
-        counters
-    }
-}
-
-impl Drop for Hub {
-    fn drop(&mut self) {
-        if self.process.is_child() {
-            // A forked child does not have the threads, and may not join them.
-            std::mem::take(self.threads.get_mut().unwrap_or_else(PoisonError::into_inner))
-                .into_iter()
-                .for_each(std::mem::forget);
-        } else {
-            self.close(self.drop_timeout);
-        }
     }
 }
 

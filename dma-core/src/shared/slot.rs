@@ -1,14 +1,20 @@
 //! [`Slot`]: an operation that the thread that submits it and the lane that completes it share.
 //!
-//! One operation at a time uses a slot. The states of a slot are, in this order:
+//! One operation at a time uses a slot. A submitter takes the slot off the free list, fills the request in the
+//! state `FREE`, and passes the slot's number to the lane through an inbox. The states of a slot are:
 //!
 //! | state | owner of the cells | next |
 //! |---|---|---|
-//! | free | none | a submitter takes it off the free list |
-//! | filling | the submitter | [`Slot::submit`], then an inbox passes its number to the lane |
-//! | in flight | the lane (request) and the holder (parked operands) | [`Slot::complete`] or [`Slot::park`] |
-//! | done | the holder, who takes the report if there is one | the slot goes back to the free list |
-//! | parked | the lane, which takes the operands when it completes | the slot goes back to the free list |
+//! | `FREE` | none on the free list; then the submitter | `IN_FLIGHT` by [`Slot::submit`] |
+//! | `IN_FLIGHT` | the lane (request, report) and the holder (parked operands) | `HAS_WAITER` by [`Slot::register_waker`], `PARKED` by [`Slot::park`], or an end |
+//! | `HAS_WAITER` | as `IN_FLIGHT`; a task has left its waker | `PARKED` by [`Slot::park`], or an end |
+//! | `PARKED` | the lane, which drops the operands | `FREE` by [`Slot::complete`], which frees the slot, or `ABANDONED` |
+//! | `DONE` | the holder; there is no report | the holder frees the slot |
+//! | `REPORTED` | the holder, who takes the report | the holder frees the slot |
+//! | `ABANDONED` | none: the operands are leaked | the slot is not used again |
+//!
+//! [`Slot::complete`] ends an operation with `DONE` or `REPORTED`, and [`Slot::abandon`] with `ABANDONED`. A slot
+//! that its holder has freed keeps its state until the next [`Slot::submit`].
 #![expect(unsafe_code, reason = "accesses cells whose owner depends on the slot's state")]
 
 use std::any::Any;

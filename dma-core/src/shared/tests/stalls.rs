@@ -110,3 +110,81 @@ fn a_retry_follows_the_advice_of_the_error() {
     let error = block_on(Box::pin(rig.queue.retry_async(&policy, pair(), always, sleep)));
     assert_eq!(error.expect_err("all attempts fail").kind(), ErrorKind::DeviceFault);
 }
+
+/// Because the transfers are dropped, only a refusal tells that the device has stalled.
+#[test]
+fn a_full_queue_says_that_its_device_hangs_and_no_longer_than_it_does() {
+    let rig = Rig::impatient(4);
+    for _ in 0..2 {
+        rig.mute(true);
+        // Each dropped transfer keeps its slot.
+        let refusal = rig.copy_until(Some(ErrorKind::TimedOut)).expect("it is refused");
+        assert!(refusal.error().message().contains("has completed nothing for"), "{refusal}");
+        assert!(refusal.error().hint().contains("open another"), "{refusal}");
+        assert!(refusal.into_operands().is_some(), "they come back");
+        assert!(rig.queue.stalled().is_some());
+        rig.mute(false);
+        rig.copy_until(None);
+        let deadline = Instant::now() + HANGS;
+        while rig.queue.stalled().is_some() {
+            assert!(Instant::now() < deadline, "it completes everything");
+        }
+    }
+    assert_eq!(rig.queue.close(HANGS).abandoned, 0);
+}
+
+#[test]
+fn an_idle_queue_is_not_stalled_and_a_stalled_one_says_so_before_it_is_full() {
+    let rig = Rig::impatient(4);
+    rig.try_copy().expect("room");
+    // The lane's thread sleeps when nothing is in flight.
+    let deadline = Instant::now() + HANGS;
+    while rig.queue.counters().completed == 0 || !rig.lane().sleeps() {
+        assert!(Instant::now() < deadline, "the test does not reach its condition in time");
+        std::thread::yield_now();
+    }
+    assert_eq!(rig.queue.stalled(), None);
+    rig.mute(true);
+    rig.try_copy().expect("room");
+    while rig.queue.stalled().is_none() {
+        assert!(Instant::now() < deadline, "it completes nothing");
+        std::thread::yield_now();
+    }
+    rig.try_copy().expect("room");
+    rig.queue.close(Duration::ZERO);
+    assert_eq!(rig.queue.stalled(), None, "a closed queue has no device that could stall");
+}
+
+/// Even with a stall timeout of zero, no stall is reported if the lane's thread does not run.
+#[test]
+fn a_queue_whose_thread_does_not_run_does_not_blame_the_device() {
+    let options = QueueOptions::new().with_depth(4).with_stall_timeout(Duration::ZERO);
+    let rig = Rig::of(ReferenceEngine::new(ReferenceOptions::default()), &options, |_| ());
+    rig.mute(true);
+    for _ in 0..1_000 {
+        if let Err(refusal) = rig.try_copy() {
+            assert_eq!(refusal.kind(), ErrorKind::QueueFull);
+        }
+    }
+}
+
+/// The naps of the lane's thread become longer, but stay short compared to the whole wait.
+#[test]
+fn the_thread_of_a_device_that_hangs_sleeps_longer() {
+    let rig = Rig::new();
+    rig.mute(true);
+    rig.try_copy().expect("room");
+    let deadline = Instant::now() + HANGS;
+    while !rig.lane().sleeps() {
+        assert!(
+            Instant::now() < deadline,
+            "the thread does not sleep, although the device completes nothing"
+        );
+        std::hint::spin_loop();
+    }
+    let naps = |count: u32| (0..count).map(nap_for).map(u64::from).sum::<u64>();
+    for vain in 1..2_000 {
+        assert!(nap_for(vain) <= 20 && u64::from(nap_for(vain)) <= 1 + naps(vain) / 60, "{vain} naps");
+    }
+    assert_eq!(nap_for(u32::MAX), 20);
+}

@@ -1,15 +1,20 @@
 //! [`Lane`]: one device queue, its operations, and the thread that polls it when no submitter does.
 #![expect(unsafe_code, reason = "follows the slots' protocol")]
 
-use std::cell::Cell;
+mod drain;
+mod thread;
+
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
+#[cfg(all(test, not(loom)))]
+pub(in crate::shared) use thread::nap_for;
+pub(in crate::shared) use thread::on_lane;
 
 use super::deferred_callbacks::DeferredCallback;
 use super::inbox::{FreeSlots, Inbox, Links};
@@ -18,10 +23,8 @@ use super::wait_queue::WaitQueue;
 use crate::planner::check::Lists;
 use crate::planner::inline::{Executed, Inline};
 use crate::planner::plan::QueueCaps;
-use crate::planner::stall_detector::StallDetector;
-use crate::planner::wait::until_stopped;
 use crate::planner::{LogEvent, Planner, error};
-use crate::{Counters, EngineId, Error, Outcome, QueueOptions, Segment, guarded};
+use crate::{Counters, EngineId, Error, Outcome, QueueOptions, Segment};
 use dma_process::ForkMark;
 
 /// The lane's thread runs and checks the inboxes.
@@ -31,28 +34,17 @@ const ASLEEP: u8 = 1;
 /// The lane's thread has exited, and submitters fail their own requests.
 const GONE: u8 = 2;
 
-thread_local! {
-    /// True if this thread is a lane thread of any queue.
-    static ON_LANE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Returns whether this is a lane thread. Lane threads must not join lanes, because they would wait for
-/// themselves or for one another.
-pub(super) fn on_lane() -> bool {
-    ON_LANE.get()
-}
-
-pub(super) struct Lane {
+pub(in crate::shared) struct Lane {
     /// This field is declared before the slots, so that the device is dropped before memory that it may use.
     core: CachePadded<Mutex<Core>>,
-    pub(super) engine: EngineId,
-    pub(super) backend: &'static str,
+    pub(in crate::shared) engine: EngineId,
+    pub(in crate::shared) backend: &'static str,
     inline: Inline,
-    pub(super) caps: QueueCaps,
-    pub(super) stall_timeout: Duration,
+    pub(in crate::shared) caps: QueueCaps,
+    pub(in crate::shared) stall_timeout: Duration,
     /// Maximum time that operations of tasks wait to share a doorbell; 0 if they do not wait.
     doorbell_delay: Duration,
-    pub(super) slots: Box<[Slot]>,
+    pub(in crate::shared) slots: Box<[Slot]>,
     /// Slots that no operation uses.
     free: FreeSlots,
     /// Tasks that wait for a slot, on any lane of the queue.
@@ -102,7 +94,7 @@ struct Core {
 
 /// The caller on whose behalf the device is polled, which decides when the doorbell rings.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Caller {
+pub(in crate::shared) enum Caller {
     /// A waiting thread with this submitter id. The thread rings immediately, and serves its own requests
     /// first.
     Waiter(usize),
@@ -142,7 +134,11 @@ impl Lane {
     /// `SERVE_ALL_EVERY` polls, because the lane's thread does not poll while other threads do.
     const SERVE_ALL_EVERY: u32 = 16;
 
-    pub(super) fn new(mut planner: Planner, options: &QueueOptions, wait_queue: Arc<WaitQueue>) -> Self {
+    pub(in crate::shared) fn new(
+        mut planner: Planner,
+        options: &QueueOptions,
+        wait_queue: Arc<WaitQueue>,
+    ) -> Self {
         let depth = planner.outcomes.ops.len();
         Self {
             inline: planner.take_inline(),
@@ -183,26 +179,29 @@ impl Lane {
     /// Returns whether the lane refuses new operations, because it is closed, its engine has panicked, or it
     /// is the parent's.
     #[inline]
-    pub(super) fn refuses(&self) -> bool {
+    pub(in crate::shared) fn refuses(&self) -> bool {
         self.refuses.load(Ordering::Relaxed) || self.is_parents()
     }
 
     /// Returns whether the lane belongs to the parent of this forked process. If so, a thread that does not
     /// exist in this process may hold the lane's locks.
     #[inline]
-    pub(super) fn is_parents(&self) -> bool {
+    pub(in crate::shared) fn is_parents(&self) -> bool {
         self.process.is_child()
     }
 
     /// Returns the error for a submission if the lane refuses it.
-    pub(super) fn refusal(&self) -> Option<Error> {
+    pub(in crate::shared) fn refusal(&self) -> Option<Error> {
         self.refuses().then(|| if self.is_parents() { error::forked() } else { error::closed() })
     }
 
     /// Executes an operation in this call, if the lane allows this and `run` finds the operation valid and
     /// short enough. Lock-free.
     #[inline]
-    pub(super) fn execute_inline(&self, run: impl FnOnce(&Inline) -> Option<Executed>) -> Option<Executed> {
+    pub(in crate::shared) fn execute_inline(
+        &self,
+        run: impl FnOnce(&Inline) -> Option<Executed>,
+    ) -> Option<Executed> {
         if !self.inline.is_allowed() || self.refuses() {
             return None;
         }
@@ -217,7 +216,11 @@ impl Lane {
     ///
     /// After this call the device may use the memory. Therefore the caller must first put the operands into a
     /// transfer, and then call [`notice`](Self::notice), which may run the engine.
-    pub(super) fn submit(&self, submitter_id: usize, fill: impl FnOnce(&mut Request)) -> Option<u32> {
+    pub(in crate::shared) fn submit(
+        &self,
+        submitter_id: usize,
+        fill: impl FnOnce(&mut Request),
+    ) -> Option<u32> {
         let slot = ClaimedSlot { slot: self.free.take(submitter_id)?, free: &self.free };
         // SAFETY: `free.take` returned this slot only to this thread.
         unsafe { self.slots[slot.slot as usize].submit(fill) };
@@ -228,7 +231,12 @@ impl Lane {
 
     /// Submits a request for a copy between two ranges of at least 1 byte, as [`submit`](Self::submit) does.
     #[inline]
-    pub(super) fn submit_flat(&self, submitter_id: usize, src: Segment, dst: Segment) -> Option<u32> {
+    pub(in crate::shared) fn submit_flat(
+        &self,
+        submitter_id: usize,
+        src: Segment,
+        dst: Segment,
+    ) -> Option<u32> {
         let slot = self.free.take(submitter_id)?;
         // SAFETY: `free.take` returned this slot only to this thread.
         unsafe { self.slots[slot as usize].submit_flat(src, dst) };
@@ -238,7 +246,7 @@ impl Lane {
 
     /// Wakes the lane's thread if it sleeps. If it has exited, ends the request.
     #[inline]
-    pub(super) fn notice(&self) {
+    pub(in crate::shared) fn notice(&self) {
         let presence = self.presence();
         if presence != AWAKE {
             self.rouse(presence);
@@ -247,7 +255,7 @@ impl Lane {
 
     /// Returns whether the lane's thread will see a submitted request without a [`notice`](Self::notice).
     #[inline]
-    pub(super) fn is_awake(&self) -> bool {
+    pub(in crate::shared) fn is_awake(&self) -> bool {
         self.presence() == AWAKE
     }
 
@@ -275,17 +283,17 @@ impl Lane {
         }
     }
 
-    pub(super) fn lists(&self) -> MutexGuard<'_, Lists> {
+    pub(in crate::shared) fn lists(&self) -> MutexGuard<'_, Lists> {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn count_full(&self) {
+    pub(in crate::shared) fn count_full(&self) {
         self.full.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Frees the slot of an operation whose operands were returned, and wakes the next waiting task.
     #[inline]
-    pub(super) fn release(&self, slot: u32) {
+    pub(in crate::shared) fn release(&self, slot: u32) {
         self.free.give(slot);
         if !self.is_parents()
             && let Some(waker) = self.wait_queue.next()
@@ -295,24 +303,24 @@ impl Lane {
     }
 
     /// Returns whether a slot is free.
-    pub(super) fn has_room(&self) -> bool {
+    pub(in crate::shared) fn has_room(&self) -> bool {
         self.free.any()
     }
 
     /// Returns the number of free slots.
-    pub(super) fn available(&self) -> usize {
+    pub(in crate::shared) fn available(&self) -> usize {
         self.free.count()
     }
 
     /// Returns whether an awaited operation should first let other tasks submit their operations, because
     /// several operations share the device.
-    pub(super) fn delays_doorbell(&self) -> bool {
+    pub(in crate::shared) fn delays_doorbell(&self) -> bool {
         !self.doorbell_delay.is_zero() && self.free.are_shared(self.slots.len())
     }
 
     /// Submits waiting requests and polls the device, unless another thread is doing so. Does not block.
     /// Returns the sum of reported descriptors and accepted requests.
-    pub(super) fn drive(&self, caller: Caller) -> usize {
+    pub(in crate::shared) fn drive(&self, caller: Caller) -> usize {
         let mut core = match self.core.try_lock() {
             Ok(core) => core,
             Err(TryLockError::WouldBlock) => return 0,
@@ -325,7 +333,7 @@ impl Lane {
 
     /// Drives the lane as [`drive`](Self::drive) does, for a thread that waits for an operation. The lane's
     /// thread does not poll during such a wait.
-    pub(super) fn help(&self, submitter_id: usize) -> usize {
+    pub(in crate::shared) fn help(&self, submitter_id: usize) -> usize {
         let progress = self.drive(Caller::Waiter(submitter_id));
         if progress > 0 {
             self.driven.store(self.driven.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
@@ -527,7 +535,7 @@ impl Lane {
     }
 
     /// Returns the counters. Requests that have not been passed to the planner count as in flight.
-    pub(super) fn counters(&self) -> Counters {
+    pub(in crate::shared) fn counters(&self) -> Counters {
         let core = self.lock();
         let mut counters = core.planner.counters();
         let mut count = |slot: u32| {
@@ -544,303 +552,27 @@ impl Lane {
     }
 
     /// Returns a number that changes whenever the device reports a descriptor, or the CPU executes a chunk.
-    pub(super) fn reports(&self) -> u64 {
+    pub(in crate::shared) fn reports(&self) -> u64 {
         self.reports.load(Ordering::Relaxed)
     }
 
-    /// If the lane's thread has detected a stall, returns the time without a completion.
-    pub(super) fn stalled(&self) -> Option<Duration> {
-        if self.is_parents() {
-            return None;
-        }
-        let (reports, since) = (*self.stalled_at())?;
-        (reports == self.reports()).then(|| since.elapsed())
-    }
-
-    /// Returns the [steps](StallDetector::steps) of the lane's thread.
-    pub(super) fn stall_steps(&self) -> u32 {
-        self.stall_steps.load(Ordering::Relaxed)
-    }
-
-    fn stalled_at(&self) -> MutexGuard<'_, Option<(u64, Instant)>> {
-        self.stalled_at.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn depth(&self) -> usize {
+    pub(in crate::shared) fn depth(&self) -> usize {
         self.slots.len()
     }
 
-    /// Refuses new operations, and makes the lane's thread drain until `deadline` and exit. If there are
-    /// several callers, the earliest of their deadlines applies. Returns this deadline.
-    pub(super) fn close(&self, deadline: Instant) -> Instant {
-        let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-        let deadline = closing.map_or(deadline, |other| deadline.min(other));
-        *closing = Some(deadline);
-        self.refuses.store(true, Ordering::SeqCst);
-        if let Some(thread) = self.thread.get() {
-            thread.unpark();
-        }
-        deadline
-    }
-
-    /// Returns the deadline for draining; `None` until the lane is closed.
-    fn closing(&self) -> Option<Instant> {
-        if !self.refuses.load(Ordering::Relaxed) {
-            return None;
-        }
-        *self.closing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Runs the lane's thread until the lane is closed and drained.
-    pub(super) fn serve(&self) {
-        ON_LANE.set(true);
-        self.thread.get_or_init(std::thread::current);
-        let deadline = self.watch();
-        *self.stalled_at() = None;
-        self.drain(deadline);
-    }
-
-    /// Polls while operations are in flight and no waiting thread polls; otherwise sleeps. When the lane is
-    /// closed, returns the deadline.
-    fn watch(&self) -> Instant {
-        /// Number of polls without progress before yielding.
-        const SPINS: u32 = 64;
-        /// Number of polls without progress before napping.
-        const YIELDS: u32 = 256;
-        /// Time between polls while idle.
-        const NAP: Duration = Duration::from_micros(50);
-        /// Number of naps before sleeping until woken.
-        const NAPS: u32 = 100;
-
-        let mut idle = 0_u32;
-        let mut naps = 0_u32;
-        let mut driven = 0;
-        let mut stall_detector = StallDetector::new(self.stall_timeout);
-        loop {
-            if let Some(deadline) = self.closing() {
-                return deadline;
-            }
-            let now_driven = self.driven.load(Ordering::Relaxed);
-            if std::mem::replace(&mut driven, now_driven) != now_driven {
-                // Leave the polling to waiting threads, which poll more often than this thread would.
-                naps = 0;
-                std::thread::park_timeout(NAP);
-                continue;
-            }
-            // If the engine panics, the next call handles the poisoned lock.
-            if let Some(1..) = guarded("the engine", || self.drive(Caller::Lane)) {
-                idle = 0;
-                naps = 0;
-                continue;
-            }
-            idle = idle.saturating_add(1);
-            if idle < SPINS {
-                std::hint::spin_loop();
-            } else if idle < YIELDS {
-                std::thread::yield_now();
-            } else if naps < NAPS {
-                naps += 1;
-                std::thread::park_timeout(NAP);
-            } else if self.watch_device(&mut stall_detector) {
-                naps = naps.saturating_add(1);
-                let nap = NAP * nap_for(naps);
-                if nap == NAP {
-                    std::thread::park_timeout(NAP);
-                } else if self.sleep(Some(nap)) {
-                    // There is new work, and the device may complete it soon.
-                    naps = 0;
-                }
-            } else {
-                self.sleep(None);
-                idle = 0;
-                naps = 0;
-            }
-        }
-    }
-
-    /// Returns whether operations are in flight. If so, also checks whether the device has stalled.
-    fn watch_device(&self, stall_detector: &mut StallDetector) -> bool {
-        let core = self.lock();
-        let in_flight = !core.over && core.planner.open_operations() > 0;
-        let (reports, polls) = (self.reports(), core.planner.polls());
-        drop(core);
-        if !in_flight {
-            stall_detector.reset();
-            *self.stalled_at() = None;
-            return false;
-        }
-        let known = self.stalled_at().map(|(at, _)| at);
-        let now = Instant::now();
-        let stalled_for = stall_detector.observe(reports, polls, now);
-        let steps = stall_detector.steps();
-        let stepped = self.stall_steps.swap(steps, Ordering::Relaxed) != steps;
-        let Some(stalled_for) = stalled_for else { return true };
-        if known != Some(reports)
-            && let Some(since) = now.checked_sub(stalled_for)
-        {
-            *self.stalled_at() = Some((reports, since));
-            crate::guarded_log!(
-                warn,
-                backend = self.backend,
-                ?stalled_for,
-                "the device has operations in flight, but completes nothing"
-            );
-            // Wake the tasks that wait for room, so that the tasks fail with `TimedOut`.
-            self.wait_queue.all().into_iter().map(DeferredCallback::Wake).for_each(DeferredCallback::run);
-        }
-        if stepped {
-            // Wake the tasks that await operations, so that those that have waited long enough fail. A task
-            // that has just begun to wait is woken at a later step.
-            let wakers = self.slots.iter().filter_map(Slot::take_waker);
-            wakers.map(DeferredCallback::Wake).for_each(DeferredCallback::run);
-        }
-        true
-    }
-
-    /// Sleeps for `nap`, or until woken if `nap` is `None`, unless there is work. Returns whether a submitter
-    /// woke the thread.
-    fn sleep(&self, nap: Option<Duration>) -> bool {
-        // Either this thread sees a new request, or the submitter sees ASLEEP. GONE is never replaced.
-        let (order, otherwise) = (Ordering::SeqCst, Ordering::Relaxed);
-        if self.presence.compare_exchange(AWAKE, ASLEEP, order, otherwise).is_err() {
-            return false;
-        }
-        if self.is_empty() && self.closing().is_none() {
-            match nap {
-                Some(nap) => std::thread::park_timeout(nap),
-                None if !self.in_flight() => std::thread::park(),
-                None => {}
-            }
-        }
-        // The exchange fails if a submitter has already set AWAKE.
-        self.presence.compare_exchange(ASLEEP, AWAKE, order, otherwise).is_err()
-    }
-
     #[cfg(all(test, not(loom)))]
-    pub(super) fn wait_queue(&self) -> Arc<WaitQueue> {
+    pub(in crate::shared) fn wait_queue(&self) -> Arc<WaitQueue> {
         Arc::clone(&self.wait_queue)
     }
 
     #[cfg(all(test, not(loom)))]
-    pub(super) fn sleeps(&self) -> bool {
+    pub(in crate::shared) fn sleeps(&self) -> bool {
         self.presence.load(Ordering::Relaxed) == ASLEEP
     }
 
     /// Returns whether all inboxes are empty.
     fn is_empty(&self) -> bool {
         self.submitted.iter().all(|inbox| inbox.is_empty())
-    }
-
-    fn in_flight(&self) -> bool {
-        let core = self.lock();
-        !core.over && core.planner.open_operations() > 0
-    }
-
-    /// Completes operations in flight until `deadline`, and closes the device queue. Any thread may call
-    /// this, even repeatedly.
-    pub(super) fn drain(&self, deadline: Instant) {
-        // Another thread may have set an earlier deadline.
-        let earliest = || self.closing().map_or(deadline, |other| deadline.min(other));
-        if !self.poll_until(earliest) {
-            guarded("the engine", || self.stop());
-            until_stopped(|| self.poll_guarded());
-        }
-        self.end();
-    }
-
-    /// Polls until nothing is in flight, and returns true; or until `until` has passed, and returns false.
-    fn poll_until(&self, until: impl Fn() -> Instant) -> bool {
-        loop {
-            let (progress, over) = self.poll_guarded();
-            if over {
-                return true;
-            }
-            if Instant::now() >= until() {
-                return false;
-            }
-            if progress == 0 {
-                std::thread::yield_now();
-            }
-        }
-    }
-
-    /// Polls as [`poll_to_drain`](Self::poll_to_drain) does. A panic of the engine counts as no progress.
-    fn poll_guarded(&self) -> (usize, bool) {
-        guarded("the engine", || self.poll_to_drain()).unwrap_or((0, false))
-    }
-
-    /// Polls once, and closes the device if nothing is in flight. Returns the progress, and whether the
-    /// device is closed.
-    fn poll_to_drain(&self) -> (usize, bool) {
-        let mut core = self.enter();
-        let progress = self.run(&mut core, Caller::Closer);
-        let over = (core.over || core.planner.open_operations() == 0) && self.is_empty();
-        if over {
-            // Close under the same lock. Otherwise a late request could be accepted and then abandoned.
-            self.give_up(&mut core);
-        }
-        self.leave(core);
-        (progress, over)
-    }
-
-    fn stop(&self) {
-        let mut core = self.enter();
-        let inner = &mut *core;
-        if !inner.over {
-            inner.planner.stop(&mut inner.ended);
-        }
-        self.complete(inner);
-        self.leave(core);
-        crate::guarded_log!(
-            warn,
-            backend = self.backend,
-            "operations did not end within the timeout; the shared queue has stopped the device"
-        );
-    }
-
-    /// Closes the device and fails late requests.
-    fn end(&self) {
-        let mut core = self.enter();
-        self.give_up(&mut core);
-        self.presence.store(GONE, Ordering::SeqCst);
-        // Requests before GONE are ended here, and later requests by their submitters. The fence orders the
-        // store of GONE before the reads of the inboxes.
-        fence(Ordering::SeqCst);
-        self.run(&mut core, Caller::Closer);
-        self.leave(core);
-    }
-
-    /// Abandons the device. Operations that it has not completed leak their parked operands, and are counted
-    /// as abandoned.
-    fn give_up(&self, core: &mut Core) {
-        if std::mem::replace(&mut core.over, true) {
-            return;
-        }
-        let planner = &mut core.planner;
-        guarded("the engine", || planner.abandon());
-        for (op, slot) in core.planner.outcomes.ops.iter().zip(&self.slots) {
-            if !op.has_ended() {
-                // SAFETY: the operation has not ended. The planner has abandoned the device and never ends
-                // the operation, and `over` ensures that no second call abandons it.
-                core.callbacks.extend(unsafe { slot.abandon() });
-            }
-        }
-    }
-}
-
-/// Returns the length of the next nap, as a multiple of `NAP`. A nap is at most a sixtieth of the time waited
-/// so far, so that a late completion is detected soon. Naps become longer, so that a stalled device costs
-/// little CPU time.
-pub(super) fn nap_for(naps: u32) -> u32 {
-    (naps / 64).clamp(1, 20)
-}
-
-impl Drop for Lane {
-    /// If the lane was not drained, abandons the device, so that memory that the device may use is not freed.
-    fn drop(&mut self) {
-        if !self.is_parents() {
-            self.end();
-        }
     }
 }
 

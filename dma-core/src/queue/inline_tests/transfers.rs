@@ -1,0 +1,134 @@
+//! Tests of transfers that are done when they are submitted.
+
+use super::*;
+
+#[test]
+fn a_done_transfer_outlives_its_queue_and_does_not_keep_it() {
+    let engine = spy();
+    let queue = engine.queue();
+    let (src, dst) = engine.pair(10);
+    let mut held = queue.copy(src, dst).expect("room");
+    assert_eq!(queue.close(SOON).completed, 1);
+    assert!(held.is_done());
+    held.wait_for(Duration::ZERO).expect("done");
+    let (src, dst) = held.wait().expect("done");
+    assert_eq!(src[..], dst[..]);
+    let shared = engine.shared();
+    let held = shared.copy(src, dst).expect("room");
+    let hub = shared.downgrade();
+    drop(shared);
+    assert!(hub.upgrade().is_none(), "a transfer that is done does not keep the queue open");
+    let (src, dst) = held.wait().expect("done");
+    assert_eq!(src[..], dst[..]);
+}
+
+#[test]
+fn a_dropped_transfer_frees_its_operands_at_once_and_once() {
+    struct Owner(Vec<u8>, Arc<AtomicUsize>);
+    impl AsRef<[u8]> for Owner {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    impl AsMut<[u8]> for Owner {
+        fn as_mut(&mut self) -> &mut [u8] {
+            &mut self.0
+        }
+    }
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let engine = spy();
+    let (queue, shared, freed) = (engine.queue(), engine.shared(), Arc::<AtomicUsize>::default());
+    let owned = || {
+        let owner = Owner(vec![0; 10], Arc::clone(&freed));
+        engine.register(HostMemory::from_owner(owner)).expect("it registers")
+    };
+    drop(queue.copy(engine.pair(10).0, owned()).expect("room"));
+    assert_eq!(freed.load(Ordering::Relaxed), 1);
+    drop(shared.copy(engine.pair(10).0, owned()).expect("room"));
+    assert_eq!(freed.load(Ordering::Relaxed), 2);
+    let (_, dst) = queue.copy(engine.pair(10).0, owned()).expect("room").wait().expect("done");
+    drop(queue);
+    assert_eq!(freed.load(Ordering::Relaxed), 2, "a returned operand is not freed");
+    drop(dst);
+    assert_eq!(freed.load(Ordering::Relaxed), 3);
+}
+
+/// A waker that counts its wake-ups.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_task_yields_once_in_64_transfers_that_are_done() {
+    let engine = spy();
+    let (queue, shared, woken) = (engine.queue(), engine.shared(), Arc::<Woken>::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut pending = Vec::new();
+    for n in 1..=640 {
+        let (src, dst) = engine.pair(10);
+        let mut copy: Pin<Box<dyn Future<Output = Result<_, _>> + '_>> = match n % 3 {
+            0 => Box::pin(queue.copy(src, dst).expect("room")),
+            1 => Box::pin(shared.copy(src, dst).expect("room")),
+            _ => Box::pin(shared.copy_when_ready(src, dst)),
+        };
+        let mut poll = || match copy.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(copied) => copied.is_ok_and(|(src, dst)| src[..] == dst[..]),
+            Poll::Pending => false,
+        };
+        if !poll() {
+            pending.push(n);
+            assert_eq!(
+                woken.0.load(Ordering::Relaxed),
+                pending.len(),
+                "a transfer that yields wakes its task"
+            );
+            assert!(poll(), "a transfer yields only once");
+        }
+    }
+    assert_eq!(pending.len(), 10);
+    assert!(pending.windows(2).all(|two| two[1] - two[0] == 64), "{pending:?}");
+}
+
+#[test]
+fn a_done_transfer_is_polled_to_its_end_once() {
+    let engine = spy();
+    let (src, dst) = engine.pair(10);
+    let mut transfer = engine.queue().copy(src, dst).expect("room");
+    let mut context = Context::from_waker(Waker::noop());
+    while Pin::new(&mut transfer).poll(&mut context).is_pending() {}
+    assert!(transfer.is_done());
+    let again = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut transfer).poll(&mut context).is_ready()));
+    again.expect_err("the operands have been returned already");
+    catch_unwind(AssertUnwindSafe(|| transfer.wait().map(drop).map_err(drop)))
+        .expect_err("a wait panics too");
+}
+
+#[test]
+fn clones_and_threads_share_the_counts() {
+    let engine = spy();
+    let shared = engine.shared();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let (queue, engine) = (shared.clone(), &engine);
+            scope.spawn(move || {
+                for _ in 0..100 {
+                    let (src, dst) = engine.pair(10);
+                    let (src, dst) = queue.copy(src, dst).expect("room").wait().expect("done");
+                    assert_eq!(src[..], dst[..]);
+                }
+            });
+        }
+    });
+    let counters = shared.counters();
+    assert_eq!((counters.submitted, counters.completed, counters.bytes), (400, 400, 4000));
+    assert_eq!(shared.available(), shared.depth());
+}
