@@ -20,7 +20,7 @@ dma-bench/tests/serve.rs 1 polls until a condition holds
 bindings/c/tests/c/every_call.c 1 polls until a condition holds
 bindings/c/tests/nixl/host.cpp 5 polls until a condition holds; chooses a moment to kill; limits the whole program
 bindings/c/tests/nixl/kills.py 1 chooses a moment to kill; every moment is right
-dma-core/src/queue/fault_injection_tests.rs 1 a device that needs time to stop
+dma-core/src/queue/fault_injection_tests/mod.rs 1 a device that needs time to stop
 dma-core/src/shared/tests/mod.rs 2 a device that needs time to stop; polls until a condition holds
 standins/doca-emu/tests/c/comch.c 1 polls until a condition holds
 standins/doca-emu/tests/c/comch_fast.c 2 polls until a condition holds
@@ -47,7 +47,7 @@ support/dma-ipc/tests/process_memory.rs 1 chooses a moment to revoke; every mome
 tests/left_over.rs 1 polls until the kernel has removed threads
 '
 sleeps='(^|[^_[:alnum:]])(sleep|sleep_for|usleep|nanosleep|alarm)\('
-found=$(git grep -cE "$sleeps" -- '*/tests/*' 'tests/*' '*tests.rs' '*/src/*/tests/*' ':!tests/fuzz' | tr ':' ' ' | LC_ALL=C sort)
+found=$(git grep -cE "$sleeps" -- '*/tests/*' 'tests/*' '*tests.rs' '*_tests/*' '*/src/*/tests/*' ':!tests/fuzz' | tr ':' ' ' | LC_ALL=C sort)
 expected=$(awk 'NF { print $1, $2 }' <<<"$listed" | LC_ALL=C sort)
 if [[ "$found" != "$expected" ]]; then
     echo "tests sleep elsewhere than ci/clocks.sh lists (<: listed, >: found); let the program say what it has reached instead:" >&2

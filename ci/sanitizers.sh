@@ -167,7 +167,7 @@ miri_tests() {
         printf '%s\n' planner::rows::tests:: memory::buffer_writer::tests:: \
             registration_cache::tests::by_default_nothing_is_kept \
             registration_cache::tests::memory_is_found_by_its_owner \
-            inline_tests::a_batch_is_executed_as_a_whole_or_not_at_all inline_tests::a_closed_queue_executes_nothing
+            inline_tests::several::a_batch_is_executed_as_a_whole_or_not_at_all inline_tests::a_closed_queue_executes_nothing
         ;;
     esac
 }

@@ -12,7 +12,7 @@ use super::state::{QueueState, flush, poll};
 use crate::{ErrorKind, Result};
 
 /// Wakes the tasks of a queue's awaited transfers from an event loop. Wait until the driver's file descriptor
-/// is readable, call [`run`](Self::run), and repeat. [`Queue::driver`] makes a driver.
+/// is readable, call [`run`](Self::run), and repeat. [`Queue::driver`](super::Queue::driver) makes a driver.
 ///
 /// After the driver is dropped, awaited transfers poll the device themselves again.
 pub struct Driver {
@@ -31,6 +31,8 @@ impl Driver {
     /// # Errors
     ///
     /// `Os` and other errors of arming the event; `Closed` if the queue is closed.
+    ///
+    /// [`QueueOptions::stall_timeout`]: crate::QueueOptions::stall_timeout
     pub fn run(&self) -> Result<()> {
         loop {
             if let Some(events) = self.shared.borrow_mut().planner.events() {

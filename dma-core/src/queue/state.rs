@@ -29,7 +29,7 @@ pub(super) struct QueueState {
     pub(super) stall_detector: StallDetector,
     /// The number of polls at which a task next looks for a stall.
     pub(super) watch_at: u64,
-    /// True without a [`Driver`]. In that case an awaited transfer wakes its own task, to be polled again.
+    /// True without a driver. In that case an awaited transfer wakes its own task, to be polled again.
     pub(super) cooperative: bool,
 }
 

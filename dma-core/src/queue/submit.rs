@@ -29,6 +29,8 @@ impl Queue {
     /// [`QueueOptions::stall_timeout`] of polling; `LengthMismatch`; `Overlap`; `AccessDenied` if a region
     /// lacks the right; `WrongEngine` for memory of another engine; `Closed`; `Unsupported` in a forked
     /// child.
+    ///
+    /// [`QueueOptions::stall_timeout`]: crate::QueueOptions::stall_timeout
     // Always inline, because a call takes about the same time as the copy of a short range. The compiler
     // would not inline this function in a program that calls it in several places.
     #[inline(always)]

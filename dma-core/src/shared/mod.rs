@@ -76,6 +76,10 @@ pub type SharedResult<T, R = ()> = Result<SharedTransfer<T, R>, OpError<T>>;
 /// `TimedOut` instead of `QueueFull`. To recover, [`close`](Self::close) the queue with a short timeout,
 /// which ends every transfer, and open another queue, or another engine. [`Counters::abandoned`] counts the
 /// operations whose memory is leaked.
+///
+/// [`QueueOptions::doorbell_delay`]: crate::QueueOptions::doorbell_delay
+/// [`QueueOptions::drop_timeout`]: crate::QueueOptions::drop_timeout
+/// [`QueueOptions::stall_timeout`]: crate::QueueOptions::stall_timeout
 pub struct SharedQueue {
     handle: Arc<QueueHandle>,
 }
@@ -454,6 +458,8 @@ impl SharedQueue {
     ///
     /// The future fails with `Closed` if the queue is closed, and with `TimedOut` if there is no room and the
     /// device has stalled (see [`QueueOptions::stall_timeout`]).
+    ///
+    /// [`QueueOptions::stall_timeout`]: crate::QueueOptions::stall_timeout
     pub fn ready(&self) -> SharedReady {
         SharedReady::new(Arc::clone(&self.handle))
     }
@@ -476,6 +482,8 @@ impl SharedQueue {
     ///
     /// Does not block. The lanes' threads poll the device and detect its next completion within a few
     /// milliseconds. Time during which these threads could not run does not count.
+    ///
+    /// [`QueueOptions::stall_timeout`]: crate::QueueOptions::stall_timeout
     #[must_use]
     pub fn stalled(&self) -> Option<Duration> {
         self.handle.hub.lanes.iter().filter_map(|lane| lane.stalled()).max()

@@ -1,20 +1,20 @@
 //! [`Slot`]: an operation that the thread that submits it and the lane that completes it share.
 //!
-//! One operation at a time uses a slot. A submitter takes the slot off the free list, fills the request in the
-//! state `FREE`, and passes the slot's number to the lane through an inbox. The states of a slot are:
+//! One operation at a time uses a slot. A submitter takes a slot off the free list, fills the request, and
+//! passes the slot's number to the lane through an inbox. The states of a slot are:
 //!
 //! | state | owner of the cells | next |
 //! |---|---|---|
-//! | `FREE` | none on the free list; then the submitter | `IN_FLIGHT` by [`Slot::submit`] |
-//! | `IN_FLIGHT` | the lane (request, report) and the holder (parked operands) | `HAS_WAITER` by [`Slot::register_waker`], `PARKED` by [`Slot::park`], or an end |
-//! | `HAS_WAITER` | as `IN_FLIGHT`; a task has left its waker | `PARKED` by [`Slot::park`], or an end |
-//! | `PARKED` | the lane, which drops the operands | `FREE` by [`Slot::complete`], which frees the slot, or `ABANDONED` |
-//! | `DONE` | the holder; there is no report | the holder frees the slot |
+//! | `FREE` | none; off the list, the submitter | `IN_FLIGHT` by [`Slot::submit`] |
+//! | `IN_FLIGHT` | the lane (request, report), the holder (operands) | `HAS_WAITER`, `PARKED` or an end |
+//! | `HAS_WAITER` | as `IN_FLIGHT`, and the holder has registered a waker | `PARKED` or an end |
+//! | `PARKED` | the lane, which drops the operands | `FREE`, or `ABANDONED` |
+//! | `DONE` | the holder | the holder frees the slot |
 //! | `REPORTED` | the holder, who takes the report | the holder frees the slot |
-//! | `ABANDONED` | none: the operands are leaked | the slot is not used again |
+//! | `ABANDONED` | none: the operands are leaked | the lane is closed |
 //!
-//! [`Slot::complete`] ends an operation with `DONE` or `REPORTED`, and [`Slot::abandon`] with `ABANDONED`. A slot
-//! that its holder has freed keeps its state until the next [`Slot::submit`].
+//! The ends are `DONE` and `REPORTED` by [`Slot::complete`], and `ABANDONED` by [`Slot::abandon`]. A slot
+//! that its holder has freed keeps the state of its end until the next submission.
 #![expect(unsafe_code, reason = "accesses cells whose owner depends on the slot's state")]
 
 use std::any::Any;

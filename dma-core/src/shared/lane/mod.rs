@@ -65,7 +65,7 @@ pub(in crate::shared) struct Lane {
     /// The value of `reports` when the lane's thread detected a stall, and the time of the last completion.
     /// The next report invalidates the value.
     stalled_at: Mutex<Option<(u64, Instant)>>,
-    /// The [steps](StallDetector::steps) of the lane's thread.
+    /// The stall detector's steps of the lane's thread.
     stall_steps: AtomicU32,
     thread: OnceLock<Thread>,
     /// The state of the lane's thread: `AWAKE`, `ASLEEP` or `GONE`.
