@@ -3,7 +3,7 @@
 use crate::memory;
 use crate::memory::region::{Range, Region};
 use crate::{
-    Buffer, BufferMut, Capabilities, DeviceMemory, DmaEngine, Error, ErrorKind, ExportDescriptor, HostMemory,
+    Buffer, BufferMut, Capabilities, DeviceMemory, DmaEngine, Error, ExportDescriptor, HostMemory,
     MemoryRequest, Place, Queue, QueueOptions, Result, SharedQueue, SharedQueueOptions, Window,
 };
 
@@ -33,21 +33,7 @@ pub trait DmaEngineExt: DmaEngine {
     /// `InvalidArgument` if the process may not use its memory, `PermissionDenied` if a sandbox forbids
     /// memory policies, and `Unsupported` without [`Capabilities::REGISTER`].
     fn allocate_with(&self, request: &MemoryRequest) -> Result<BufferMut> {
-        let fail = |e: Error| e.with_operation("allocate").with_backend(self.info().backend);
-        if request.place != Place::Host {
-            return Err(fail(
-                Error::new(ErrorKind::InvalidArgument, format!("{} memory as a buffer", request.place))
-                    .with_hint("use `allocate_window`, and access the memory by DMA"),
-            ));
-        }
-        let range = memory::allocate(self, request)?;
-        if !range.region.is_cpu_visible() {
-            return Err(fail(Error::new(
-                ErrorKind::Unsupported,
-                "the engine hides host memory from the CPU",
-            )));
-        }
-        Ok(BufferMut(range))
+        memory::allocate_buffer(self, request)
     }
 
     /// Allocates memory as a window: host memory to export, or device memory ([`MemoryRequest::with_place`]).

@@ -25,7 +25,8 @@ pub(crate) use pool::ClassOptions;
 pub use pool::{BufferPool, PoolClass, PoolGet, PoolOptions, PoolReport, WindowPool, pools};
 pub use region::Region;
 pub(crate) use registration::{
-    allocate, import_no_bytes, register_buffer, register_device, register_read_only, register_window,
+    allocate, allocate_buffer, import_no_bytes, register_buffer, register_device, register_read_only,
+    register_window,
 };
 pub use registration_cache::{RegistrationCache, RegistrationCacheCounters, RegistrationCacheOptions};
 pub use window::{Export, Window};

@@ -139,6 +139,25 @@ fn check_registered(info: &RegionInfo, start: NonNull<u8>, len: usize) {
     );
 }
 
+/// Allocates host memory for `request` as a buffer.
+pub(crate) fn allocate_buffer<E: DmaEngine + ?Sized>(
+    engine: &E,
+    request: &MemoryRequest,
+) -> Result<BufferMut> {
+    let fail = |e: Error| e.with_operation("allocate").with_backend(engine.info().backend);
+    if request.place != Place::Host {
+        return Err(fail(
+            Error::new(ErrorKind::InvalidArgument, format!("{} memory as a buffer", request.place))
+                .with_hint("use `allocate_window`, and access the memory by DMA"),
+        ));
+    }
+    let range = allocate(engine, request)?;
+    if !range.region.is_cpu_visible() {
+        return Err(fail(Error::new(ErrorKind::Unsupported, "the engine hides host memory from the CPU")));
+    }
+    Ok(BufferMut(range))
+}
+
 /// Allocates memory for `request`.
 pub(crate) fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryRequest) -> Result<Range> {
     let info = engine.info();

@@ -246,9 +246,10 @@ impl Planner {
         self.submit_while_room(ended);
     }
 
-    /// Submits pending descriptors while the device has room. The engine must not be poisoned.
+    /// Submits pending descriptors while the device has room. Returns whether none are left. The engine must
+    /// not be poisoned.
     #[inline]
-    fn submit_while_room(&mut self, ended: &mut Vec<u32>) {
+    fn submit_while_room(&mut self, ended: &mut Vec<u32>) -> bool {
         while self.backlog.waiting() > 0 {
             // SAFETY: every pending descriptor was checked for this engine, its limits, its regions' bounds
             // and rights, and overlap. A transfer owns the operands. Until the completion, the transfer keeps
@@ -256,13 +257,17 @@ impl Planner {
             // transfer leaks them.
             let accepted = unsafe { self.device.submit(&self.backlog.pending[self.backlog.submitted..]) };
             match accepted {
-                Ok(0) => return self.backlog.compact(),
+                Ok(0) => {
+                    self.backlog.compact();
+                    return false;
+                }
                 Ok(n) => self.backlog.submitted += n,
                 Err(error) => self.refuse_first(error, ended),
             }
         }
         self.backlog.pending.clear();
         self.backlog.submitted = 0;
+        true
     }
 
     /// Ends the first pending descriptor that has not been submitted, which the engine has refused.
@@ -366,10 +371,7 @@ impl Planner {
     pub(crate) fn drive(&mut self, slot: u32, polls: u32, ended: &mut Vec<u32>) {
         let Backlog { deferred, queries, .. } = &self.backlog;
         let is_plain = deferred.is_empty() && queries.is_empty() && !self.push && !self.is_poisoned();
-        if is_plain {
-            self.submit_while_room(ended);
-        }
-        if !is_plain || self.backlog.waiting() > 0 {
+        if !(is_plain && self.submit_while_room(ended)) {
             self.flush(ended);
             for _ in 0..polls {
                 if self.outcomes.ops[slot as usize].has_ended() {

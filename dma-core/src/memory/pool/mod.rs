@@ -21,9 +21,10 @@ use std::time::Duration;
 use crate::contract::HUGE_PAGE;
 use crate::memory::empty_region;
 use crate::memory::region::{Range, Region, RegionHandle, RegionInner};
+use crate::memory::registration::{allocate, allocate_buffer};
 use crate::{
-    Access, BufferMut, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind, MemoryRequest, Place, RawExport,
-    RawRegion, RegionInfo, Result, Window, guarded,
+    Access, BufferMut, DmaEngine, EngineId, Error, ErrorKind, MemoryRequest, Place, RawExport, RawRegion,
+    RegionInfo, Result, Window, guarded,
 };
 use dma_process::ForkMark;
 use free_set::{FreeSet, Released};
@@ -314,8 +315,8 @@ impl SizeClass {
             .with_place(place);
         request.align = request.align.max(info.limits.preferred_alignment.max(LINE));
         let slab = match place {
-            Place::Host => engine.allocate_with(&request)?.share(),
-            Place::Device => engine.allocate_window(&request)?,
+            Place::Host => allocate_buffer(engine, &request)?.share(),
+            Place::Device => Window::new(allocate(engine, &request)?),
         };
         dma_process::check_headroom(count.saturating_mul(2 * size_of::<RegionInner>()))?;
         Ok(slab)
@@ -437,8 +438,9 @@ impl BufferPool {
     ///
     /// # Errors
     ///
-    /// The errors of [`DmaEngineExt::allocate_with`], and `InvalidArgument` for options without a size, a
-    /// size of 0 bytes, 0 buffers of a size, or more than 2^24 buffers of a size.
+    /// The errors of [`DmaEngineExt::allocate_with`](crate::DmaEngineExt::allocate_with), and
+    /// `InvalidArgument` for options without a size, a size of 0 bytes, 0 buffers of a size, or more than
+    /// 2^24 buffers of a size.
     pub fn new<E: DmaEngine + ?Sized>(engine: &E, options: &PoolOptions) -> Result<Self> {
         Self::in_place(engine, options, Place::Host, None)
     }

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use super::*;
 use crate::reference::doc_engine;
-use crate::{QueueOptions, Retry};
+use crate::{DmaEngineExt, QueueOptions, Retry};
 
 fn pool(len: usize, count: usize) -> BufferPool {
     BufferPool::new(&doc_engine(), &PoolOptions::new().with_class(len, count)).expect("a pool")
