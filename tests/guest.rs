@@ -11,10 +11,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dma::Queue;
 use dma::files::{DmaFile, FileQueue, FileQueueOptions};
 use dma::prelude::*;
 use dma::process::ForkMark;
+use dma::{Driver, Queue};
 
 /// The environment variable with the part that a child process runs.
 const PART: &str = "DMA_TEST_PART";
@@ -130,6 +130,7 @@ impl Drop for Group {
 struct Opened {
     engine: Arc<dyn DmaEngine>,
     queue: Queue,
+    driver: Driver,
     shared: SharedQueue,
     pool: BufferPool,
 }
@@ -140,7 +141,8 @@ impl Opened {
         let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
         let shared = engine.open_shared_queue(&SharedQueueOptions::new()).expect("a queue");
         let pool = BufferPool::new(&engine, &PoolOptions::new().with_class(64, 2)).expect("a pool");
-        Self { engine, queue, shared, pool }
+        let driver = queue.driver().expect("a driver");
+        Self { engine, queue, driver, shared, pool }
     }
 
     fn memory(&self, len: usize) -> BufferMut {
@@ -172,6 +174,18 @@ impl Opened {
             let window = self.engine.allocate_window(&MemoryRequest::new(len)).expect("memory");
             let (from, to) = ((&window, 0), (&window, len / 2));
             assert!(!self.queue.copy_at_once(from, to, len / 2), "{name}");
+        }
+        let error = self.driver.run().expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{name}: {error}");
+        let error = self.queue.driver().expect_err("refused").to_string();
+        assert!(error.contains("the queue belongs to the parent"), "{name}: {error}");
+        let options = QueueOptions::new();
+        for error in [
+            self.engine.open_queue(&options).expect_err("refused"),
+            self.engine.open_shared_queue(&SharedQueueOptions::new()).expect_err("refused"),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{name}: {error}");
+            assert!(error.to_string().contains("the engine belongs to the parent"), "{name}: {error}");
         }
         let error = self.shared.ready().wait().expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{name}: {error}");

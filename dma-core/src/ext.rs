@@ -189,7 +189,8 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// See [`DmaEngine::open_queue_raw`].
+    /// The errors of [`DmaEngine::open_queue_raw`]; `InvalidArgument` if [`QueueOptions::stall_timeout`] is 0;
+    /// `Unsupported` in a forked child, if the engine was opened in the parent.
     fn open_queue(&self, options: &QueueOptions) -> Result<Queue> {
         let (raw, bounce) = open(self, options)?;
         Ok(Queue::new(raw, self.info(), options, bounce))
@@ -200,7 +201,7 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// The errors of [`DmaEngine::open_queue_raw`]; `InvalidArgument` for 0 lanes, or for cores on which the
+    /// The errors of [`open_queue`](Self::open_queue); `InvalidArgument` for 0 lanes, or for cores on which the
     /// process may not run; `OutOfRange` for more than 65,535 lanes; `OutOfResources` if a thread cannot be
     /// started.
     fn open_shared_queue(&self, options: &SharedQueueOptions) -> Result<SharedQueue> {
@@ -224,6 +225,10 @@ fn open<E: DmaEngine + ?Sized>(engine: &E, options: &QueueOptions) -> Result<Ope
 
     let info = engine.info();
     let fail = |e: Error| e.with_operation("open queue").with_backend(info.backend);
+    if info.is_parents() {
+        return Err(fail(crate::planner::error::forked("engine")));
+    }
+    options.check().map_err(fail)?;
     let options = options.clone().with_depth(options.depth_on(&info.limits).map_err(fail)?);
     dma_process::check_headroom(
         options.depth.saturating_mul(crate::queue::SLOT_BYTES.max(crate::shared::SLOT_BYTES)),

@@ -34,6 +34,11 @@ impl Target {
                     "DST {shown} cannot exist: a part of its path is a file; check its name"
                 ));
             }
+            Err(e) if e.kind() == io::ErrorKind::InvalidFilename => {
+                return Err(failure!(
+                    "DST {shown} cannot exist: its name is too long for the file system; give a shorter one"
+                ));
+            }
             Err(e) => return Err(failure!("cannot stat DST {shown}: {e}; choose another DST")),
         };
         if let Some(existing) = &existing {
@@ -91,6 +96,10 @@ fn check_existing(dst: &Path, existing: &Metadata, src: &Path, source: &Source) 
     }
     if let Some(what) = not_a_file(existing) {
         return Err(failure!("DST {shown} is {what}; name a file"));
+    }
+    // Replacing the file would take it away from all who have it open, such as the shell that appends to it.
+    if matches!(OutputFile::check(dst), Ok(None)) {
+        return Err(failure!("DST {shown} is an open file of this process; name the file itself"));
     }
     if (existing.dev(), existing.ino()) == (source.before.dev(), source.before.ino()) {
         return Err(failure!("SRC {} and DST {shown} are the same file; choose another DST", src.display()));

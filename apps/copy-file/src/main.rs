@@ -44,7 +44,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(message) => {
-            let _ = writeln!(std::io::stderr(), "copy-file: {message}");
+            command::say("copy-file", message);
             return ExitCode::from(2);
         }
     };

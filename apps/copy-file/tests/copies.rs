@@ -317,9 +317,37 @@ fn bad_destinations_are_named() {
     place.refuses("src fifo", &["DST fifo is a pipe"]);
     place.refuses("src /dev/null", &["DST /dev/null is a device"]);
     let long = "x".repeat(300);
-    place.refuses(&format!("src {long}"), &[&long]);
+    place.refuses(&format!("src {long}"), &[&format!("DST {long} cannot exist: its name is too long")]);
+    place.refuses(&format!("{long} dst"), &[&format!("SRC {long} cannot exist: its name is too long")]);
     let output = place.command("src").arg("").output().expect("it runs");
     assert_refused(&output, "an empty name", &["DST", "names no file"]);
+}
+
+#[test]
+fn a_file_that_the_shell_has_opened_is_not_replaced() {
+    let place = Place::new();
+    place.file("src", 10);
+    for dst in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+        fs::write(place.path("log"), "earlier\n").expect("a file");
+        let log = File::options().append(true).open(place.path("log")).expect("it opens");
+        let mut command = place.command(&format!("src {dst}"));
+        let output = command.stdout(log).output().expect("it runs");
+        assert_refused(&output, dst, &[dst, "is an open file of this process; name the file itself"]);
+        assert_eq!(fs::read_to_string(place.path("log")).expect("readable"), "earlier\n", "{dst}");
+    }
+}
+
+#[test]
+fn control_characters_of_names_do_not_reach_the_terminal() {
+    let place = Place::new();
+    place.file("src", 10);
+    for args in [["gone\x1b[2J\x07", "dst"], ["src", "nowhere\x1b[2J\x07/dst"]] {
+        let output = place.command("").args(args).output().expect("it runs");
+        assert_refused(&output, "a name", &["?[2J?"]);
+        assert!(!stderr(&output).contains(['\x1b', '\x07']), "{output:?}");
+    }
+    let output = place.command("--quiet src dst third\x1b").output().expect("it runs");
+    assert_refused(&output, "an argument", &["third? is a third file"]);
 }
 
 #[test]
@@ -363,6 +391,25 @@ fn bad_arguments_are_named() {
 }
 
 /// Runs the program as an unprivileged user who does not own the files.
+/// Runs a script of the shell without root's rights. In the script, the program is `./program`.
+fn as_user(place: &Place, script: &str) -> Output {
+    fs::copy(env!("CARGO_BIN_EXE_copy-file"), place.path("program")).expect("copied");
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).current_dir(place.dir.path()).stdin(Stdio::null());
+    if getuid().is_root() {
+        command.uid(65_534).gid(65_534);
+    }
+    command.output().expect("a shell")
+}
+
+#[test]
+fn a_limit_on_threads_is_named() {
+    let place = Place::new();
+    place.file("src", 10);
+    let output = as_user(&place, "exec prlimit --nproc=1 ./program src /tmp/never");
+    assert_refused(&output, "nproc", &["cannot handle signals", "os error 11", "ulimit -u"]);
+}
+
 #[test]
 fn missing_permissions_are_named() {
     let place = Place::new();
@@ -375,15 +422,7 @@ fn missing_permissions_are_named() {
     fs::write(locked.join("old"), "old").expect("a file");
     fs::set_permissions(locked.join("old"), Permissions::from_mode(0o444)).expect("permissions");
     fs::set_permissions(&locked, Permissions::from_mode(0o555)).expect("permissions");
-    fs::copy(env!("CARGO_BIN_EXE_copy-file"), place.path("program")).expect("copied");
-    let run = |src: &str, dst: &str| {
-        let mut command = Command::new(place.path("program"));
-        command.args([src, dst]).current_dir(place.dir.path()).stdin(Stdio::null());
-        if getuid().is_root() {
-            command.uid(65_534).gid(65_534);
-        }
-        command.output().expect("it runs")
-    };
+    let run = |src: &str, dst: &str| as_user(&place, &format!("exec ./program {src} {dst}"));
     let output = run("secret", "/tmp/never");
     assert_refused(&output, "secret", &["SRC secret cannot be read", "chmod"]);
     let output = run("src", "locked/new");

@@ -27,7 +27,12 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// The message for the user, if the system refuses a handler.
 pub fn handle_signals() -> Result<(), String> {
     keep_ignored_signals(|| ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed)))
-        .map_err(|e| format!("cannot handle signals: {e}"))
+        .map_err(|e| match e {
+            ctrlc::Error::System(e) => format!(
+                "cannot handle signals: {e}; the handler needs a thread: raise the limits on threads (ulimit -u, or pids.max of the control group)"
+            ),
+            e => format!("cannot handle signals: {e}"),
+        })
 }
 
 /// Returns whether a signal has arrived.
@@ -46,12 +51,19 @@ pub fn exit(name: &str, quiet: u8, copied: Result<String, impl Display>) -> Exit
             ExitCode::SUCCESS
         }
         Err(failure) => {
-            // The exit status says it, even if the message cannot be written.
-            let _ = writeln!(std::io::stderr(), "{name}: {failure}");
+            say(name, failure);
             // 128 + SIGINT, by the convention of shells.
             if interrupted() { ExitCode::from(130) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// Writes `name` and a message to standard error. Control characters, which file names may contain, become
+/// `?`, because a terminal would obey them.
+pub fn say(name: &str, message: impl Display) {
+    let text = message.to_string().replace(|c: char| c.is_control() && c != '\n', "?");
+    // The exit status says it, even if the message cannot be written.
+    let _ = writeln!(std::io::stderr(), "{name}: {text}");
 }
 
 /// Maximum number of resubmissions of a copy that failed with `error`. A resubmission is harmless, because it

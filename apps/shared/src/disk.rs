@@ -35,7 +35,7 @@ impl Source {
                 format!("{name} cannot be read: permission denied; chmod it, or run as its owner")
             }
             io::ErrorKind::InvalidFilename => {
-                format!("the name {name} is too long for the file system; choose a shorter one")
+                format!("{name} cannot exist: its name is too long for the file system; give a shorter one")
             }
             _ => format!("cannot open {name}: {e}"),
         };

@@ -258,7 +258,12 @@ configuration! {
     QueueOptions, "queue options", QueueOptions::new(), requires [],
     depth: usize, "Maximum number of operations in flight. 0: the engine's default.";
     hint: CacheHint, "Hint: whether the data is in the CPU's caches.";
-    stall_timeout: Time, "Time after which a device that completes nothing counts as stalled.";
+    stall_timeout: Time, "Time after which a device that completes nothing counts as stalled; more than 0s.",
+        check |time| match time.0.is_zero() {
+            true => Err("0s would make every wait fail: give the time after which a device that completes \
+                         nothing counts as stalled, such as \"30s\"".to_owned()),
+            false => Ok(()),
+        };
     drop_timeout: Time, "Maximum time that dropping the queue waits for operations in flight.";
     doorbell_delay: Time, "Maximum time that an awaited operation waits for others to share a doorbell.";
 }

@@ -68,6 +68,7 @@ fn bad_tables_are_refused_with_a_remedy() {
     );
     refused::<QueueOptions>("stall_timeout = '30'", "such as \"50us\"");
     refused::<QueueOptions>("stall_timeout = 30", "such as \"50us\"");
+    refused::<QueueOptions>("stall_timeout = '0s'", "`stall_timeout`: 0s would make every wait fail");
     refused::<QueueOptions>("depth = -1", "-1");
     refused::<SharedQueueOptions>("[queue]\ndepht = 3", "did you mean `depth`?");
     refused::<SharedQueueOptions>("[queue]\ndepht = 3", "line 2, column 1");
@@ -117,7 +118,7 @@ proptest! {
         let queue = QueueOptions::new()
             .with_depth(depth)
             .with_hint([CacheHint::Auto, CacheHint::Hot, CacheHint::Cold][depth % 3])
-            .with_stall_timeout(stall)
+            .with_stall_timeout(stall.max(Duration::from_nanos(1)))
             .with_drop_timeout(drop)
             .with_doorbell_delay(delay);
         let options = SharedQueueOptions::new().with_lanes(lanes).with_queue(queue).with_cores(cores);

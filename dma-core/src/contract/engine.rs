@@ -343,6 +343,11 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
     fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
         None
     }
+
+    /// Tells the queue that it will be leaked, because the device has not reported all descriptors. No other
+    /// call and no drop follows. An engine made of engines passes the call on, and ends its counts and records
+    /// of the queue. Must not free memory that the device may still access. The default does nothing.
+    fn abandoned(&mut self) {}
 }
 
 /// Executes short operations in the thread that submits them. These operations are never in flight: they have

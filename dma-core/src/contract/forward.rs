@@ -173,6 +173,10 @@ macro_rules! forward_queue {
             fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
                 (**self).inline_executor()
             }
+
+            fn abandoned(&mut self) {
+                (**self).abandoned();
+            }
         }
     )+};
 }

@@ -150,13 +150,9 @@ impl MemoryRequest {
     ///
     /// `OutOfMemory` with the available bytes.
     pub(crate) fn check_available(&self) -> Result<()> {
-        if self.len >= CHECK_MIN
-            && let Some(available) = dma_process::available_memory()
-            && self.len as u64 > available
-        {
-            return Err(self.out_of_memory().with_numbers(self.len as u64, available));
-        }
-        Ok(())
+        let len = self.len as u64;
+        let checked = if self.len >= CHECK_MIN { dma_process::check_available(len) } else { Ok(()) };
+        checked.map_err(|available| self.out_of_memory().with_numbers(len, available))
     }
 
     /// Makes an `OutOfMemory` error with the length and the alignment, and a hint to reduce one of them. A

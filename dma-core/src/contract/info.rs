@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bitflags::bitflags;
+use dma_process::ForkMark;
 
 use crate::Place;
 
@@ -54,10 +55,14 @@ pub struct EngineInfo {
     pub capabilities: Capabilities,
     /// The engine's limits.
     pub limits: Limits,
+    /// The process that opened the engine.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    process: ForkMark,
 }
 
 impl EngineInfo {
-    /// Makes the description of an engine that only copies, with default [`Limits`].
+    /// Makes the description of an engine that only copies, with default [`Limits`]. Call this when the engine
+    /// is opened: a process that is forked afterwards cannot open queues of the engine.
     #[must_use]
     pub fn new(backend: &'static str, device: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
@@ -68,7 +73,13 @@ impl EngineInfo {
             numa_node: None,
             capabilities: Capabilities::empty(),
             limits: Limits::default(),
+            process: ForkMark::new(),
         }
+    }
+
+    /// Returns whether the engine belongs to the parent of this forked process.
+    pub(crate) fn is_parents(&self) -> bool {
+        self.process.is_child()
     }
 
     crate::contract::setters::setters! {

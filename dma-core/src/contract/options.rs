@@ -33,6 +33,8 @@ pub struct QueueOptions {
     /// [`SharedQueue`](crate::SharedQueue) poll it. A [`Queue`](crate::Queue) is polled by its awaited
     /// transfers, by [`Driver::run`](crate::Driver::run), and by its owner.
     ///
+    /// With 0, opening the queue fails with `InvalidArgument`. For no timeout, set `Duration::MAX`.
+    ///
     /// The timeout does not end operations. An operation whose wait or await has failed, or whose transfer
     /// was dropped, keeps its memory and its slot until the device completes it or the queue is closed.
     pub stall_timeout: Duration,
@@ -92,6 +94,15 @@ impl QueueOptions {
         Ok(if self.depth == 0 { limits.default_queue_depth } else { self.depth })
     }
 
+    /// Checks the options that do not depend on the engine.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.stall_timeout.is_zero() {
+            return Err(Error::new(ErrorKind::InvalidArgument, "`stall_timeout` is 0")
+                .with_hint("set the time after which a device that completes nothing counts as stalled, such as 30 s; `Duration::MAX` for no timeout"));
+        }
+        Ok(())
+    }
+
     crate::contract::setters::setters! {
         /// Sets the cache hint.
         with_hint(hint: CacheHint);
@@ -115,4 +126,23 @@ pub enum CacheHint {
     Hot,
     /// The data is used once: bypass the caches.
     Cold,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DmaEngineExt, SharedQueueOptions, reference::doc_engine};
+
+    #[test]
+    fn a_stall_timeout_of_zero_is_refused() {
+        let (engine, options) = (doc_engine(), QueueOptions::new().with_stall_timeout(Duration::ZERO));
+        let shared = SharedQueueOptions::new().with_queue(options.clone());
+        for error in [
+            engine.open_queue(&options).expect_err("refused"),
+            engine.open_shared_queue(&shared).expect_err("refused"),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            assert!(error.to_string().contains("`stall_timeout` is 0; set the time"), "{error}");
+        }
+    }
 }

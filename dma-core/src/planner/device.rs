@@ -201,7 +201,7 @@ impl Device {
         let is_idle = self.is_idle();
         let Some(raw) = self.raw.take() else { return };
         // If the engine panics below, the raw queue must not be dropped.
-        let raw = ManuallyDrop::new(raw);
+        let mut raw = ManuallyDrop::new(raw);
         if self.guard.is_parents() {
             // The device is the parent's.
             return;
@@ -210,6 +210,8 @@ impl Device {
         self.last_stats = raw.stats();
         if is_idle {
             drop(ManuallyDrop::into_inner(raw));
+        } else {
+            raw.abandoned();
         }
     }
 }

@@ -60,10 +60,10 @@ pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the queue accepts no more operations").with_hint(REOPEN)
 }
 
-/// Makes the error for a submission in a forked process, to a queue of its parent.
+/// Makes the error for the use of `what`, a queue or an engine, in a process that was forked from its owner.
 #[cold]
-pub(crate) fn forked() -> Error {
-    Error::new(ErrorKind::Unsupported, "the queue belongs to the parent of this forked process")
+pub(crate) fn forked(what: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("the {what} belongs to the parent of this forked process"))
         .with_hint("open the engine and the queue in the forked process")
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn wait_timed_out<T>(operation: Operation, backend: &'static str, sta
 #[cold]
 pub(crate) fn never_answered<T>(operation: Operation, backend: &'static str, is_parents: bool) -> OpError<T> {
     let error = if is_parents {
-        forked()
+        forked("queue")
     } else {
         Error::new(ErrorKind::DeviceLost, "the queue was closed before the device completed the operation")
             .with_hint("the operands' memory is leaked, because the device may still write to it")

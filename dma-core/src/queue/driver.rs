@@ -9,7 +9,7 @@ use std::rc::Rc;
 use super::OneThread;
 use super::stall_timer::StallTimer;
 use super::state::{QueueState, flush, poll};
-use crate::{ErrorKind, Result};
+use crate::Result;
 
 /// Wakes the tasks of a queue's awaited transfers from an event loop. Wait until the driver's file descriptor
 /// is readable, call [`run`](Self::run), and repeat. [`Queue::driver`](super::Queue::driver) makes a driver.
@@ -30,7 +30,8 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// `Os` and other errors of arming the event; `Closed` if the queue is closed.
+    /// `Os` and other errors of arming the event; `Closed` if the queue is closed; `Unsupported` in a forked
+    /// child.
     ///
     /// [`QueueOptions::stall_timeout`]: crate::QueueOptions::stall_timeout
     pub fn run(&self) -> Result<()> {
@@ -40,8 +41,7 @@ impl Driver {
             }
             flush(&self.shared);
             while poll(&self.shared) > 0 {}
-            // The engine has events, because a driver exists.
-            if self.shared.borrow_mut().planner.events().ok_or(ErrorKind::Closed)?.arm()? {
+            if self.shared.borrow_mut().events()?.arm()? {
                 break;
             }
         }

@@ -273,18 +273,12 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the engine has no event fd; `OutOfResources`, `PermissionDenied` or `Os` if the
-    /// system refuses a file descriptor.
+    /// `Unsupported` if the engine has no event fd, and in a forked child; `OutOfResources`,
+    /// `PermissionDenied` or `Os` if the system refuses a file descriptor.
     pub fn driver(&self) -> Result<Driver> {
         let mut state = self.shared.borrow_mut();
         let interval = state.stall_detector.poll_interval();
-        let Some(events) = state.planner.events() else {
-            return Err(Error::new(ErrorKind::Unsupported, "the queue has no file descriptor to sleep on")
-                .with_operation("drive queue")
-                .with_backend(state.planner.backend)
-                .with_hint("await transfers without a driver: they poll the device themselves"));
-        };
-        let timer = StallTimer::new(interval, events.fd()?)?;
+        let timer = StallTimer::new(interval, state.events()?.fd()?)?;
         state.cooperative = false;
         drop(state);
         Ok(Driver { threads: PhantomData, shared: Rc::clone(&self.shared), timer })

@@ -5,10 +5,10 @@ use std::cell::RefCell;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use crate::QueueOptions;
 use crate::guarded::{drop_operands, drop_waker, wake};
 use crate::planner::stall_detector::StallDetector;
 use crate::planner::{LogEvent, Planner};
+use crate::{Error, ErrorKind, QueueEvents, QueueOptions, Result};
 
 /// State shared by a queue and its transfers.
 pub(super) struct QueueState {
@@ -190,6 +190,18 @@ impl QueueState {
             return None;
         }
         self.stall_detector.observe(self.planner.reported(), self.planner.polls(), Instant::now())
+    }
+
+    /// Returns the engine's events.
+    pub(super) fn events(&mut self) -> Result<&mut dyn QueueEvents> {
+        let (refusal, backend) = (self.planner.refusal(), self.planner.backend);
+        self.planner.events().ok_or_else(|| {
+            let lacking = || {
+                Error::new(ErrorKind::Unsupported, "the queue has no file descriptor to sleep on")
+                    .with_hint("await transfers without a driver: they poll the device themselves")
+            };
+            refusal.unwrap_or_else(lacking).with_operation("drive queue").with_backend(backend)
+        })
     }
 
     /// Returns the callbacks that wake every waiting task.

@@ -333,7 +333,8 @@ impl SharedQueue {
     /// # Errors
     ///
     /// The last attempt's error, which is one of `submit`, of [`ready`](Self::ready), or of
-    /// [`SharedTransfer::wait`].
+    /// [`SharedTransfer::wait`]. `QueueFull` if the queue stays full for [`QueueOptions::stall_timeout`]
+    /// although all operations have ended, because the program holds their transfers.
     pub fn retry<T: Send + 'static, R: Answer>(
         &self,
         policy: &RetryPolicy,
@@ -351,11 +352,29 @@ impl SharedQueue {
             match after {
                 RetryAfter::Nothing => {}
                 RetryAfter::Delay(delay) => std::thread::sleep(delay),
-                RetryAfter::Room => {
-                    if let Err(e) = self.ready().wait() {
-                        return Err(OpError::new(e, Some(operands)));
+                RetryAfter::Room => match self.wait_for_room() {
+                    Ok(true) => {}
+                    Ok(false) => return Err(OpError::full(operands)),
+                    Err(e) => return Err(OpError::new(e, Some(operands))),
+                },
+            }
+        }
+    }
+
+    /// Waits until the queue has room. Returns false if only the program can make room: for the lane's
+    /// `stall_timeout`, the devices had no work, and no ended transfer was taken or dropped.
+    fn wait_for_room(&self) -> Result<bool> {
+        let reports =
+            || self.handle.hub.lanes.iter().fold(0_u64, |sum, lane| sum.wrapping_add(lane.reports()));
+        loop {
+            let (before, deadline) = (reports(), deadline(self.first_lane().stall_timeout));
+            match self.ready().wait_until(deadline) {
+                Err(e) if e.kind() == ErrorKind::TimedOut && self.handle.hub.hangs().is_none() => {
+                    if self.counters().in_flight == 0 && reports() == before {
+                        return Ok(false);
                     }
                 }
+                waited => return waited.map(|()| true),
             }
         }
     }
@@ -377,7 +396,8 @@ impl SharedQueue {
     ///
     /// # Errors
     ///
-    /// The errors of [`retry`](Self::retry).
+    /// The errors of [`retry`](Self::retry) except `QueueFull`: while the program holds the transfers of all
+    /// slots, the future waits, as [`ready`](Self::ready) does.
     pub async fn retry_async<T: Send + 'static, R: Answer, S: Future<Output = ()>>(
         &self,
         policy: &RetryPolicy,

@@ -6,7 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use dma_core::{DmaEngineExt, QueueOptions, SharedQueueOptions};
+use dma_core::{DmaEngineExt, ErrorKind, QueueOptions, SharedQueueOptions};
 use dma_cpu::{CpuEngine, CpuOptions};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
@@ -76,9 +76,12 @@ fn a_forked_child_leaves_the_threads_to_its_parent() {
     assert!(
         child(|| {
             let fresh = fresh.take().expect("the engine has not started threads yet");
-            let queue = fresh.open_queue(&QueueOptions::new()).expect("a queue");
-            copy(&fresh, &queue);
-            drop((queue, fresh));
+            let error = fresh.open_queue(&QueueOptions::new()).expect_err("the engine is the parent's");
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            let own = open();
+            let queue = own.open_queue(&QueueOptions::new()).expect("a queue");
+            copy(&own, &queue);
+            drop((queue, own, fresh));
             // The kernel still lists a thread briefly after it was joined.
             wait_for("its threads end", || (threads("(dma-cpu-", "") == 0).then_some(()))
                 .expect("the threads were told to end");

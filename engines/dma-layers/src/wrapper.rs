@@ -113,7 +113,7 @@ pub(crate) unsafe trait QueueHook: fmt::Debug + Send {
         None
     }
 
-    /// Called before the queue is closed. `stats` contains the device counters of the inner queue.
+    /// Called before the queue is closed or leaked. `stats` contains the device counters of the inner queue.
     fn closing(&mut self, stats: QueueStats) {
         let _ = stats;
     }
@@ -334,6 +334,12 @@ unsafe impl<L: Wrapper> RawQueue for HookedQueue<L> {
 
     fn events(&mut self) -> Option<&mut dyn QueueEvents> {
         if self.event_fd.is_some() { Some(self) } else { self.both().1.events() }
+    }
+
+    fn abandoned(&mut self) {
+        let stats = self.stats();
+        self.hook.closing(stats);
+        self.both().1.abandoned();
     }
 }
 

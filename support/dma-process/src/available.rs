@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Component, Path};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// A group of version 1 without a limit has a limit of about 2^63 bytes.
 const UNLIMITED: u64 = 1 << 62;
@@ -50,6 +52,51 @@ pub fn available_memory() -> Option<u64> {
     let swap = bytes("SwapFree:").unwrap_or(0);
     let system = bytes("MemAvailable:")?.saturating_add(swap);
     Some(left_by_groups(Path::new("/proc/self"), swap).map_or(system, |left| left.min(system)))
+}
+
+/// Checks that `len` bytes are available to this process, before it allocates them. One reading of the
+/// [available memory](available_memory) serves all calls of 100 ms, less their bytes, because reading it
+/// takes longer than an allocation. If the available memory is unknown, every
+/// length passes.
+///
+/// # Errors
+///
+/// The available bytes.
+pub fn check_available(len: u64) -> Result<(), u64> {
+    static AVAILABLE: Mutex<Available> = Mutex::new(Available::UNREAD);
+    let mut unread = Available::UNREAD;
+    let mut shared = AVAILABLE.try_lock();
+    // Do not wait for the lock: in a forked child, a thread that does not exist there may hold it.
+    let available = shared.as_deref_mut().unwrap_or(&mut unread);
+    available.take(len, Instant::now(), available_memory)
+}
+
+/// The available memory when it was last read, less the allocations since.
+struct Available {
+    left: u64,
+    /// The time of the last reading.
+    read_at: Option<Instant>,
+}
+
+impl Available {
+    const UNREAD: Self = Self { left: 0, read_at: None };
+    /// Time for which a reading is used.
+    const READ_EVERY: Duration = Duration::from_millis(100);
+
+    /// Takes `len` bytes. Before it refuses, it reads again, because memory may have been freed. If `read`
+    /// returns `None`, the available memory is unknown.
+    ///
+    /// # Errors
+    ///
+    /// The available bytes.
+    fn take(&mut self, len: u64, now: Instant, read: impl FnOnce() -> Option<u64>) -> Result<(), u64> {
+        let is_recent = self.read_at.is_some_and(|at| now.duration_since(at) < Self::READ_EVERY);
+        if !is_recent || len > self.left {
+            *self = Self { left: read().unwrap_or(u64::MAX), read_at: Some(now) };
+        }
+        self.left = self.left.checked_sub(len).ok_or(self.left)?;
+        Ok(())
+    }
 }
 
 /// Returns the number of bytes that the control groups of `process`, a directory of procfs, leave to it.
@@ -216,6 +263,23 @@ mod tests {
         assert_eq!(left_of(1000), Some(120));
         assert_eq!(left_of(110), Some(75));
         assert_eq!(left(groups, "/docker/id", "cgroup cgroup rw,cpu", 0, &files(1000)), None);
+    }
+
+    #[test]
+    fn one_reading_serves_allocations_until_it_is_old_or_used_up() {
+        let (mut available, start) = (Available::UNREAD, Instant::now());
+        let old = start + Available::READ_EVERY;
+        let unread = || panic!("the last reading is recent");
+        assert_eq!(available.take(10, start, || Some(100)), Ok(()));
+        assert_eq!(available.take(40, start, unread), Ok(()));
+        assert_eq!(available.take(50, old - Duration::from_nanos(1), unread), Ok(()));
+        // Memory was freed, or the system still lacks it.
+        assert_eq!(available.take(1, start, || Some(60)), Ok(()));
+        assert_eq!(available.take(60, start, || Some(59)), Err(59));
+        assert_eq!(available.take(59, start, unread), Ok(()));
+        assert_eq!(available.take(5, old, || Some(5)), Ok(()));
+        // A system without procfs.
+        assert_eq!(available.take(u64::MAX, start, || None), Ok(()));
     }
 
     #[test]

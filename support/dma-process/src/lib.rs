@@ -11,7 +11,7 @@ mod limit_error;
 mod output_file;
 mod thread;
 
-pub use available::available_memory;
+pub use available::{available_memory, check_available};
 pub use file_limit::check_file_size;
 pub use fork::ForkMark;
 pub use headroom::check_headroom;

@@ -265,3 +265,18 @@ fn ready_error(result: Poll<Result<()>>) -> Error {
         other => panic!("{other:?}"),
     }
 }
+
+/// Nobody frees a slot, because the caller itself holds the transfers of all ended operations.
+#[test]
+fn a_retry_on_a_queue_full_of_ended_operations_returns_the_operands() {
+    let device = ReferenceOptions { max_transfer: 64, per_poll: 1, ..ReferenceOptions::default() };
+    let options = QueueOptions::new().with_depth(2).with_stall_timeout(Duration::from_millis(1));
+    let rig = Rig::of(ReferenceEngine::new(device), &options, Lane::serve);
+    let held = [rig.copy(|| ()), rig.copy(|| ())];
+    let pair = (rig.engine.allocate(64).expect("memory"), rig.engine.allocate(64).expect("memory"));
+    let retry = |pair| rig.queue.retry(&RetryPolicy::new(), pair, |(src, dst)| rig.queue.copy(src, dst));
+    let error = retry(pair).expect_err("the queue stays full");
+    assert_eq!(error.kind(), ErrorKind::QueueFull, "{error}");
+    drop(held);
+    retry(error.into_operands().expect("they come back")).expect("there is room now");
+}

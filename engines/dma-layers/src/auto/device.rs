@@ -536,6 +536,12 @@ impl DeviceQueue {
         }
     }
 
+    pub(super) fn abandoned(&mut self) {
+        if let Some(queue) = &mut self.queue {
+            queue.abandoned();
+        }
+    }
+
     pub(super) fn stats(&self) -> QueueStats {
         let stats = self.queue.as_ref().map(|queue| queue.stats()).unwrap_or_default();
         QueueStats::new(self.past.doorbells + stats.doorbells, self.past.resets + stats.resets)

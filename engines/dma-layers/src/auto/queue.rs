@@ -357,6 +357,12 @@ unsafe impl RawQueue for AutoQueue {
     fn events(&mut self) -> Option<&mut dyn QueueEvents> {
         if self.device.events().is_some() { Some(self) } else { None }
     }
+
+    fn abandoned(&mut self) {
+        self.shared.ledger.close(&self.counts);
+        self.cpu.abandoned();
+        self.device.abandoned();
+    }
 }
 
 impl QueueEvents for AutoQueue {

@@ -221,6 +221,8 @@ unsafe impl QueueHook for MeterQueue {
 
     fn closing(&mut self, stats: QueueStats) {
         self.count_stats(stats);
+        self.counts.lose_in_flight();
+        self.meter.queues.lock()[self.number].1 = false;
     }
 }
 
@@ -266,12 +268,5 @@ unsafe impl InlineExecutor for MeteredExecutor {
         for copy in copies {
             self.counts.count_inline(copy.len, time);
         }
-    }
-}
-
-impl Drop for MeterQueue {
-    fn drop(&mut self) {
-        self.counts.lose_in_flight();
-        self.meter.queues.lock()[self.number].1 = false;
     }
 }

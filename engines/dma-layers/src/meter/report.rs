@@ -37,7 +37,7 @@ pub(super) struct Counts {
     done: Count,
     failed: Count,
     aborted: Count,
-    /// Descriptors that had not been reported when their queue was closed.
+    /// Descriptors that had not been reported when their queue was closed or abandoned.
     lost: Count,
     bytes: Count,
     pub(super) doorbells: Count,
@@ -94,7 +94,7 @@ impl Counts {
         self.submitted.get().saturating_sub(ended.into_iter().map(Count::get).sum())
     }
 
-    /// Counts the descriptors that are still in flight when the queue is closed.
+    /// Counts the descriptors that are still in flight when the queue is closed or abandoned.
     pub(super) fn lose_in_flight(&self) {
         self.lost.add(self.in_flight());
     }
@@ -170,7 +170,7 @@ pub struct QueueReport {
     pub failed: u64,
     /// Descriptors that ended because the device was reset or stopped.
     pub aborted: u64,
-    /// Descriptors that had not been reported when their queue was closed.
+    /// Descriptors that had not been reported when their queue was closed or abandoned.
     pub lost: u64,
     /// Descriptors in flight.
     pub in_flight: u64,
