@@ -23,14 +23,47 @@ pub(super) struct Done {
     ended: RefCell<Vec<u32>>,
     /// Completions for the next poll.
     late: RefCell<VecDeque<Late>>,
-    /// Set if a task has failed since the context was last seen running.
-    failure_seen: Cell<bool>,
-    /// Set if a task failed while the context ran, so that this task is the cause of the stop.
-    cause_found: Cell<bool>,
-    /// Set if no task was the cause when the context last stopped.
-    last_stop_without_cause: Cell<bool>,
+    failures: Cell<Failures>,
     /// Set if the context was stopped on purpose. Tasks that fail now are reported as aborted.
     stopping: Cell<bool>,
+}
+
+/// The failures since the context was last seen running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failures {
+    /// No task has failed. `blames_first` is true if the last stop had no cause.
+    None { blames_first: bool },
+    /// Tasks have failed, and none of them is the cause of the stop.
+    WithoutCause,
+    /// A task that failed is the cause of the stop.
+    WithCause,
+}
+
+impl Failures {
+    /// Returns true if a task that fails now is the cause of the stop. `running` is true if the context still
+    /// runs.
+    ///
+    /// A task that fails while the context runs is the cause. Later failures are flushed tasks, independent
+    /// of their status. Some devices may only report flushed tasks. So after a stop without a cause, the first
+    /// failure of the next stop counts as the cause. Otherwise callers could submit the same tasks again
+    /// forever.
+    const fn has_cause(self, running: bool) -> bool {
+        running || matches!(self, Self::None { blames_first: true })
+    }
+
+    /// Adds a failure. `is_cause` is true if it is the cause of the stop.
+    const fn and(self, is_cause: bool) -> Self {
+        match self {
+            Self::WithCause => self,
+            _ if is_cause => Self::WithCause,
+            _ => Self::WithoutCause,
+        }
+    }
+
+    /// Returns the state after the context was seen running again.
+    const fn settled(self) -> Self {
+        Self::None { blames_first: !matches!(self, Self::WithCause) }
+    }
 }
 
 /// A slot's token, and an entry of the stack of free slots. One array holds both, to save a bounds check.
@@ -61,9 +94,7 @@ impl Done {
             lists: Cell::new(0),
             ended: RefCell::new(Vec::with_capacity(depth as usize)),
             late: RefCell::new(VecDeque::with_capacity(depth as usize)),
-            failure_seen: Cell::new(false),
-            cause_found: Cell::new(false),
-            last_stop_without_cause: Cell::new(false),
+            failures: Cell::new(Failures::None { blames_first: false }),
             stopping: Cell::new(false),
         }
     }
@@ -116,15 +147,8 @@ impl Done {
 
     /// Reports failure of a slot's task, with its `status`. `running` is true if the context still ran.
     pub(super) fn fail(&self, slot: u32, status: doca_error_t, running: bool) {
-        let first = !self.failure_seen.replace(true);
-        // A task that fails while the context runs is the cause of the stop. Later failures are flushed
-        // tasks, independent of their status. Some devices may only report flushed tasks. So after a stop
-        // without a cause, the first failure of the next stop counts as the cause. Otherwise callers could
-        // submit the same tasks again forever.
-        let cause = !self.stopping.get() && (running || first && self.last_stop_without_cause.get());
-        if cause {
-            self.cause_found.set(true);
-        }
+        let cause = !self.stopping.get() && self.failures.get().has_cause(running);
+        self.failures.set(self.failures.get().and(cause));
         let outcome = if cause { Outcome::Failed(task_kind(status)) } else { Outcome::Aborted };
         self.end_late(slot, status, outcome);
     }
@@ -139,7 +163,7 @@ impl Done {
         let completion = Completion::ended(at.token.get(), outcome, status.cast_signed());
         self.late.borrow_mut().push_back(Late { slot, completion, cause_unknown });
         if cause_unknown {
-            self.failure_seen.set(true);
+            self.failures.set(self.failures.get().and(false));
         }
         self.over(slot);
     }
@@ -227,14 +251,13 @@ impl Done {
     /// Returns true if a task has failed since the context was last seen running.
     #[inline]
     pub(super) fn has_failure(&self) -> bool {
-        self.failure_seen.get()
+        !matches!(self.failures.get(), Failures::None { .. })
     }
 
     /// Records that the context was seen running.
     pub(super) fn settled(&self) {
-        self.failure_seen.set(false);
         self.stopping.set(false);
-        self.last_stop_without_cause.set(!self.cause_found.replace(false));
+        self.failures.set(self.failures.get().settled());
     }
 
     /// Makes all later failures count as aborted.

@@ -56,6 +56,7 @@ mod options;
 mod queue;
 mod region;
 mod stream;
+mod tokens;
 
 pub use backend::BACKEND;
 pub use driver::{CUmemcpyAttributes, Driver};

@@ -5,22 +5,21 @@
 //! but not within a batch, so a fence begins a new call.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
-use std::collections::VecDeque;
-use std::ffi::c_int;
-use std::os::fd::BorrowedFd;
-use std::sync::Arc;
-
-use dma_core::{
-    Completion, Descriptor, EngineId, Error, ErrorKind, NativeError, Operation, Outcome, QueueEvents,
-    QueueStats, RawQueue, Result, Segment,
-};
-
 use crate::device::Device;
 use crate::driver::{Address, CUmemcpyAttributes, Driver, Handle, ORDER_STREAM};
 use crate::error;
 use crate::event::Signal;
 use crate::fill::fill;
 use crate::stream::{self, Stream};
+use crate::tokens::Tokens;
+use dma_core::{
+    Completion, Descriptor, EngineId, Error, ErrorKind, NativeError, Operation, Outcome, QueueEvents,
+    QueueStats, RawQueue, Result, Segment,
+};
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// Maximum number of copies in one call of the driver. On an H200 with driver 580.159, 4,096 copies of 8 KiB
 /// from host to device reach 17.2 GB/s in calls of 256, and 3.5 to 5.7 GB/s in one call (`tests/hardware.rs`
@@ -60,65 +59,6 @@ impl Pending {
     fn free(&mut self) -> impl Iterator<Item = ((&mut Address, &mut Address), &mut usize)> {
         let Self { number, dsts, srcs, lens } = self;
         dsts[*number..].iter_mut().zip(&mut srcs[*number..]).zip(&mut lens[*number..])
-    }
-}
-
-/// Tokens in the order of submission: a ring in an array of the queue's depth.
-#[derive(Debug)]
-struct Tokens {
-    ring: Box<[u64]>,
-    /// Index of the first entry.
-    start: usize,
-    number: usize,
-}
-
-impl Tokens {
-    fn new(depth: usize) -> Self {
-        Self { ring: vec![0; depth].into_boxed_slice(), start: 0, number: 0 }
-    }
-
-    /// Returns the index of the entry that is `after` entries after the first one.
-    #[inline]
-    fn index(&self, after: usize) -> usize {
-        let index = self.start + after;
-        if index < self.ring.len() { index } else { index - self.ring.len() }
-    }
-
-    /// Returns the free entries after the last one, up to the end of the array. The result is empty only if
-    /// the ring is full.
-    #[inline]
-    fn free(&mut self) -> &mut [u64] {
-        let begin = self.index(self.number);
-        let end = self.ring.len().min(begin + self.ring.len() - self.number);
-        &mut self.ring[begin..end]
-    }
-
-    /// Adds an entry. The ring must not be full.
-    fn push(&mut self, token: u64) {
-        self.free()[0] = token;
-        self.number += 1;
-    }
-
-    /// Returns the first entries: at most `most`, and at most up to the end of the array.
-    #[inline]
-    fn first(&self, most: usize) -> &[u64] {
-        let end = self.ring.len().min(self.start + most.min(self.number));
-        &self.ring[self.start..end]
-    }
-
-    /// Removes the first entries.
-    #[inline]
-    fn remove_first(&mut self, number: usize) {
-        self.start = self.index(number);
-        self.number -= number;
-    }
-
-    /// Removes `number` entries, beginning `after` entries after the first one.
-    fn remove(&mut self, after: usize, number: usize) {
-        for at in after + number..self.number {
-            self.ring[self.index(at - number)] = self.ring[self.index(at)];
-        }
-        self.number -= number;
     }
 }
 
@@ -335,7 +275,7 @@ impl CudaQueue {
         }
         let most = (self.tokens.number - had).min(completions.len());
         for (at, completion) in (had..).zip(&mut completions[..most]) {
-            let token = self.tokens.ring[self.tokens.index(at)];
+            let token = self.tokens.get(at);
             *completion = Completion::ended(token, Outcome::Aborted, 0);
         }
         self.tokens.remove(had, most);
@@ -568,35 +508,5 @@ impl Drop for CudaQueue {
         for event in self.events.drain(..) {
             stream::destroy(&self.stream.device, event);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tokens_keep_their_order_around_the_end_of_the_array() {
-        let (mut ours, mut theirs) = (Tokens::new(5), VecDeque::new());
-        for round in 0..200_u64 {
-            while ours.number < 5 {
-                let token = round * 10 + ours.number as u64;
-                ours.push(token);
-                theirs.push_back(token);
-            }
-            assert!(ours.free().is_empty(), "as many as the depth");
-            let (after, number) = (round as usize % 3, 1 + round as usize % 2);
-            ours.remove(after, number);
-            theirs.drain(after..after + number);
-            let wanted = 1 + round as usize % 3;
-            let first = ours.first(wanted).to_vec();
-            assert!((1..=wanted).contains(&first.len()));
-            assert!(theirs.drain(..first.len()).eq(first.iter().copied()));
-            ours.remove_first(first.len());
-            let all: Vec<u64> = (0..ours.number).map(|at| ours.ring[ours.index(at)]).collect();
-            assert_eq!(theirs, all);
-        }
-        ours.remove_first(ours.number);
-        assert!(ours.first(9).is_empty() && !ours.free().is_empty());
     }
 }

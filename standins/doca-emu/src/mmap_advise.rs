@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use crate::buf::Buf;
+use crate::buf::{Buf, unpin};
 use crate::c_abi::{Handle, INVALID, Mark, Out, Outcome, c, c_calls, getters, object, require};
 use crate::ctx::{Context, Ctx, State, as_ctx, destroy};
 use crate::dev::{Dev, Info};
@@ -62,7 +62,7 @@ impl Context for Advise {
     }
 
     fn progress(&self) -> bool {
-        self.tasks.report_next(&self.ctx, |task| task.buf.get().unpin())
+        self.tasks.report_next(&self.ctx, |task| unpin(task.buf.get()))
     }
 
     fn submit(&self, head: &Head, _how: Submit) -> Outcome {

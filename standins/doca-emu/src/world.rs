@@ -140,7 +140,7 @@ impl<T> Lists<T> {
         // SAFETY: the list keeps the objects alive until C destroys it, and C uses them only until then, or
         // after it has opened them.
         let handles = objects.iter().map(|object| unsafe { Handle::of(&**object) });
-        let array: Box<[_]> = handles.chain([Handle::null()]).collect();
+        let array: Box<[_]> = handles.chain([Handle::NULL]).collect();
         let address = array.as_ptr();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(List { array, _alive: objects });
         address

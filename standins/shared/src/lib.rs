@@ -1,5 +1,6 @@
-//! Code that the stand-in SDKs share: their configuration, their threads, and forks.
+//! Code that the stand-in SDKs share: their C boundary, their configuration, their threads, and forks.
 
+pub mod c_abi;
 pub mod config;
 
 pub use dma_process::{ForkMark, check_file_size, with_signals_blocked};

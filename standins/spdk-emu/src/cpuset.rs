@@ -3,7 +3,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use crate::c_abi::{Addr, Ptr, Text, c, c_calls, put_text};
+use crate::c_abi::{Addr, Ptr, Text, c, c_calls};
 use c::spdk_cpuset;
 
 const SIZE: u32 = c::SPDK_CPUSET_SIZE;
@@ -119,12 +119,12 @@ c_calls! {
         let text = unsafe { set.void().to::<c_char>() };
         // SAFETY: the array has room for a digit per 4 cores and a NUL, and nothing else uses it during the
         // call.
-        unsafe { put_text(text, SIZE as usize / 4 + 1, if digits.is_empty() { "0" } else { digits }) };
+        unsafe { text.put_text(SIZE as usize / 4 + 1, if digits.is_empty() { "0" } else { digits }) };
         text
     }
 
     fn spdk_cpuset_parse(set: Ptr<spdk_cpuset>, mask: Text) -> c_int {
-        match mask.str().and_then(parse) {
+        match mask.utf8().and_then(parse) {
             Some(cores) if !set.is_null() => {
                 put(set, cores.into_iter());
                 0

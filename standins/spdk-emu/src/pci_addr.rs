@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::ffi::{c_char, c_int};
 
-use crate::c_abi::{Ptr, Text, c, c_calls, put_text};
+use crate::c_abi::{Ptr, Text, c, c_calls};
 use c::spdk_pci_addr;
 
 /// Parses `DDDD:BB:DD.F`, `DDDD:BB:DD`, `BB:DD.F` or `BB:DD`. All forms except the second may also have dots
@@ -42,7 +42,7 @@ pub(crate) fn compare(a: &spdk_pci_addr, b: &spdk_pci_addr) -> Ordering {
 
 c_calls! {
     fn spdk_pci_addr_parse(addr: Ptr<spdk_pci_addr>, bdf: Text) -> c_int {
-        match bdf.str().and_then(parse) {
+        match bdf.utf8().and_then(parse) {
             Some(parsed) if !addr.is_null() => {
                 addr.put(parsed);
                 0
@@ -54,7 +54,7 @@ c_calls! {
     fn spdk_pci_addr_fmt(bdf: Ptr<c_char>, size: usize, addr: Ptr<spdk_pci_addr>) -> c_int {
         match addr.get() {
             // SAFETY: C promises room for `size` bytes.
-            Some(addr) if unsafe { put_text(bdf, size, &format(addr)) } => 0,
+            Some(addr) if unsafe { bdf.put_text(size, &format(addr)) } => 0,
             _ => -1,
         }
     }

@@ -3,7 +3,7 @@
 
 use std::ffi::{CString, c_char, c_int, c_long, c_longlong};
 
-use crate::c_abi::{Ptr, Text, c_calls, put_text};
+use crate::c_abi::{Ptr, Text, c_calls};
 
 /// Returns the C library's description of an error.
 fn describe(errnum: c_int) -> CString {
@@ -18,7 +18,7 @@ fn describe(errnum: c_int) -> CString {
 c_calls! {
     fn spdk_strerror_r(errnum: c_int, buf: Ptr<c_char>, buflen: usize) {
         // SAFETY: C promises room for `buflen` bytes.
-        unsafe { put_text(buf, buflen, &describe(errnum).to_string_lossy()) };
+        unsafe { buf.put_text(buflen, &describe(errnum).to_string_lossy()) };
     }
 
     /// Returns the description of an error. The string is valid until the next call on this thread.
@@ -74,7 +74,7 @@ c_calls! {
 
     /// Parses a number of bytes such as `4096`, `4K`, `4M` or `4G`.
     fn spdk_parse_capacity(cap_str: Text, cap: Ptr<u64>, has_prefix: Ptr<bool>) -> c_int {
-        let Some(text) = cap_str.str() else { return -libc::EINVAL };
+        let Some(text) = cap_str.utf8() else { return -libc::EINVAL };
         let text = text.trim_start();
         let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let (digits, unit) = text.split_at(split);

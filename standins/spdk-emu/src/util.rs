@@ -3,7 +3,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use crate::c_abi::{Ptr, c_calls, put_text};
+use crate::c_abi::{Ptr, c_calls};
 use crate::config::Config;
 
 c_calls! {
@@ -18,7 +18,7 @@ c_calls! {
             config.sockets.iter().map(|s| format!("profile {} ({})", s.profile.name, s.profile.source)).collect();
         profiles.dedup();
         // SAFETY: C passes NULL, or a buffer with room for `size` bytes.
-        let fits = unsafe { put_text(model, size, &format!("spdk-emu, {}", profiles.join(", "))) };
+        let fits = unsafe { model.put_text(size, &format!("spdk-emu, {}", profiles.join(", "))) };
         if fits { 0 } else { -1 }
     }
 }

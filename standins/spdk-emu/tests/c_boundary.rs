@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use syn::{File, Item, Type};
+use syn::{File, Item};
 
 #[test]
 fn exported_functions_are_unsafe_because_one_macro_declares_all() {
@@ -62,38 +62,4 @@ fn sources(dir: &Path) -> Vec<PathBuf> {
         .flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] })
         .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
         .collect()
-}
-
-/// Methods that rely on a length, a type or an address are unsafe.
-#[test]
-fn methods_that_rely_on_an_address_are_unsafe() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/c_abi.rs");
-    let file = syn::parse_file(&fs::read_to_string(&path).unwrap()).unwrap();
-    let mut unsafe_methods = Vec::new();
-    for item in &file.items {
-        let Item::Impl(block) = item else { continue };
-        let Type::Path(of) = &*block.self_ty else { continue };
-        let of = &of.path.segments.last().unwrap().ident;
-        for item in &block.items {
-            if let syn::ImplItem::Fn(method) = item
-                && matches!(method.sig.safety, syn::Safety::Unsafe(_))
-            {
-                unsafe_methods.push(format!("{of}::{}", method.sig.ident));
-            }
-        }
-    }
-    unsafe_methods.sort();
-    let all = [
-        "Addr::copy_to",
-        "Addr::to",
-        "Addr::zero",
-        "Ptr::new",
-        "Ptr::of",
-        "Ptr::read",
-        "Ptr::slice",
-        "Ptr::take",
-        "Ptr::write",
-        "Text::new",
-    ];
-    assert_eq!(unsafe_methods, all);
 }

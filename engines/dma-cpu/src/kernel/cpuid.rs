@@ -42,6 +42,10 @@ pub(super) fn second_level_cache() -> Option<usize> {
 /// Returns EAX, EBX, ECX and EDX of subleaf 0 of `leaf`. `std`'s `__cpuid_count` is not used, because it is
 /// unsafe in some versions and safe in others.
 fn cpuid(leaf: u32) -> [u32; 4] {
+    // Miri has no inline assembly, so it gets a CPU without features.
+    if cfg!(miri) {
+        return [0; 4];
+    }
     let (mut eax, mut ecx, rbx, edx): (u32, u32, u64, u32);
     (eax, ecx) = (leaf, 0);
     // SAFETY: every x86-64 CPU has CPUID, and the code restores RBX, which the compiler reserves.

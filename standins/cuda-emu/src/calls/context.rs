@@ -72,7 +72,7 @@ c_calls! {
 
     fn cuCtxPopCurrent_v2(context: Out<u64>) {
         let popped = current::pop()?;
-        context.put_if_wanted(popped);
+        context.put_if(popped);
         Ok(())
     }
 
@@ -125,8 +125,8 @@ c_calls! {
     }
 
     fn cuCtxGetStreamPriorityRange(least: Out<c_int>, greatest: Out<c_int>) {
-        least.put_if_wanted(0);
-        greatest.put_if_wanted(-5);
+        least.put_if(0);
+        greatest.put_if(-5);
         Ok(())
     }
 

@@ -73,15 +73,15 @@ unsafe fn batch(
         return Err(Code::INVALID_VALUE);
     }
     // SAFETY: the caller guarantees the length.
-    let dsts = unsafe { dsts.array(count) }?;
+    let dsts = unsafe { dsts.slice(count) }?;
     // SAFETY: the caller guarantees the length.
-    let srcs = unsafe { srcs.array(count) }?;
+    let srcs = unsafe { srcs.slice(count) }?;
     // SAFETY: the caller guarantees the length.
-    let lens = unsafe { lens.array(count) }?;
+    let lens = unsafe { lens.slice(count) }?;
     // SAFETY: the caller guarantees the length.
-    let attributes = unsafe { attributes.array(kinds) }?;
+    let attributes = unsafe { attributes.slice(kinds) }?;
     // SAFETY: the caller guarantees the length.
-    let indices = unsafe { indices.array(kinds) }?;
+    let indices = unsafe { indices.slice(kinds) }?;
     let rising = indices[0] == 0 && indices.is_sorted_by(|a, b| a < b) && indices[kinds - 1] < count;
     if !rising || attributes.iter().any(|attributes| !ORDERS.contains(&attributes.order)) {
         return Err(Code::INVALID_VALUE);
@@ -151,7 +151,7 @@ impl RowsSide {
 
 /// Queues a copy of rows. If one side is pageable memory, waits for the end of the copy.
 fn copy_rows(copy: &In<RowsCopy>, stream: u64) -> Outcome {
-    let RowsCopy { src, dst, width, height } = copy.get()?;
+    let RowsCopy { src, dst, width, height } = copy.value()?;
     let mut driver = lock()?;
     driver.current()?;
     driver.stream_of(stream)?;
@@ -267,7 +267,7 @@ c_calls! {
         // SAFETY: C passes arrays of these lengths.
         let outcome = unsafe { batch(dsts, srcs, lens, count, attributes, indices, kinds, stream) };
         if outcome.is_err() {
-            failed.put_if_wanted(usize::MAX);
+            failed.put_if(usize::MAX);
         }
         outcome
     }
@@ -323,7 +323,7 @@ c_calls! {
     fn cuMemcpy2DAsync_v2(copy: In<RowsCopy>, stream: u64) { copy_rows(&copy, stream) }
 
     fn cuMemcpyWithAttributesAsync(dst: u64, src: u64, len: usize, attributes: In<CopyAttributes>, stream: u64) {
-        if !ORDERS.contains(&attributes.get()?.order) {
+        if !ORDERS.contains(&attributes.value()?.order) {
             return Err(Code::INVALID_VALUE);
         }
         copy((dst, CopySide::Any), (src, CopySide::Any), len, stream)

@@ -67,7 +67,7 @@ c_calls! {
     fn cuGetProcAddress_v2(name: Text, call: Out<*mut c_void>, version: c_int, _flags: u64, status: Out<c_int>) {
         let name = name.str()?;
         let found = super::by_version(name, version).or_else(|| refused(name));
-        status.put_if_wanted(c_int::from(found.is_none()));
+        status.put_if(c_int::from(found.is_none()));
         call.put(found.map_or(std::ptr::null_mut(), std::ptr::NonNull::as_ptr))?;
         found.map(|_| ()).ok_or(Code::NOT_FOUND)
     }
@@ -89,7 +89,7 @@ c_calls! {
         let driver = lock()?;
         let gpu = driver.device(device)?;
         // SAFETY: C passes a buffer of `room` bytes.
-        unsafe { name.put_text(room, &driver.config.gpus[gpu].name) }
+        unsafe { name.cut_text(&driver.config.gpus[gpu].name, room) }
     }
 
     fn cuDeviceGetUuid_v2(uuid: Out<[u8; 16]>, device: c_int) { uuid.put(uuid_of(lock()?.device(device)?)) }
@@ -118,7 +118,7 @@ c_calls! {
     fn cuDeviceGetPCIBusId(id: Out<c_char>, room: c_int, device: c_int) {
         let address = pci(lock()?.device(device)?);
         // SAFETY: C passes a buffer of `room` bytes.
-        unsafe { id.put_text(room, &address) }
+        unsafe { id.cut_text(&address, room) }
     }
 
     fn cuDeviceGetByPCIBusId(device: Out<c_int>, id: Text) {
@@ -187,6 +187,6 @@ pub(crate) unsafe extern "C" fn cuda_emu_model(model: Out<c_char>, room: c_int) 
         });
         let text = profiles.collect::<Vec<_>>().join("; ");
         // SAFETY: C passes a buffer of `room` bytes.
-        unsafe { model.put_text(room, &text) }
+        unsafe { model.cut_text(&text, room) }
     })
 }

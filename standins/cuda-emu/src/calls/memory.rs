@@ -173,7 +173,7 @@ c_calls! {
     }
 
     fn cuMemAllocManaged(addr: Out<u64>, len: usize, flags: c_uint) {
-        addr.require()?;
+        addr.check()?;
         let mut driver = lock()?;
         let (context, device) = driver.current()?;
         if !ATTACH.contains(&flags) {
@@ -252,8 +252,8 @@ c_calls! {
 
     fn cuMemGetAddressRange_v2(base: Out<u64>, len: Out<usize>, addr: u64) {
         let found = *lock()?.memory.find(addr).ok_or(Code::NOT_FOUND)?;
-        base.put_if_wanted(found.addr);
-        len.put_if_wanted(found.len as usize);
+        base.put_if(found.addr);
+        len.put_if(found.len as usize);
         Ok(())
     }
 
@@ -266,9 +266,9 @@ c_calls! {
     fn cuPointerGetAttributes(number: c_uint, wanted: In<c_int>, to: In<u64>, addr: u64) {
         let driver = lock()?;
         // SAFETY: C passes `number` attributes.
-        let wanted = unsafe { wanted.array(number as usize) }?;
+        let wanted = unsafe { wanted.slice(number as usize) }?;
         // SAFETY: C passes `number` pointers.
-        let to = unsafe { to.array(number as usize) }?;
+        let to = unsafe { to.slice(number as usize) }?;
         for (wanted, to) in wanted.iter().zip(to) {
             // Attributes that the pointer does not have are written as 0.
             let found = attribute(&driver, *wanted, addr).unwrap_or_else(|_| match attribute_len(*wanted) {

@@ -84,7 +84,7 @@ fn device_of(driver: &Driver, location: Location, kind: c_int) -> Outcome<usize>
 
 /// Allocates from a pool, by default from the current pool of the stream's device.
 fn allocate(addr: Out<u64>, len: usize, pool: Option<u64>, stream: u64) -> Outcome {
-    addr.require()?;
+    addr.check()?;
     let mut driver = lock()?;
     let stream = driver.stream_of(stream)?;
     let context = driver.stream(stream)?.context;
@@ -129,26 +129,26 @@ c_calls! {
 
     fn cuMemGetDefaultMemPool(pool: Out<u64>, location: In<Location>, kind: c_int) {
         let driver = lock()?;
-        let device = device_of(&driver, location.get()?, kind)?;
+        let device = device_of(&driver, location.value()?, kind)?;
         pool.put(driver.memory.pools.default_of(device))
     }
 
     fn cuMemGetMemPool(pool: Out<u64>, location: In<Location>, kind: c_int) {
         let driver = lock()?;
-        let device = device_of(&driver, location.get()?, kind)?;
+        let device = device_of(&driver, location.value()?, kind)?;
         pool.put(driver.memory.pools.current_of(device))
     }
 
     fn cuMemSetMemPool(location: In<Location>, kind: c_int, pool: u64) {
         let mut driver = lock()?;
-        let device = device_of(&driver, location.get()?, kind)?;
+        let device = device_of(&driver, location.value()?, kind)?;
         driver.memory.pools.set_current(device, pool)
     }
 
     fn cuMemPoolCreate(pool: Out<u64>, properties: In<PoolProperties>) {
-        pool.require()?;
+        pool.check()?;
         let mut driver = lock()?;
-        let PoolProperties { kind, handle_types, location, max, .. } = properties.get()?;
+        let PoolProperties { kind, handle_types, location, max, .. } = properties.value()?;
         let device = device_of(&driver, location, kind)?;
         if handle_types != 0 {
             // `CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES` is 0.
@@ -208,7 +208,7 @@ c_calls! {
         let mut driver = lock()?;
         let owner = driver.memory.pools.get(pool)?.device;
         // SAFETY: C passes an array of `count` values, or NULL, and does not change it during the call.
-        let rights = unsafe { rights.array(count) }?;
+        let rights = unsafe { rights.slice(count) }?;
         let device = |access: &Access| {
             if access.location.kind != Location::DEVICE {
                 return Err(Code::INVALID_VALUE);
@@ -233,7 +233,7 @@ c_calls! {
     fn cuMemPoolGetAccess(flags: Out<c_uint>, pool: u64, location: In<Location>) {
         let driver = lock()?;
         let pool = driver.memory.pools.get(pool)?;
-        let location = location.get()?;
+        let location = location.value()?;
         if location.kind != Location::DEVICE {
             return Err(Code::INVALID_VALUE);
         }

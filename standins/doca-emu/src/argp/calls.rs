@@ -12,7 +12,7 @@ use crate::log::{Limit, global};
 
 /// Returns the text that C passed. `None` for NULL.
 fn text(text: &Text) -> Option<String> {
-    text.get().ok().map(|text| text.to_string_lossy().into_owned())
+    text.get().map(|text| text.to_string_lossy().into_owned())
 }
 
 // SAFETY: the pointer is never dereferenced here. It is only passed back to the program, which is responsible

@@ -54,9 +54,9 @@ impl Buf {
             len: Cell::new(0),
             data: Cell::new(0),
             data_len: Cell::new(0),
-            next: Cell::new(Handle::null()),
+            next: Cell::new(Handle::NULL),
             count: Cell::new(1),
-            last: Cell::new(Handle::null()),
+            last: Cell::new(Handle::NULL),
             key: Cell::new((std::ptr::null(), RegionKey(usize::MAX))),
             memory: RefCell::new(None),
             index,
@@ -256,8 +256,8 @@ impl Buf {
         let mut at = Some(self);
         while let Some(buf) = at {
             at = buf.next();
-            buf.next.set(Handle::null());
-            buf.last.set(Handle::null());
+            buf.next.set(Handle::NULL);
+            buf.last.set(Handle::NULL);
             buf.count.set(1);
             buf.chained.set(false);
             buf.refs.set(0);
@@ -302,7 +302,7 @@ impl Buf {
         // SAFETY: C does not release the buffers of a list while it uses the list, and buffers do not move.
         last.next.set(unsafe { Handle::of(second) });
         second.chained.set(true);
-        second.last.set(Handle::null());
+        second.last.set(Handle::NULL);
         second.count.set(1);
     }
 
@@ -329,7 +329,7 @@ impl Buf {
         second.count.set(whole - kept);
         second.chained.set(false);
         second.refs.set(1);
-        last.next.set(Handle::null());
+        last.next.set(Handle::NULL);
         // SAFETY: C does not release the buffers of a list while it uses the list, and buffers do not move.
         self.last.set(unsafe { Handle::of(last) });
         self.count.set(kept);
@@ -337,13 +337,11 @@ impl Buf {
     }
 }
 
-impl Handle<Buf> {
-    /// Counts the end of a task that used the buffer.
-    #[inline]
-    pub(crate) fn unpin(self) {
-        // The buffer is pinned, so it exists even if the program has released it.
-        if let Some(buf) = self.get_unmarked() {
-            buf.unpin();
-        }
+/// Counts the end of a task that used the buffer.
+#[inline]
+pub(crate) fn unpin(buf: Handle<Buf>) {
+    // The buffer is pinned, so it exists even if the program has released it.
+    if let Some(buf) = buf.get_unmarked() {
+        buf.unpin();
     }
 }

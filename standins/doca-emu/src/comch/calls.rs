@@ -163,7 +163,7 @@ c_calls! {
         get(server(&comch_server)?, &rep, |endpoint| {
             // SAFETY: the endpoint keeps its representor open, and C uses this handle only while the endpoint
             // exists.
-            endpoint.rep.as_ref().map_or(Handle::null(), |rep| unsafe { Handle::of(&**rep) })
+            endpoint.rep.as_ref().map_or(Handle::NULL, |rep| unsafe { Handle::of(&**rep) })
         })
     }
     fn doca_comch_server_as_ctx

@@ -56,7 +56,7 @@ fn number(notifier: &Notifier) -> c::doca_event_handle_t {
 /// Returns the device of an endpoint that is about to listen or connect. The endpoint must not be active, and
 /// its device must be on this side.
 fn ready(ep: &Channel, name: &Text, side: Side) -> Outcome<Arc<Dev>> {
-    name.get()?;
+    name.value()?;
     require(ep.active().is_err(), c::DOCA_ERROR_NOT_PERMITTED)?;
     let dev = ep.dev.borrow().clone().ok_or(c::DOCA_ERROR_BAD_STATE)?;
     is_supported(&dev.info, side)
@@ -89,7 +89,7 @@ c_calls! {
         get(&ep, &device, |ep| {
             // SAFETY: the endpoint keeps the device open, and C uses this handle only while the endpoint
             // exists.
-            ep.dev.borrow().as_ref().map_or(Handle::null(), |dev| unsafe { Handle::of(&**dev) })
+            ep.dev.borrow().as_ref().map_or(Handle::NULL, |dev| unsafe { Handle::of(&**dev) })
         })
     }
     /// Writes the representor, or NULL if the program set none.
@@ -97,7 +97,7 @@ c_calls! {
         get(&ep, &device_rep, |ep| {
             // SAFETY: the endpoint keeps the device open, and C uses this handle only while the endpoint
             // exists.
-            ep.rep.borrow().as_ref().map_or(Handle::null(), |rep| unsafe { Handle::of(&**rep) })
+            ep.rep.borrow().as_ref().map_or(Handle::NULL, |rep| unsafe { Handle::of(&**rep) })
         })
     }
     /// Writes the maximum length of a message: the value that the program set, or the device's limit.

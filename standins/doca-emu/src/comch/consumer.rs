@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::fast_path::{Arrival, FastPath, Inbox};
 use super::wire::{IMMEDIATE, Immediate, Name, PIECES, Piece};
-use crate::buf::Buf;
+use crate::buf::{Buf, unpin};
 use crate::c_abi::{Handle, INVALID, Mark, NO_DATA, Outcome, c, object, require};
 use crate::ctx::{Context, Ctx, State};
 use crate::mmap::{ExportedMap, Registered};
@@ -121,7 +121,7 @@ impl Consumer {
 }
 
 fn release(task: &Receive) {
-    task.buf.get().unpin();
+    unpin(task.buf.get());
 }
 
 /// Adds a message to the data of a task's buffer. The other side states the message's length, so the length

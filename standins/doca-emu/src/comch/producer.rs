@@ -11,7 +11,7 @@ use super::connection::Connection;
 use super::consumer::{POLL, max_list_len, max_size};
 use super::fast_path::{FastPath, Taken};
 use super::wire::{IMMEDIATE, Immediate, Piece};
-use crate::buf::Buf;
+use crate::buf::{Buf, unpin};
 use crate::c_abi::{Handle, INVALID, In, Mark, NO_DATA, Out, Outcome, c, c_calls, getters, object, require};
 use crate::ctx::{Context, Ctx, State, as_ctx, destroy};
 use crate::dev::Info;
@@ -122,7 +122,7 @@ impl Context for Producer {
     }
 
     fn progress(&self) -> bool {
-        if self.tasks.report_next(&self.ctx, |message| message.buf.get().unpin()) {
+        if self.tasks.report_next(&self.ctx, |message| unpin(message.buf.get())) {
             return true;
         }
         if self.ctx.state() != State::Running {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use dma_sim::model::Segment;
 use queue::{End, Queue, Report, Staged};
 
-use crate::buf::Buf;
+use crate::buf::{Buf, unpin};
 use crate::c_abi::{Code, Handle, INVALID, Mark, Out, Outcome, c, c_calls, getters, object, require};
 use crate::card::Limits;
 use crate::config::Found;
@@ -127,8 +127,8 @@ impl Dma {
         {
             dst.copied(&self.dev, body.len.get());
         }
-        src.unpin();
-        dst.unpin();
+        unpin(src);
+        unpin(dst);
         let dest_too_small = report.end == End::Failed && body.dest_too_small.get();
         let status = if dest_too_small { c::DOCA_ERROR_IO_FAILED } else { report.status };
         if status != c::DOCA_SUCCESS {

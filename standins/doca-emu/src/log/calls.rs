@@ -63,7 +63,7 @@ unsafe fn buffer(start: *mut c_char, capacity: usize, handler: c::log_flush_call
 }
 
 fn syslog(name: &Text) -> Outcome<Sink> {
-    Ok(Sink::Syslog(name.get()?.to_owned()))
+    Ok(Sink::Syslog(name.value()?.to_owned()))
 }
 
 /// Changes a backend's limits. If `change` returns false, a strict limit forbids the change.
@@ -166,7 +166,7 @@ c_calls! {
     fn doca_log_level_get_global_upper_limit() -> u32 { super::global(super::Limit::Upper) }
     /// Registers a source. Ignores its name, because published transcripts show `DOCA` instead of the name.
     fn doca_log_register_source(name: Text, source: Out<c_int>) {
-        name.get()?;
+        name.value()?;
         source.check()?;
         source.put(super::add_source())
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, OnceLock};
 
 use super::{Function, functions, walk_c};
-use crate::c_abi::{Addr, Ptr, Text, c, c_calls, put_text};
+use crate::c_abi::{Addr, Ptr, Text, c, c_calls};
 use crate::lock;
 use crate::pci_addr;
 use c::{spdk_pci_addr, spdk_pci_device, spdk_pci_id};
@@ -265,7 +265,7 @@ c_calls! {
         let Some(bytes) = space.read(0x104, 8) else { return -1 };
         let serial: String = bytes.iter().rev().map(|byte| format!("{byte:02x}")).collect();
         // SAFETY: C promises room for `room` bytes.
-        unsafe { put_text(text, room, &serial) };
+        unsafe { text.put_text(room, &serial) };
         0
     }
 

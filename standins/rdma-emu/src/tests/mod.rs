@@ -2,22 +2,6 @@
 //! exchange runs between two queue pairs of one device, and between two devices, whose bytes pass a socket.
 #![expect(unsafe_code, reason = "calls the functions as C does")]
 
-use std::ffi::{CStr, c_int, c_void};
-use std::ptr;
-use std::time::{Duration, Instant};
-
-use verbs_sys::*;
-
-use crate::abi::{self, init_mask};
-use crate::calls::*;
-use crate::device::{GID, Nic, wc};
-
-/// A guard against a hang.
-const PATIENCE: Duration = Duration::from_secs(120);
-const RIGHTS: i32 = access::LOCAL_WRITE | access::REMOTE_READ | access::REMOTE_WRITE | access::REMOTE_ATOMIC;
-const KEY: u32 = 0x1234_5678;
-const SIZE: usize = 8192;
-
 /// Evaluates an expression that calls C functions or reads their objects.
 macro_rules! c {
     ($($expression:tt)*) => {{
@@ -27,210 +11,20 @@ macro_rules! c {
     }};
 }
 
-/// One end: a context with a queue pair, and a registered buffer.
-struct End {
-    nic: Nic,
-    verbs: Verbs,
-    context: *mut ibv_context,
-    pd: *mut ibv_pd,
-    channel: *mut ibv_comp_channel,
-    cq: *mut ibv_cq,
-    qp: *mut ibv_qp,
-    mr: *mut ibv_mr,
-    bytes: Box<[u64; SIZE / 8]>,
-}
+mod end;
 
-fn networked() -> Nic {
-    Nic::with(|state| state.is_networked = true)
-}
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr;
+use std::time::{Duration, Instant};
 
-impl End {
-    fn new(nic: &Nic) -> Self {
-        Self::of_type(nic, QPT_RC)
-    }
+use end::{End, KEY, RIGHTS, SIZE, networked, path};
+use verbs_sys::*;
 
-    fn of_type(nic: &Nic, qp_type: c_int) -> Self {
-        let mut end = Self::without_pair(nic);
-        end.qp = end.pair(qp_type, ptr::null_mut(), 1);
-        end
-    }
-
-    fn without_pair(nic: &Nic) -> Self {
-        let verbs = nic.verbs();
-        let mut bytes = Box::new([0; SIZE / 8]);
-        let list = c!((verbs.ibv_get_device_list)(ptr::null_mut()));
-        let context = c!((verbs.ibv_open_device)(*list));
-        c!((verbs.ibv_free_device_list)(list));
-        let pd = c!((verbs.ibv_alloc_pd)(context));
-        let channel = c!((verbs.ibv_create_comp_channel)(context));
-        let cq = c!((verbs.ibv_create_cq)(context, 100, ptr::without_provenance_mut(77), channel, 0));
-        let mr = c!((verbs.ibv_reg_mr)(pd, bytes.as_mut_ptr().cast(), SIZE, RIGHTS));
-        assert!(!mr.is_null() && !cq.is_null());
-        Self { nic: nic.clone(), verbs, context, pd, channel, cq, qp: ptr::null_mut(), mr, bytes }
-    }
-
-    fn init(&self, qp_type: c_int, srq: *mut c_void, sq_sig_all: c_int) -> ibv_qp_init_attr {
-        let cap = ibv_qp_cap {
-            max_send_wr: 10,
-            max_recv_wr: 10,
-            max_send_sge: 3,
-            max_recv_sge: 3,
-            max_inline_data: 64,
-        };
-        let (send_cq, recv_cq) = (self.cq, self.cq);
-        ibv_qp_init_attr { qp_context: ptr::null_mut(), send_cq, recv_cq, srq, cap, qp_type, sq_sig_all }
-    }
-
-    fn pair(&self, qp_type: c_int, srq: *mut c_void, sq_sig_all: c_int) -> *mut ibv_qp {
-        let mut init = self.init(qp_type, srq, sq_sig_all);
-        let qp = c!((self.verbs.ibv_create_qp)(self.pd, &raw mut init));
-        assert!(!qp.is_null());
-        qp
-    }
-
-    fn number(&self) -> u32 {
-        c!((*self.qp).qp_num)
-    }
-
-    fn modify(&self, attr: ibv_qp_attr, mask: i32) -> c_int {
-        let mut attr = attr;
-        c!((self.verbs.ibv_modify_qp)(self.qp, &raw mut attr, mask))
-    }
-
-    /// Connects a queue pair to `peer`, with this limit of retries for a peer without a receive.
-    fn connect(&self, peer: u32, rnr_retry: u8) {
-        use qp_mask as m;
-        let attr = ibv_qp_attr {
-            path_mtu: 3,
-            dest_qp_num: peer,
-            qp_access_flags: RIGHTS,
-            qkey: KEY,
-            ah_attr: path(),
-            max_rd_atomic: 1,
-            max_dest_rd_atomic: 1,
-            port_num: 1,
-            timeout: 14,
-            retry_cnt: 7,
-            rnr_retry,
-            ..ibv_qp_attr::default()
-        };
-        let qp_type = c!((*self.qp.cast::<abi::ibv_qp_ex>()).qp_type);
-        let steps = match qp_type {
-            QPT_UD => [m::QKEY, 0, m::SQ_PSN],
-            _ => [
-                m::ACCESS_FLAGS,
-                m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER,
-                m::TIMEOUT | m::RETRY_CNT | m::RNR_RETRY | m::SQ_PSN | m::MAX_QP_RD_ATOMIC,
-            ],
-        };
-        for (mask, qp_state) in steps.into_iter().zip(1..) {
-            let first = if qp_state == qp_state::INIT { m::PKEY_INDEX | m::PORT } else { 0 };
-            assert_eq!(self.modify(ibv_qp_attr { qp_state, ..attr }, m::STATE | mask | first), 0);
-        }
-    }
-
-    /// Returns a piece of the buffer.
-    fn piece(&self, at: usize, length: u32) -> ibv_sge {
-        ibv_sge { addr: self.addr(at), length, lkey: c!((*self.mr).lkey) }
-    }
-
-    fn addr(&self, at: usize) -> u64 {
-        self.bytes.as_ptr().expose_provenance() as u64 + at as u64
-    }
-
-    fn rkey(&self) -> u32 {
-        c!((*self.mr).rkey)
-    }
-
-    fn at(&mut self, at: usize, len: usize) -> &mut [u8] {
-        let bytes = self.bytes.as_mut_ptr().cast::<u8>().wrapping_add(at);
-        c!(std::slice::from_raw_parts_mut(bytes, len))
-    }
-
-    fn receive(&self, wr_id: u64, pieces: &mut [ibv_sge]) -> c_int {
-        let num_sge = pieces.len() as c_int;
-        let mut wr = ibv_recv_wr { wr_id, next: ptr::null_mut(), sg_list: pieces.as_mut_ptr(), num_sge };
-        let mut bad = ptr::null_mut();
-        let call = c!((*self.context).ops.post_recv).unwrap();
-        c!(call(self.qp, &raw mut wr, &raw mut bad))
-    }
-
-    /// Posts a request, whose other fields `set` sets.
-    fn post(&self, opcode: c_int, pieces: &mut [ibv_sge], set: impl FnOnce(&mut ibv_send_wr)) -> c_int {
-        let mut wr = ibv_send_wr {
-            wr_id: 9,
-            next: ptr::null_mut(),
-            sg_list: pieces.as_mut_ptr(),
-            num_sge: pieces.len() as c_int,
-            opcode,
-            send_flags: 0,
-            imm_data: 0,
-            remote_addr: 0,
-            rkey: 0,
-            others: [0; 9],
-        };
-        set(&mut wr);
-        let mut bad = ptr::null_mut();
-        let call = c!((*self.context).ops.post_send).unwrap();
-        let code = c!(call(self.qp, &raw mut wr, &raw mut bad));
-        assert_eq!(code != 0, ptr::eq(bad, &raw const wr));
-        code
-    }
-
-    /// Posts an atomic operation on the peer's first 8 bytes, with the result at the end of the own buffer.
-    fn atomic(&self, opcode: c_int, (addr, rkey): (u64, u32), operands: [u64; 2]) -> c_int {
-        self.post(opcode, &mut [self.piece(SIZE - 8, 8)], |wr| {
-            wr.remote_addr = addr;
-            let operand = (&raw mut wr.rkey).cast::<u64>();
-            c!(*operand = operands[0]);
-            wr.others[0] = operands[1];
-            wr.others[1] = u64::from_ne_bytes([rkey.to_ne_bytes(), [0; 4]].concat().try_into().unwrap());
-        })
-    }
-
-    /// Waits for completions.
-    fn poll(&self, number: usize) -> Vec<ibv_wc> {
-        let call = c!((*self.context).ops.poll_cq).unwrap();
-        let (mut found, start) = (Vec::new(), Instant::now());
-        while found.len() < number {
-            let mut entry = ibv_wc::default();
-            match c!(call(self.cq, 1, &raw mut entry)) {
-                1 => found.push(entry),
-                other => assert_eq!(other, 0),
-            }
-            assert!(start.elapsed() < PATIENCE, "{found:?}");
-        }
-        found
-    }
-
-    fn statuses(&self, number: usize) -> Vec<(u64, c_int)> {
-        self.poll(number).iter().map(|entry| (entry.wr_id, entry.status)).collect()
-    }
-
-    fn arm(&self, solicited: c_int) {
-        let call = c!((*self.context).ops.req_notify_cq).unwrap();
-        assert_eq!(c!(call(self.cq, solicited)), 0);
-    }
-}
-
-impl Drop for End {
-    fn drop(&mut self) {
-        let verbs = &self.verbs;
-        if !self.qp.is_null() {
-            assert_eq!(c!((verbs.ibv_destroy_qp)(self.qp)), 0);
-        }
-        assert_eq!(c!((verbs.ibv_dereg_mr)(self.mr)), 0);
-        assert_eq!(c!((verbs.ibv_destroy_cq)(self.cq)), 0);
-        assert_eq!(c!((verbs.ibv_destroy_comp_channel)(self.channel)), 0);
-        assert_eq!(c!((verbs.ibv_dealloc_pd)(self.pd)), 0);
-        assert_eq!(c!((verbs.ibv_close_device)(self.context)), 0);
-    }
-}
-
-fn path() -> ibv_ah_attr {
-    let grh = ibv_global_route { dgid: GID, sgid_index: 1, ..ibv_global_route::default() };
-    ibv_ah_attr { grh, is_global: 1, port_num: 1, ..ibv_ah_attr::default() }
-}
+use crate::abi::{self, init_mask};
+use crate::calls::memory::ibv_reg_mr_iova2;
+use crate::calls::queue_pairs::{ibv_create_ah, ibv_destroy_ah, ibv_qp_to_qp_ex, ibv_query_qp};
+use crate::calls::shared_receives::{ibv_create_srq, ibv_destroy_srq, ibv_modify_srq};
+use crate::device::{GID, Nic, wc};
 
 /// Returns two ends on one device, and two ends on different devices.
 fn ends(qp_type: c_int, rnr_retry: u8) -> [(End, End); 2] {

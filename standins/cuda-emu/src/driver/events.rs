@@ -1,0 +1,88 @@
+//! Events: records of streams, and waits for them.
+
+use std::time::Instant;
+
+use super::Driver;
+use super::streams::Step;
+use crate::codes::{Code, Outcome};
+
+/// Flag of events without a time.
+pub(crate) const DISABLE_TIMING: u32 = 2;
+
+#[derive(Debug)]
+pub(super) struct StreamEvent {
+    pub(super) context: u64,
+    pub(super) flags: u32,
+    /// Number of requested records (`wanted`), and number of the last record that was executed (`recorded`).
+    pub(super) wanted: u64,
+    pub(super) recorded: u64,
+    pub(super) at: Instant,
+    pub(super) destroyed: bool,
+}
+
+impl Driver {
+    pub(crate) fn create_event(&mut self, flags: u32) -> Outcome<u64> {
+        let (context, _) = self.current()?;
+        let handle = self.handle();
+        let event =
+            StreamEvent { context, flags, wanted: 0, recorded: 0, at: Instant::now(), destroyed: false };
+        self.events.insert(handle, event);
+        Ok(handle)
+    }
+
+    fn event(&self, handle: u64) -> Outcome<&StreamEvent> {
+        let event = self.events.get(&handle).filter(|event| !event.destroyed).ok_or(Code::INVALID_HANDLE)?;
+        match self.context(event.context)?.dead {
+            None => Ok(event),
+            Some(code) => Err(code),
+        }
+    }
+
+    pub(crate) fn destroy_event(&mut self, handle: u64) -> Outcome {
+        self.event(handle)?;
+        if let Some(event) = self.events.get_mut(&handle) {
+            event.destroyed = true;
+            if event.recorded >= event.wanted {
+                self.events.remove(&handle);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if the last record of an event has happened.
+    pub(crate) fn event_is_over(&mut self, handle: u64) -> Outcome<bool> {
+        self.progress();
+        let event = self.event(handle)?;
+        Ok(event.recorded >= event.wanted)
+    }
+
+    /// Returns the milliseconds between two events.
+    pub(crate) fn elapsed(&mut self, from: u64, to: u64) -> Outcome<f32> {
+        let over = [self.event_is_over(from)?, self.event_is_over(to)?];
+        let (from, to) = (self.event(from)?, self.event(to)?);
+        if (from.flags | to.flags) & DISABLE_TIMING != 0 || from.wanted == 0 || to.wanted == 0 {
+            return Err(Code::INVALID_HANDLE);
+        }
+        if over != [true; 2] {
+            return Err(Code::NOT_READY);
+        }
+        let (later, earlier) =
+            (to.at.saturating_duration_since(from.at), from.at.saturating_duration_since(to.at));
+        Ok((later.as_secs_f64() - earlier.as_secs_f64()) as f32 * 1e3)
+    }
+
+    pub(crate) fn record(&mut self, event: u64, stream: u64) -> Outcome {
+        let stream = self.stream_of(stream)?;
+        self.event(event)?;
+        let known = self.events.get_mut(&event).ok_or(Code::INVALID_HANDLE)?;
+        known.wanted += 1;
+        let number = known.wanted;
+        self.queue(stream, Step::Record { event, number })
+    }
+
+    pub(crate) fn wait_event(&mut self, stream: u64, event: u64) -> Outcome {
+        let stream = self.stream_of(stream)?;
+        let number = self.event(event)?.wanted;
+        self.queue(stream, Step::Wait { event, number })
+    }
+}

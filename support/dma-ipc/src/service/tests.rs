@@ -1,0 +1,179 @@
+use dma_core::Access;
+use dma_handshake::MAX_PENDING;
+use rustix::net::connect;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+
+use super::super::blob::Blob;
+use super::super::wire::{REPLY_LEN, encode_hello};
+use super::super::{Export, Import, Pages, SharedMemory};
+use super::*;
+
+fn exported() -> (Export, Blob) {
+    let memory = SharedMemory::allocate(100, Pages::Normal).unwrap();
+    let export = Export::new(&memory, 0..100, Access::READ).unwrap();
+    let blob = Blob::parse(export.blob()).unwrap();
+    (export, blob)
+}
+
+/// Connects to the exporter of `blob`, as a peer that may violate the protocol.
+fn stranger(blob: &Blob) -> OwnedFd {
+    let socket = new_socket(SocketFlags::empty()).unwrap();
+    connect(&socket, &address(&blob.socket).unwrap()).unwrap();
+    set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(60))).unwrap();
+    socket
+}
+
+fn say(socket: &OwnedFd, message: &[u8]) {
+    rustix::net::send(socket, message, SendFlags::NOSIGNAL).unwrap();
+}
+
+/// Receives an answer, and blocks until it arrives. Returns `None` if the connection was closed.
+fn hear(socket: &OwnedFd) -> Option<Reply> {
+    let mut reply = [0; REPLY_LEN];
+    // On a socket with a timeout, the call is interrupted when the process is stopped and continued.
+    match rustix::io::retry_on_intr(|| recv(socket, &mut reply, RecvFlags::empty())) {
+        Ok((0, _)) | Err(Errno::CONNRESET) => None,
+        other => Some(Reply::parse(&reply[..other.unwrap().0]).expect("an answer")),
+    }
+}
+
+#[test]
+fn strangers_who_say_nothing_do_not_stall_others() {
+    let (export, blob) = exported();
+    let strangers: Vec<_> = (0..3 * MAX_PENDING).map(|_| stranger(&blob)).collect();
+    Import::open(export.blob()).unwrap().check().unwrap();
+    // The first connections were closed to make room for later connections. The last connection is closed
+    // when its time expires.
+    assert_eq!(hear(&strangers[0]), Some(Reply::Busy));
+    assert_eq!(hear(&strangers[0]), None);
+    assert_eq!(hear(&strangers[3 * MAX_PENDING - 1]), None);
+    Import::open(export.blob()).unwrap().check().unwrap();
+}
+
+/// Makes a copy of `blob` whose exporter gives these answers, one to each caller, and the last one to all
+/// later callers. The thread ends some seconds after the last caller, and returns the number of callers.
+fn exporter_that_answers(blob: Blob, answers: Vec<Reply>) -> (Blob, std::thread::JoinHandle<usize>) {
+    let socket = random().unwrap();
+    let listener = listen_on(&socket).unwrap();
+    let thread = std::thread::spawn(move || {
+        let mut callers = 0;
+        while let Ok(()) = readable(&listener) {
+            let caller = accept_with(&listener, SocketFlags::CLOEXEC).unwrap();
+            let answer = answers[callers.min(answers.len() - 1)];
+            // A caller may have given up already.
+            let _ = send(&caller, answer, &[]);
+            callers += 1;
+        }
+        callers
+    });
+    (Blob { socket, ..blob }, thread)
+}
+
+#[test]
+fn a_busy_exporter_is_asked_again() {
+    let (export, blob) = exported();
+    let (busy, exporter) = exporter_that_answers(blob, vec![Reply::Busy, Reply::Busy, Reply::Unknown]);
+    let error = Import::open_within(&busy.encode(), Duration::from_secs(60)).unwrap_err();
+    assert!(matches!(error, RemoteError::UnknownExport { .. }), "{error}");
+    assert_eq!(exporter.join().unwrap(), 3);
+    drop(export);
+}
+
+#[test]
+fn an_exporter_that_stays_busy_is_an_error_that_says_so() {
+    let (export, blob) = exported();
+    let (busy, exporter) = exporter_that_answers(blob, vec![Reply::Busy]);
+    // On a busy machine, the answer can come after the time has expired. Then the import is repeated with
+    // more time.
+    let error = (0..10)
+        .map(|doubled| {
+            Import::open_within(&busy.encode(), Duration::from_millis(100 << doubled)).unwrap_err()
+        })
+        .find(|error| !matches!(error, RemoteError::Timeout { .. }))
+        .expect("an answer within the longest time, 51 s");
+    assert!(matches!(error, RemoteError::Busy { .. }), "{error}");
+    assert!(exporter.join().unwrap() > 0, "the exporter received no request");
+    drop(export);
+}
+
+/// Waits for a caller. Returns an error if no caller connects within some seconds.
+fn readable(listener: &OwnedFd) -> Result<(), ()> {
+    let mut files = [rustix::event::PollFd::new(listener, rustix::event::PollFlags::IN)];
+    match rustix::event::poll(&mut files, Some(&timespec(Duration::from_secs(3)))) {
+        Ok(1) => Ok(()),
+        _ => Err(()),
+    }
+}
+
+#[test]
+fn nonsense_is_answered_and_nothing_more() {
+    let (export, blob) = exported();
+    let longer = [&encode_hello(blob.token)[..], &[0]].concat();
+    for nonsense in [&b"GET / HTTP/1.1"[..], &[0; HELLO_LEN], &[0xff; 60_000], &longer[..]] {
+        let stranger = stranger(&blob);
+        say(&stranger, nonsense);
+        assert_eq!(hear(&stranger), Some(Reply::BadHello));
+        assert_eq!(hear(&stranger), None);
+    }
+    let guesser = stranger(&blob);
+    say(&guesser, &encode_hello(Token([0; 16])));
+    assert_eq!(hear(&guesser), Some(Reply::Unknown));
+    Import::open(export.blob()).unwrap().check().unwrap();
+}
+
+#[test]
+fn descriptors_that_a_stranger_sends_are_not_kept() {
+    let (export, blob) = exported();
+    let sender = stranger(&blob);
+    let (file, _) = control_page().unwrap();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let files = [file.as_fd()];
+    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&files)));
+    let hello = encode_hello(blob.token);
+    sendmsg(&sender, &[IoSlice::new(&hello)], &mut ancillary, SendFlags::NOSIGNAL).unwrap();
+    assert!(matches!(hear(&sender), Some(Reply::Granted(_))));
+    let name = rustix::fs::fstat(&file).unwrap().st_ino;
+    let kept = std::fs::read_dir("/proc/self/fd").unwrap().filter(|entry| {
+        let path = entry.as_ref().unwrap().path();
+        rustix::fs::stat(path).is_ok_and(|stat| stat.st_ino == name)
+    });
+    assert_eq!(kept.count(), 1);
+    drop(export);
+}
+
+#[test]
+fn an_importer_that_goes_on_talking_changes_nothing() {
+    let (export, blob) = exported();
+    let talker = stranger(&blob);
+    say(&talker, &encode_hello(blob.token));
+    assert!(matches!(hear(&talker), Some(Reply::Granted(_))));
+    for _ in 0..3 {
+        say(&talker, b"and another thing");
+    }
+    Import::open(export.blob()).unwrap().check().unwrap();
+    export.revoke(Duration::from_secs(60)).unwrap();
+    assert_eq!(hear(&talker), None);
+}
+
+#[test]
+fn an_importer_that_spoils_its_lease_word_makes_revoke_time_out() {
+    let (export, blob) = exported();
+    let import = Import::open(export.blob()).unwrap();
+    let service = Service::get().unwrap();
+    let link = {
+        let Exports { by_token, importers } = &service.shared.state().exports;
+        Arc::clone(&importers[&by_token[&blob.token].importers[0]].link)
+    };
+    link.control.word().store(u32::MAX, Ordering::Relaxed);
+    let error = export.revoke(Duration::from_millis(20)).unwrap_err();
+    assert!(matches!(error, RemoteError::StillInUse { .. }), "{error}");
+    drop(import);
+    export.revoke(Duration::from_secs(60)).unwrap();
+}
+
+#[test]
+fn only_the_same_user_and_root_share() {
+    assert!(may_share(1000, 1000) && may_share(0, 1000));
+    assert!(!may_share(1001, 1000) && !may_share(1000, 0));
+}
