@@ -189,8 +189,8 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// The errors of [`DmaEngine::open_queue_raw`]; `InvalidArgument` if [`QueueOptions::stall_timeout`] is 0;
-    /// `Unsupported` in a forked child, if the engine was opened in the parent.
+    /// The errors of [`DmaEngine::open_queue_raw`]; `InvalidArgument` if [`QueueOptions::stall_timeout`] is
+    /// 0; `Unsupported` in a forked child, if the engine was opened in the parent.
     fn open_queue(&self, options: &QueueOptions) -> Result<Queue> {
         let (raw, bounce) = open(self, options)?;
         Ok(Queue::new(raw, self.info(), options, bounce))
@@ -201,9 +201,9 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// # Errors
     ///
-    /// The errors of [`open_queue`](Self::open_queue); `InvalidArgument` for 0 lanes, or for cores on which the
-    /// process may not run; `OutOfRange` for more than 65,535 lanes; `OutOfResources` if a thread cannot be
-    /// started.
+    /// The errors of [`open_queue`](Self::open_queue); `InvalidArgument` for 0 lanes, or for cores on which
+    /// the process may not run; `OutOfRange` for more than 65,535 lanes; `OutOfResources` if a thread cannot
+    /// be started.
     fn open_shared_queue(&self, options: &SharedQueueOptions) -> Result<SharedQueue> {
         options.check().map_err(|e| e.with_backend(self.info().backend))?;
         let mut lanes = Vec::new();

@@ -345,8 +345,8 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
     }
 
     /// Tells the queue that it will be leaked, because the device has not reported all descriptors. No other
-    /// call and no drop follows. An engine made of engines passes the call on, and ends its counts and records
-    /// of the queue. Must not free memory that the device may still access. The default does nothing.
+    /// call and no drop follows. An engine made of engines passes the call on, and ends its counts and
+    /// records of the queue. Must not free memory that the device may still access. The default does nothing.
     fn abandoned(&mut self) {}
 }
 

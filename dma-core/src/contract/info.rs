@@ -61,8 +61,8 @@ pub struct EngineInfo {
 }
 
 impl EngineInfo {
-    /// Makes the description of an engine that only copies, with default [`Limits`]. Call this when the engine
-    /// is opened: a process that is forked afterwards cannot open queues of the engine.
+    /// Makes the description of an engine that only copies, with default [`Limits`]. Call this when the
+    /// engine is opened: a process that is forked afterwards cannot open queues of the engine.
     #[must_use]
     pub fn new(backend: &'static str, device: impl Into<String>, version: impl Into<String>) -> Self {
         Self {

@@ -44,9 +44,9 @@ impl Failures {
     /// runs.
     ///
     /// A task that fails while the context runs is the cause. Later failures are flushed tasks, independent
-    /// of their status. Some devices may only report flushed tasks. So after a stop without a cause, the first
-    /// failure of the next stop counts as the cause. Otherwise callers could submit the same tasks again
-    /// forever.
+    /// of their status. Some devices may only report flushed tasks. So after a stop without a cause, the
+    /// first failure of the next stop counts as the cause. Otherwise callers could submit the same tasks
+    /// again forever.
     const fn has_cause(self, running: bool) -> bool {
         running || matches!(self, Self::None { blames_first: true })
     }

@@ -205,7 +205,7 @@ mod tests {
             let executor = ShortOperations::new(32 << 10, hint).expect("it has a limit");
             assert_eq!(executor.max_len(), LEARN_MIN);
             let mut timed = 0;
-            for n in 0..if cfg!(miri) { 2 } else { 2_000 } {
+            for n in 0..if cfg!(miri) { 1 } else { 2_000 } {
                 let src = vec![n as u8 | 1; 2 * LEARN_MIN];
                 let mut dst = vec![0; 2 * LEARN_MIN + 1];
                 // SAFETY: the vectors are longer than the copy, and no other code accesses them during the

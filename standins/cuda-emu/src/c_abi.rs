@@ -1,7 +1,7 @@
 //! The C boundary: exported functions, and the pointers of [`dma_standin::c_abi`] with CUDA's codes.
 //!
-//! [`c_calls!`] declares all exported functions. Their callers meet the requirements of the driver API. Handles
-//! are numbers, which are looked up in tables.
+//! [`c_calls!`] declares all exported functions. Their callers meet the requirements of the driver API.
+//! Handles are numbers, which are looked up in tables.
 
 use std::ffi::c_int;
 
