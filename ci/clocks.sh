@@ -9,8 +9,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # file, number of sleeps, reason
 listed='
-apps/dma-copy/tests/admission.rs 3 polls until a condition holds, or connects until the copy has ended
-apps/dma-copy/tests/copies.rs 2 polls until a file appears; both orders of two starts are right, and the pause makes one likely
+apps/dma-copy/tests/admission.rs 2 polls until a condition holds, or connects until the copy has ended
+apps/dma-copy/tests/copies.rs 1 both orders of two starts are right, and the pause makes one likely
 apps/dma-copy/tests/faults.rs 1 chooses a moment to kill; every moment is right
 apps/dma-copy/tests/pair/mod.rs 2 polls until a condition holds
 apps/dma-copy/tests/protocol.rs 1 repeats a message until the other side gives up

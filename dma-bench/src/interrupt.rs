@@ -38,13 +38,3 @@ pub(crate) fn check() -> dma::Result<()> {
 pub(crate) fn stopped() -> bool {
     STOPPED.load(Ordering::Relaxed)
 }
-
-/// Lets a test choose the moment of an interrupt: if `DMA_BENCH_TEST_HOLD` is set, says `held` and waits
-/// until standard input has a byte or ends. Only debug builds have it.
-#[cfg(debug_assertions)]
-pub(crate) fn hold() {
-    if std::env::var_os("DMA_BENCH_TEST_HOLD").is_some() {
-        say("held");
-        let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
-    }
-}

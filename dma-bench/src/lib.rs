@@ -4,6 +4,7 @@
 mod cli;
 mod compare;
 mod files;
+mod hold;
 mod interrupt;
 mod output;
 mod peer;

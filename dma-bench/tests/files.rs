@@ -10,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use test_support::default_signals;
+use test_support::hold::Hold;
 
 fn bench(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dma-bench"));
@@ -289,11 +290,12 @@ fn an_engine_that_can_do_nothing_of_it_is_no_success() {
     assert_eq!((code, said.contains("cpu: not measured")), (1, false), "{said}");
 }
 
-/// Interrupts a run as soon as it prints `says`. Returns its output and its messages. A run that is held
-/// continues when it has said that it stops.
-fn interrupted(command: &mut Command, results: &Path, says: &str) -> (Output, String) {
-    let command = command.args(["--samples", "1", "--json"]).arg(results).stdin(Stdio::piped());
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+/// Interrupts a run when it holds, or without a hold as soon as it prints a figure. Returns its output and its
+/// messages.
+fn interrupted(mut command: Command, results: &Path, mut hold: Option<Hold>) -> (Output, String) {
+    command.args(["--samples", "1", "--json"]).arg(results).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(command);
     let mut said = String::new();
     let mut lines = BufReader::new(child.stderr.take().unwrap());
     let mut read_until = |says: &str| {
@@ -301,11 +303,13 @@ fn interrupted(command: &mut Command, results: &Path, says: &str) -> (Output, St
             assert!(lines.read_line(&mut said).unwrap() > 0, "{said}");
         }
     };
-    read_until(says);
+    match &mut hold {
+        Some(hold) => hold.wait("begun"),
+        None => read_until("GB/s"),
+    }
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     read_until("Ctrl-C again ends at once");
-    drop(child.stdin.take());
     lines.read_to_string(&mut said).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{said}");
@@ -317,8 +321,8 @@ fn cells_that_were_never_begun_are_not_forgotten() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json");
     // The first cell is complete, and others were not begun. They would take a minute.
-    let mut command = bench(["run", "-e", "cpu", "-o", "64..8K", "-t", "4", "--footprint", "1M"]);
-    let (output, said) = interrupted(&mut command, &results, "GB/s");
+    let command = bench(["run", "-e", "cpu", "-o", "64..8K", "-t", "4", "--footprint", "1M"]);
+    let (output, said) = interrupted(command, &results, None);
     let value = json(&results);
     let begun = value["cells"].as_array().unwrap().len();
     assert!(value["planned"] == 16 && begun < 16, "{begun}: {said}");
@@ -335,7 +339,8 @@ fn a_run_interrupted_before_its_first_figure_replaces_no_file() {
     let results = folder.path().join("r.json");
     fs::write(&results, "mine").unwrap();
     let mut command = bench(["run", "-e", "cpu", "-o", "64", "--footprint", "1M"]);
-    let (output, said) = interrupted(command.env("DMA_BENCH_TEST_HOLD", "1"), &results, "held");
+    let hold = Hold::at(&mut command, "begun");
+    let (output, said) = interrupted(command, &results, Some(hold));
     assert!(said.contains("before anything was measured") && output.stdout.is_empty(), "{said}");
     assert_eq!(fs::read(&results).unwrap(), b"mine");
 }

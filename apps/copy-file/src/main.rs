@@ -34,6 +34,7 @@ use crate::files::Target;
 use crate::options::{CommandLine, Options};
 use apps_shared::command::{self, progress_bar};
 use apps_shared::disk::Source;
+use apps_shared::hold;
 
 fn main() -> ExitCode {
     let options = match options::parse(std::env::args_os().skip(1)) {
@@ -63,6 +64,7 @@ fn run(options: Options) -> Result<String, Failure> {
         return share::copy(options, &source, target, started);
     }
     let engine = dma::open(&options.engine)?;
+    hold::reached("begun", command::interrupted);
     let bar = progress_bar(source.len(), "copying", options.quiet > 0);
     let copied = copy(options, &*engine, &source, target, &bar, started);
     bar.finish_and_clear();

@@ -24,8 +24,9 @@ use crate::failure::{Failure, check_interrupt, failure};
 use crate::files::Target;
 use crate::options::Options;
 use crate::pieces::{Piece, Pieces};
-use apps_shared::command::tries_after;
+use apps_shared::command::{self, tries_after};
 use apps_shared::disk::Source;
+use apps_shared::hold;
 
 /// Number of workers. One worker reads while the other worker writes. More workers would not help, because
 /// the kernel serializes writes to one file.
@@ -279,6 +280,7 @@ impl Worker<'_, '_> {
                 let len = dst.len() as u64;
                 self.job.data.fetch_add(len, Ordering::Relaxed);
                 self.job.bar.inc(len);
+                hold::reached("chunk", command::interrupted);
                 src.unsplit(rests.0).expect("they were one buffer");
                 dst.unsplit(rests.1).expect("they were one buffer");
                 self.sources.push(src);
@@ -300,6 +302,7 @@ impl Worker<'_, '_> {
 
     /// Waits for the oldest copy. Fails if the device has completed nothing for [`STALL`].
     fn wait_for_device(&mut self) -> Result<(), Failure> {
+        let stall = hold::timeout("device", STALL);
         let mut progress = (self.queue.counters().completed, Instant::now());
         while let Some(oldest) = self.in_flight.front_mut()
             && oldest.transfer.wait_for(POLL_INTERVAL).is_err()
@@ -308,9 +311,9 @@ impl Worker<'_, '_> {
             let completed = self.queue.counters().completed;
             if completed != progress.0 {
                 progress = (completed, Instant::now());
-            } else if progress.1.elapsed() > STALL {
+            } else if progress.1.elapsed() > stall {
                 return Err(failure!(
-                    "{} has completed nothing for {STALL:?} and has {} copies to do; reset the device, or copy with --engine cpu",
+                    "{} has completed nothing for {stall:?} and has {} copies to do; reset the device, or copy with --engine cpu",
                     self.job.engine.info().backend,
                     self.in_flight.len()
                 ));

@@ -11,6 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use tempfile::TempDir;
 use test_support::default_signals;
+use test_support::hold::Hold;
 
 const CHUNK: usize = 4096;
 
@@ -490,7 +491,7 @@ fn has_begun(place: &Place, child: &Child) -> bool {
 
 const STUCK: &str = "--engine sim:faults=stick@3 --chunk 4K src dst";
 
-/// Starts a copy on a device that hangs, and waits until its partial file exists.
+/// Starts a copy on a device that hangs, and waits until the copy has begun.
 fn start_stuck(place: &Place) -> Child {
     wait_until_stuck(place, place.command(STUCK))
 }
@@ -498,15 +499,19 @@ fn start_stuck(place: &Place) -> Child {
 fn wait_until_stuck(place: &Place, mut command: Command) -> Child {
     place.file("src", 100 * CHUNK);
     fs::write(place.path("dst"), "old").expect("a file");
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
-    while !has_begun(place, &child) {
-        assert!(
-            child.try_wait().expect("a child").is_none(),
-            "the program ended before it opened its partial file"
-        );
-        std::thread::yield_now();
-    }
+    let (child, mut hold) = start_held(&mut command, "begun");
+    assert!(has_begun(place, &child), "its partial file is open");
+    hold.answer("device=3600");
     child
+}
+
+/// Starts the program and waits until it holds at `point`.
+fn start_held(command: &mut Command, point: &str) -> (Child, Hold) {
+    let mut hold = Hold::at(command, point);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    command.stdin(Stdio::null());
+    hold.wait(point);
+    (child, hold)
 }
 
 #[test]
@@ -581,52 +586,23 @@ fn a_complete_copy_leaves_no_partial_file_where_these_have_names() {
     }
 }
 
-/// Stops a copy halfway, applies `change` to its source, and continues the copy.
+/// Holds a copy halfway, applies `change` to its source, and continues the copy.
 fn change_while_copied(change: impl Fn(&Path)) -> Output {
-    let mut len = 1 << 20;
-    for attempt in 0..=5 {
-        let place = Place::new();
-        let src = place.file("src", len);
-        // Set a modification time in the past, so that any change alters it even with a coarse clock.
-        File::options()
-            .write(true)
-            .open(&src)
-            .expect("there")
-            .set_modified(std::time::UNIX_EPOCH)
-            .expect("a time");
-        let child = place
-            .command("--chunk 4K --depth 1 src dst")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it runs");
-        let pid = Pid::from_child(&child);
-        while !place.path("dst").exists() && !has_begun(&place, &child) {
-            std::thread::yield_now();
-        }
-        kill_process(pid, Signal::STOP).expect("sent");
-        // Wait until the kernel reports that the program has stopped or ended.
-        let stopped = || {
-            let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("a child");
-            stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['T', 'Z']))
-        };
-        while !stopped() {
-            std::thread::yield_now();
-        }
-        let halfway = !place.path("dst").exists();
-        if halfway {
-            change(&src);
-        }
-        kill_process(pid, Signal::CONT).expect("sent");
-        let output = child.wait_with_output().expect("it ends");
-        // Otherwise the program was stopped too late, so retry with a longer copy.
-        if halfway && (attempt == 5 || !output.status.success()) {
-            assert_eq!(place.names(), BTreeSet::from(["src".to_owned()]), "no file is left");
-            return output;
-        }
-        len *= 4;
-    }
-    panic!("no copy was long enough to be stopped halfway")
+    let place = Place::new();
+    let src = place.file("src", 1 << 20);
+    // Set a modification time in the past, so that any change alters it even with a coarse clock.
+    File::options()
+        .write(true)
+        .open(&src)
+        .expect("there")
+        .set_modified(std::time::UNIX_EPOCH)
+        .expect("a time");
+    let (child, hold) = start_held(&mut place.command("--chunk 4K --depth 1 src dst"), "chunk");
+    change(&src);
+    drop(hold);
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(place.names(), BTreeSet::from(["src".to_owned()]), "no file is left");
+    output
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
-use apps_shared::command;
+use apps_shared::{command, hold};
 
 /// Maximum time between two checks for an interrupt.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -13,20 +13,24 @@ pub(crate) fn check_interrupt() -> Result<(), Failure> {
     if command::interrupted() { Err(Failure::Interrupted) } else { Ok(()) }
 }
 
-/// The end of a wait, and the length of the wait.
+/// The begin of a wait, and the length of the wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
-    at: Instant,
+    since: Instant,
     whole: Duration,
 }
 
 impl Deadline {
     pub(crate) fn after(whole: Duration) -> Self {
-        Self { at: Instant::now() + whole, whole }
+        Self { since: Instant::now(), whole }
     }
 
     pub(crate) fn left(&self) -> Duration {
-        self.at.saturating_duration_since(Instant::now())
+        self.whole().saturating_sub(self.since.elapsed())
+    }
+
+    fn whole(&self) -> Duration {
+        hold::timeout("deadline", self.whole)
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -40,8 +44,13 @@ impl Deadline {
 
     /// The length of the wait, for messages.
     pub(crate) fn shown(&self) -> String {
-        seconds(self.whole)
+        seconds(self.whole())
     }
+}
+
+/// Holds at `point` if a test asks for it.
+pub(crate) fn hold_at(point: &str) {
+    hold::reached(point, command::interrupted);
 }
 
 pub(crate) fn seconds(time: Duration) -> String {

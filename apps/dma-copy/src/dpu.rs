@@ -14,6 +14,7 @@ use crate::checks::{Arrivals, freed, verify};
 use crate::digest::{self, Running};
 use crate::failure::{Failure, failure};
 use crate::files::{Source, Target};
+use crate::hold_at;
 use crate::mover::{Direction, Mover};
 use crate::negotiate::{LocalFile, Plan};
 use crate::options::Options;
@@ -86,6 +87,8 @@ fn import(engine: &dyn DmaEngine, plan: &Plan, session: &Session) -> Result<Wind
             "{e}; both sides need the same engine, and the host exports memory of `{}`",
             descriptor.backend()
         ),
+        // The host has ended, and may have sent the reason.
+        ErrorKind::Revoked => session.reason_for(failure!(Importing, "{e}")),
         _ => failure!(Importing, "{e}"),
     })?;
     // The window's length comes from the exporter, which may have granted less than the descriptor says.
@@ -256,6 +259,7 @@ impl Dpu<'_> {
                 seq += 1;
                 // Sending fails if the reader has ended, which is not an error.
                 let _ = to_file.try_send(buffer);
+                hold_at("block");
             }
             mover.wait()?;
         }
@@ -295,6 +299,7 @@ fn write_blocks(
             }
         }
         bar.set_position(end);
+        hold_at("block");
         if events.send(Event::Block(block)).is_err() {
             break;
         }

@@ -10,7 +10,6 @@ use dma::prelude::*;
 use indicatif::ProgressBar;
 
 use crate::block::Block;
-use crate::check_interrupt;
 use crate::checks::{Arrivals, freed, verify};
 use crate::digest::{self, Running};
 use crate::exported::ExportedWindow;
@@ -19,6 +18,7 @@ use crate::files::{Source, Target};
 use crate::negotiate::{LocalFile, Plan};
 use crate::protocol::{Checksum, Data, Digest, MAX_DATA, Message};
 use crate::session::{Event, Session, WaitFor, made_progress, unexpected_event};
+use crate::{check_interrupt, hold_at};
 
 /// Encoded length of a `Data` message without its contents, in bytes.
 const DATA_HEAD: usize = 5;
@@ -110,6 +110,7 @@ impl Host<'_> {
             digests.add(len, &digest);
             at += len;
             self.bar.set_position(at);
+            hold_at("block");
             made_progress();
         }
         source.unchanged()?;
@@ -176,6 +177,7 @@ impl Host<'_> {
                 arrivals.free(block.slot)?;
             }
             self.bar.set_position(arrivals.at);
+            hold_at("block");
         }
         target.publish()?;
         // An error is ignored: the copy is complete even if the other side does not receive this message.

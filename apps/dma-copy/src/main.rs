@@ -43,7 +43,7 @@ use std::time::{Duration, Instant};
 
 use tracing_subscriber::EnvFilter;
 
-use crate::deadline::{Deadline, POLL_INTERVAL, check_interrupt, seconds};
+use crate::deadline::{Deadline, POLL_INTERVAL, check_interrupt, hold_at, seconds};
 use crate::failure::{Failure, failure};
 pub(crate) use crate::files::Source;
 use crate::negotiate::Plan;
@@ -85,6 +85,7 @@ fn copy(options: &Options) -> Result<String, Failure> {
         sources.push(source);
     }
     let session = Session::start(channel::open(options)?, options);
+    hold_at("connected");
     let mut following = sources.len() as u32;
     let mut last = String::new();
     for (file, source) in options.files.iter().zip(sources) {
@@ -114,6 +115,7 @@ fn copy_file(
 ) -> Result<String, Failure> {
     let started = Instant::now();
     let (plan, file) = negotiate::negotiate(options, (file, following), source, session)?;
+    hold_at("agreed");
     let message = if plan.sender == options.role() { "sending" } else { "receiving" };
     let bar = progress_bar(plan.size, message, options.quiet > 0);
     bar.set_position(plan.from);

@@ -15,6 +15,7 @@ use crate::probe;
 use crate::session::made_progress;
 use crate::{check_interrupt, seconds};
 use apps_shared::command::tries_after;
+use apps_shared::hold;
 
 /// Maximum time to wait for the device before other events are handled.
 const MAX_WAIT: Duration = Duration::from_micros(500);
@@ -274,7 +275,8 @@ impl Mover {
         check_interrupt()?;
         let counters = self.queue.counters();
         let ended = counters.completed + counters.failed + counters.aborted;
-        if ended != self.progress.0 || self.progress.1.elapsed() < self.timeout {
+        let timeout = hold::timeout("device", self.timeout);
+        if ended != self.progress.0 || self.progress.1.elapsed() < timeout {
             if ended != self.progress.0 {
                 self.progress = (ended, Instant::now());
             }
@@ -284,7 +286,7 @@ impl Mover {
             Moving,
             "{} has completed nothing for {} and has {} copies to do; reset the device, or copy with --engine {} on both sides",
             self.backend,
-            seconds(self.timeout),
+            seconds(timeout),
             self.in_flight.len(),
             self.fallback_engine()
         ))

@@ -16,13 +16,15 @@ use crate::failure::{Failure, failure};
 use crate::options::Options;
 use crate::protocol::{Data, Message, Role, Step};
 use crate::{POLL_INTERVAL, check_interrupt, seconds};
+use apps_shared::hold;
 
 /// Minimum time between heartbeats.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 /// Maximum number of queued events. A correct peer has fewer in flight.
 const MAX_EVENTS: usize = 2048;
-/// Time to wait, after the channel breaks, for the reason that the other side has sent.
-const REASON_TIMEOUT: Duration = Duration::from_millis(300);
+/// Time to wait, after the channel breaks, for the reason that the other side has sent. The wait ends early when
+/// the other side closes the channel.
+const REASON_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Amount of work done by this process. It grows with every block that is read, moved, hashed or written.
 static PROGRESS: AtomicU64 = AtomicU64::new(0);
@@ -232,7 +234,7 @@ impl Session {
                 Err(RecvTimeoutError::Disconnected) => return Err(receiver_ended()),
             }
             let (last, timeout) = match whom {
-                WaitFor::Peer => (began.max(self.last_heard.get()), self.timeout),
+                WaitFor::Peer => (began.max(self.last_heard.get()), hold::timeout("peer", self.timeout)),
                 WaitFor::Own(_) => (began, self.own_timeout()),
             };
             if last.elapsed() < timeout {

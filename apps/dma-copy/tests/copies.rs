@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 mod pair;
 
-use pair::{PARTIAL, Place, SLOW, Side, assert_same, run, sample};
+use pair::{PARTIAL, Place, Side, assert_same, run, sample};
 
 /// Engines that can access the memory of another process on this machine.
 const ENGINES: [&str; 2] = ["cpu", "sim:profile=bluefield3"];
@@ -445,12 +445,12 @@ fn a_partial_copy_is_readable_by_its_owner_only() {
             fs::write(place.path(PARTIAL), b"").expect("written");
             fs::set_permissions(place.path(PARTIAL), fs::Permissions::from_mode(0o666)).expect("set");
         }
-        let args = format!("-e {SLOW} {SMALL}");
-        let receiver = place.start(Side::Host, &format!("-f dst {args}"));
-        let sender = place.start(Side::Dpu, &format!("-f src {args}"));
-        place.wait_for_bytes();
+        let (receiver, mut hold) = place.hold(Side::Host, &format!("-f dst {SMALL}"), "block");
+        let sender = place.start(Side::Dpu, &format!("-f src {SMALL}"));
+        hold.wait("block");
         let mode = fs::metadata(place.path(PARTIAL)).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{there}");
+        drop(hold);
         sender.end().copied();
         receiver.end().copied();
     }
@@ -469,8 +469,8 @@ fn names_have_any_length_that_the_file_system_takes() {
     }
     let place = Place::new();
     place.file("src", 5000);
-    let (_, receiver) = place.pair_of(Side::Dpu, "-f src", &format!("-f {}", "n".repeat(256)));
-    receiver.failed(&["too long", "choose a shorter one"]);
+    let receiver = place.start(Side::Host, &format!("-f {}", "n".repeat(256)));
+    receiver.end().failed(&["too long", "choose a shorter one"]);
 }
 
 /// Two long names that differ only at their ends have different partial copies.
@@ -481,18 +481,13 @@ fn a_copy_to_a_long_name_is_resumed() {
     let names = ["a", "b"].map(|end| "n".repeat(254) + end);
     let mut partials = Vec::new();
     for name in &names {
-        let receiver = place.start(Side::Host, &format!("-f {name} --resume -e {SLOW} {SMALL}"));
-        let sender = place.start(Side::Dpu, &format!("-f src --resume -e {SLOW} {SMALL}"));
-        let partial = loop {
-            let partial =
-                place.names().into_iter().find(|n| n.ends_with(".partial") && !partials.contains(n));
-            if let Some(partial) = partial
-                && fs::metadata(place.path(&partial)).is_ok_and(|m| m.len() >= BLOCK as u64)
-            {
-                break partial;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        };
+        let args = format!("--resume {SMALL}");
+        let (receiver, mut hold) = place.hold(Side::Host, &format!("-f {name} {args}"), "block");
+        let sender = place.start(Side::Dpu, &format!("-f src {args}"));
+        hold.wait("block");
+        let new = |n: &String| n.ends_with(".partial") && !partials.contains(n);
+        let partial = place.names().into_iter().find(new).expect("a partial copy");
+        assert!(fs::metadata(place.path(&partial)).expect("there").len() >= BLOCK as u64);
         // Dropping a process kills it.
         drop(receiver);
         sender.end();
@@ -540,11 +535,11 @@ fn a_name_that_is_taken_meanwhile_is_left_alone() {
             fs::remove_file(place.path("dst")).expect("removed");
         }
         // The file is created while bytes are copied.
-        let args = format!("-e {SLOW} {SMALL}");
-        let receiver = place.start(from.other(), &format!("-f dst {args}"));
-        let sender = place.start(from, &format!("-f src {args}"));
-        place.wait_for_bytes();
+        let (receiver, mut hold) = place.hold(from.other(), &format!("-f dst {SMALL}"), "block");
+        let sender = place.start(from, &format!("-f src {SMALL}"));
+        hold.wait("block");
         take();
+        drop(hold);
         receiver.end().failed(&["dst was created during the copy"]);
         sender.end().failed(&["gave up"]);
         assert_eq!(fs::read(place.path("dst")).expect("there"), b"mine");
@@ -585,9 +580,15 @@ fn a_device_that_fails_ends_both_sides() {
             ("lose@5", "completed nothing for 0.5 s"),
             ("stick@5", "completed nothing for 0.5 s"),
         ] {
-            let args = format!("-e sim:faults={faults} --chunk 4K --window 64K --timeout 1");
-            let (sender, receiver) = place.pair(from, &args);
-            let (host, dpu) = if from == Side::Host { (sender, receiver) } else { (receiver, sender) };
+            let args = |side| {
+                let file = if side == from { "src" } else { "dst" };
+                format!("-f {file} -e sim:faults={faults} --chunk 4K --window 64K")
+            };
+            let (dpu, mut hold) = place.hold(Side::Dpu, &args(Side::Dpu), "agreed");
+            let host = place.start(Side::Host, &args(Side::Host));
+            hold.wait("agreed");
+            hold.answer(if says.contains("0.5 s") { "device=0.5" } else { "" });
+            let (host, dpu) = (host.end(), dpu.end());
             dpu.failed(&["DPU: copying bytes by DMA", says]);
             host.failed(&["host: the DPU gave up (copying bytes by DMA)", says]);
             assert_eq!(place.names(), ["src".to_owned()].into(), "nothing is left behind");

@@ -121,23 +121,15 @@ fn the_card_copies_both_ways() {
             assert!(line.ends_with(" retries") && !line.ends_with(" 0 retries"), "{faults}: {line}");
         }
         // The device fails permanently: both sides end with an error.
-        let (sender, receiver) = pair(
-            &place,
-            from,
-            &format!("{CARD}faults = \"fail@7-\"\n"),
-            "--chunk 4K --window 64K --timeout 5",
-        );
+        let (sender, receiver) =
+            pair(&place, from, &format!("{CARD}faults = \"fail@7-\"\n"), "--chunk 4K --window 64K");
         let (host, dpu) = if from == Side::Host { (sender, receiver) } else { (receiver, sender) };
         dpu.failed(&["DPU: copying bytes by DMA", "DOCA_ERROR"]);
         host.failed(&["the DPU gave up (copying bytes by DMA)"]);
         assert!(!place.path("dst").exists() && !place.path(PARTIAL).exists());
         // The device corrupts bytes: the receiver detects this.
-        let (_, receiver) = pair(
-            &place,
-            from,
-            &format!("{CARD}faults = \"corrupt@7\"\n"),
-            "--chunk 4K --window 64K --timeout 5",
-        );
+        let (_, receiver) =
+            pair(&place, from, &format!("{CARD}faults = \"corrupt@7\"\n"), "--chunk 4K --window 64K");
         receiver.failed(&["verifying what arrived"]);
     }
 
@@ -145,7 +137,7 @@ fn the_card_copies_both_ways() {
     place.file("src", 16_000_000);
     for from in Side::BOTH {
         for dies in Side::BOTH {
-            let args = "--window 64K --chunk 4K --depth 1 --resume --timeout 5";
+            let args = "--window 64K --chunk 4K --depth 1 --resume";
             let mut sides = Side::BOTH.map(|side| {
                 start(&place, side, CARD, &format!("-f {} {args}", if side == from { "src" } else { "dst" }))
             });

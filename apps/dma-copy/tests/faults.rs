@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 mod pair;
 
-use pair::{Ended, LONG, PARTIAL, Place, SLOW, Side, assert_same, free_port, run, secret};
+use pair::{Ended, LONG, PARTIAL, Place, Side, assert_same, free_port, run, secret};
 
 const SMALL: &str = "--window 16K --chunk 4K";
 
@@ -73,22 +73,18 @@ fn kill_until_copied(dice: &mut Dice) -> (u64, u64) {
     let args = format!("-e {} --resume --window 64K --chunk 16K", ["auto", "stream"][dice.roll(2) as usize]);
     let (mut killed, mut resumed) = (0, 0);
     for _ in 0..=dice.roll(6) {
-        let mut sides = Side::BOTH.map(|side| {
-            let file = if side == from { "src" } else { "dst" };
-            place.start(side, &format!("-f {file} {args} --timeout 1"))
-        });
-        // Usually waits until both sides have connected: the DPU then removes the socket.
-        if dice.roll(8) > 0 {
-            let start = Instant::now();
-            let met = || place.path("socket").exists();
-            while !met() && start.elapsed() < Duration::from_millis(300) {
-                std::thread::yield_now();
-            }
-            while met() && start.elapsed() < Duration::from_millis(300) {
-                std::thread::yield_now();
-            }
-        }
+        // Usually waits until the receiver has written a block. Otherwise a side may be killed before the other
+        // one has connected, which then ends by its timeout.
+        let wait = dice.roll(8) > 0;
+        let more = if wait { "" } else { "--timeout 1" };
+        let (receiver, mut hold) =
+            place.hold(from.other(), &format!("-f dst {args} {more}"), if wait { "block" } else { "" });
+        let sender = place.start(from, &format!("-f src {args} {more}"));
+        // The receiver ends without a block if the last one was written before an earlier kill.
+        let _ = wait && hold.reaches("block");
+        drop(hold);
         std::thread::sleep(Duration::from_micros(dice.roll(15_000)));
+        let mut sides = [sender, receiver];
         sides[dice.roll(2) as usize].signal(Signal::KILL);
         let ended = sides.map(pair::Running::end);
         ended.iter().for_each(assert_ended);
@@ -109,22 +105,19 @@ fn a_side_that_hangs_is_given_up_on() {
     for from in Side::BOTH {
         for hangs in Side::BOTH {
             let place = Place::new();
-            // The copy takes more than ten seconds if no side is stopped.
-            place.file("src", 4_000_000);
-            let args = format!("-e sim:clock=real,latency=60ms {SMALL} --timeout 1");
-            let mut sides = Side::BOTH.map(|side| {
-                place.start(side, &format!("-f {} {args}", if side == from { "src" } else { "dst" }))
-            });
-            place.wait_for_bytes();
-            let i = usize::from(hangs == Side::Dpu);
-            sides[i].signal(Signal::STOP);
-            let [host, dpu] = sides;
-            let (mut hung, other) = if hangs == Side::Host { (host, dpu) } else { (dpu, host) };
-            let stopped = Instant::now();
+            place.file("src", 400_000);
+            let args = |side| format!("-f {} -e sim {SMALL}", if side == from { "src" } else { "dst" });
+            let (mut hung, mut hung_hold) = place.hold(hangs, &args(hangs), "block");
+            let (other, mut hold) = place.hold(hangs.other(), &args(hangs.other()), "block");
+            hung_hold.wait("block");
+            hold.wait("block");
+            hung.signal(Signal::STOP);
             let name = if hangs == Side::Host { "the host" } else { "the DPU" };
+            hold.answer("peer=1");
+            drop(hold);
             // The stopped side still uses the memory that this side exported, and the log says so.
             other.end().failed_with_log(&[name, "made no progress for 1 s", "--timeout"]);
-            assert!(stopped.elapsed() < LONG / 2);
+            drop(hung_hold);
             hung.signal(Signal::CONT);
             assert_eq!(hung.end().status.code(), Some(1));
             assert_eq!(place.names(), ["src".to_owned()].into(), "nothing is left behind");
@@ -138,14 +131,12 @@ fn an_interrupted_side_tells_the_other_one() {
         for (signal, stops) in [(Signal::INT, Side::Host), (Signal::TERM, Side::Dpu)] {
             let place = Place::new();
             place.file("src", 400_000);
-            let args = format!("-e {SLOW} {SMALL}");
-            let mut sides = Side::BOTH.map(|side| {
-                place.start(side, &format!("-f {} {args}", if side == from { "src" } else { "dst" }))
-            });
-            place.wait_for_bytes();
-            sides[usize::from(stops == Side::Dpu)].signal(signal);
-            let [host, dpu] = sides.map(pair::Running::end);
-            let (interrupted, other) = if stops == Side::Host { (host, dpu) } else { (dpu, host) };
+            let args = |side| format!("-f {} -e sim {SMALL}", if side == from { "src" } else { "dst" });
+            let (mut interrupted, mut hold) = place.hold(stops, &args(stops), "block");
+            let other = place.start(stops.other(), &args(stops.other()));
+            hold.wait("block");
+            interrupted.signal(signal);
+            let (interrupted, other) = (interrupted.end(), other.end());
             assert_eq!(interrupted.status.code(), Some(130), "{interrupted:?}");
             other.failed(&["gave up", "it was interrupted"]);
             assert_eq!(place.names(), ["src".to_owned()].into(), "nothing is left behind");
@@ -170,11 +161,12 @@ fn a_file_that_changes_while_it_is_sent_is_noticed() {
                 .expect("there")
                 .set_modified(std::time::UNIX_EPOCH)
                 .expect("a time");
-            let args = format!("-e {SLOW} --window 64K --chunk 16K --depth 8");
+            let args = "-e sim --window 64K --chunk 16K --depth 8";
             let receiver = place.start(from.other(), &format!("-f dst {args}"));
-            let sender = place.start(from, &format!("-f src {args}"));
-            place.wait_for_bytes();
+            let (sender, mut hold) = place.hold(from, &format!("-f src {args}"), "block");
+            hold.wait("block");
             change(&File::options().write(true).open(&src).expect("there")).expect("changed");
+            drop(hold);
             let said = sender.end();
             said.failed(&["reading the file: src ", "while it was copied; copy it again"]);
             assert!(said.err.contains(says) || said.err.contains("shorter"), "{}", said.err);
@@ -204,7 +196,7 @@ fn a_full_disk_is_named_on_both_sides() {
                 .stdout(std::process::Stdio::piped())
                 .stderr(std::process::Stdio::piped());
             let receiver = run(command);
-            let sender = place.start(from, &format!("-f src {more} --window 256K --timeout 5"));
+            let sender = place.start(from, &format!("-f src {more} --window 256K"));
             let receiver = receiver.end();
             if receiver.status.code() == Some(99) || receiver.err.contains("unshare") {
                 println!("skipped: no small file system can be mounted here: {receiver:?}");
@@ -251,12 +243,14 @@ fn a_peer_without_the_secret_is_rejected() {
     secret(&place, "other", "sixteen or more bytes, others");
     let port = free_port();
     let channel = |key: &str, port| format!("-c tcp:{port} --secret-file {key}");
-    let dpu = place.start(Side::Dpu, &format!("-f dst {} --timeout 1", channel("key", port)));
+    let (dpu, mut hold) = place.hold(Side::Dpu, &format!("-f dst {}", channel("key", port)), "rejected");
     place.start(Side::Host, &format!("-f src {}", channel("other", port))).end().failed(&[
         "host: connecting",
         "refused this host",
         "the same --secret-file",
     ]);
+    hold.wait("rejected");
+    hold.answer("deadline=0.1");
     dpu.end().failed(&["no host connected", "rejected because of a wrong secret"]);
 
     // Other connections cause no delay: two send no bytes, one sends random bytes, one has the wrong secret.
@@ -330,9 +324,12 @@ fn over_tcp_a_message_that_is_changed_on_the_way_is_noticed() {
                 let (port, listener) = (free_port(), TcpListener::bind("127.0.0.1:0").expect("a port"));
                 let proxy = listener.local_addr().expect("an address").port();
                 let file = |side| if side == from { "src" } else { "dst" };
-                let args = "--secret-file key --timeout 2";
-                let dpu = place.start(Side::Dpu, &format!("-f {} -c tcp:{port} {args}", file(Side::Dpu)));
-                let host = place.start(Side::Host, &format!("-f {} -c tcp:{proxy} {args}", file(Side::Host)));
+                let start = |side, port| {
+                    let args = format!("-f {} -c tcp:{port} --secret-file key", file(side));
+                    place.hold(side, &args, "connected")
+                };
+                let (dpu, dpu_hold) = start(Side::Dpu, port);
+                let (host, host_hold) = start(Side::Host, proxy);
                 let (to_host, _) = listener.accept().expect("it connects");
                 let start = Instant::now();
                 let to_dpu = loop {
@@ -346,12 +343,16 @@ fn over_tcp_a_message_that_is_changed_on_the_way_is_noticed() {
                 let ways =
                     [(clone(&to_host), clone(&to_dpu), flip(Side::Host)), (to_dpu, to_host, flip(Side::Dpu))];
                 let ways = ways.map(|(from, to, flip)| std::thread::spawn(move || pass_on(from, to, flip)));
+                // A changed length (at 0) may make the receiver wait for bytes that never arrive.
+                for mut hold in [dpu_hold, host_hold] {
+                    hold.wait("connected");
+                    hold.answer(if at == 0 { "peer=1" } else { "" });
+                }
                 let ended = [host.end(), dpu.end()];
                 ways.into_iter().for_each(|way| way.join().expect("passed on"));
                 ended.iter().for_each(|ended| assert!(!ended.status.success(), "{ended:?}"));
                 assert!(!place.path("dst").exists());
-                // A changed length (at 0) may make the receiver wait for bytes that never arrive, so only
-                // other changes must be reported as such.
+                // Only other changes than of the length must be reported as such.
                 let hears = &ended[usize::from(changed == Side::Host)];
                 assert!(at == 0 || hears.err.contains("changed or forged in transit"), "{at}: {hears:?}");
             }
@@ -384,12 +385,14 @@ fn two_copies_with_one_socket_or_file_do_not_interfere() {
     place.file("socket", 10);
     place.start(Side::Dpu, "-f dst4").end().failed(&["socket exists and is not a socket"]);
     // A receiver refuses to write a partial copy that another process has locked.
-    let receiver = place.start(Side::Dpu, &format!("-f slow -e {SLOW} {SMALL} -c unix:a"));
-    let sender = place.start(Side::Host, &format!("-f src -e {SLOW} {SMALL} -c unix:a"));
+    let (receiver, mut hold) = place.hold(Side::Dpu, &format!("-f slow {SMALL} -c unix:a"), "block");
+    let sender = place.start(Side::Host, &format!("-f src {SMALL} -c unix:a"));
+    hold.wait("block");
     let lock = File::create(place.path(".busy.dma-copy.partial")).expect("a file");
     lock.lock().expect("locked");
     let (_, refused) = place.pair_of(Side::Host, "-f src -c unix:b", "-f busy -c unix:b");
     refused.failed(&["another dma-copy is writing", "wait until it is done"]);
+    drop(hold);
     receiver.end().copied();
     sender.end().copied();
 }

@@ -294,11 +294,15 @@ proptest! {
     }
 }
 
+/// The error of a DPU whose host goes on without progress.
+const NO_PROGRESS: &str = "made no progress for 1 s";
+
 /// Runs a DPU that receives from an impostor, which exports real memory and then runs `then`. The DPU must
 /// fail with all of `words`.
 fn dpu_against(size: u64, words: &[&str], then: impl FnOnce(&mut Impostor)) {
     let place = Place::new();
-    let dpu = place.start(Side::Dpu, "-f dst --window 16K --chunk 4K --checksum none --timeout 2 -e cpu");
+    let args = "-f dst --window 16K --chunk 4K --checksum none -e cpu";
+    let (dpu, mut hold) = place.hold(Side::Dpu, args, "agreed");
     let mut impostor = Impostor::connect(place.dir.path());
     impostor.say(&Message::Hello(hello(Role::Host, Some(size))));
     assert!(matches!(impostor.hear(), Message::Hello(Hello { role: Role::Dpu, file: None, .. })));
@@ -310,6 +314,8 @@ fn dpu_against(size: u64, words: &[&str], then: impl FnOnce(&mut Impostor)) {
     let export = window.export(Access::READ).expect("exported");
     let (address, descriptor) = (window.region().as_raw().info().addr.0, export.descriptor().to_bytes());
     impostor.say(&Message::Export(Export { address, len: 16 << 10, block: 8192, descriptor }));
+    hold.wait("agreed");
+    hold.answer(if words.contains(&NO_PROGRESS) { "peer=1" } else { "" });
     then(&mut impostor);
     dpu.end().failed(words);
     assert!(matches!(last(&mut impostor), Some(Message::Abort { .. })), "it says why");
@@ -377,7 +383,7 @@ fn a_dpu_checks_every_number_of_its_host() {
         let _ = impostor.0.write_all(&[0xff; 100]);
     });
     // Heartbeats without progress do not count.
-    dpu_against(size, &["made no progress for 2 s"], |impostor| {
+    dpu_against(size, &[NO_PROGRESS], |impostor| {
         let mut stream = impostor.0.try_clone().expect("cloned");
         std::thread::spawn(move || {
             let bytes = encoded(&Message::Progress { done: 7 });

@@ -15,9 +15,13 @@ mod pair;
 use impostor::protocol::{Checksum, Data, Digest, Hello, MAX_DATA, Message, Role};
 use impostor::{Impostor, filled, hello, last};
 use pair::{LONG, PARTIAL, Place, Running, Side, assert_same, free_port, secret};
+use test_support::hold::Hold;
 
 /// Length of a block with the options of the impostors.
 const BLOCK: usize = 8192;
+const SMALL: &str = "--window 16K --chunk 4K";
+/// The error of a side whose peer goes on without progress.
+const NO_PROGRESS: &str = "made no progress for 1 s";
 /// A file of two whole blocks and one of 100 bytes.
 const SIZE: usize = 2 * BLOCK + 100;
 
@@ -90,26 +94,27 @@ fn without_rdma_the_other_way_is_offered() {
 /// Runs `side`, with the arguments `args`, against an impostor that has a file of `file` bytes to
 /// send, or no file.
 fn against(place: &Place, side: Side, args: &str, file: Option<u64>) -> (Running, Impostor) {
-    begin(place, side, &format!("{args} --window 16K --chunk 4K --timeout 2"), file, 16 << 10)
+    let (running, _, impostor) = begin(place, side, &format!("{args} {SMALL}"), file, 16 << 10);
+    (running, impostor)
 }
 
 /// Like [`against`], but with exactly these arguments, and with an impostor that requests a window of
-/// `window` bytes.
-fn begin(place: &Place, side: Side, args: &str, file: Option<u64>, window: u64) -> (Running, Impostor) {
-    let args = format!("{args} -e stream");
-    let (running, mut impostor, role) = match side {
-        Side::Dpu => (place.start(side, &args), Impostor::connect(place.dir.path()), Role::Host),
+/// `window` bytes. The side holds when both sides have agreed on the copy.
+fn begin(place: &Place, side: Side, args: &str, file: Option<u64>, window: u64) -> (Running, Hold, Impostor) {
+    let start = || place.hold(side, &format!("{args} -e stream"), "agreed");
+    let ((running, hold), mut impostor, role) = match side {
+        Side::Dpu => (start(), Impostor::connect(place.dir.path()), Role::Host),
         Side::Host => {
             let _ = fs::remove_file(place.path("socket"));
             let listener = UnixListener::bind(place.path("socket")).expect("a socket");
-            let running = place.start(side, &args);
+            let running = start();
             (running, Impostor(listener.accept().expect("it connects").0), Role::Dpu)
         }
     };
     impostor.0.set_read_timeout(Some(LONG)).expect("set");
     impostor.say(&Message::Hello(Hello { stream: true, window, ..hello(role, file) }));
     assert!(matches!(impostor.hear(), Message::Hello(Hello { stream: true, .. })));
-    (running, impostor)
+    (running, hold, impostor)
 }
 
 fn data(len: usize) -> Message {
@@ -120,9 +125,12 @@ fn data(len: usize) -> Message {
 fn receiver_against(words: &[&str], messages: &[Message]) {
     for side in Side::BOTH {
         let place = Place::new();
-        let (receiver, mut impostor) = against(&place, side, "-f dst --checksum none", Some(SIZE as u64));
+        let args = format!("-f dst --checksum none {SMALL}");
+        let (receiver, mut hold, mut impostor) = begin(&place, side, &args, Some(SIZE as u64), 16 << 10);
         assert!(matches!(impostor.hear(), Message::Resume { len: 0, .. }));
         impostor.say(&Message::ResumeAnswer { from: 0 });
+        hold.wait("agreed");
+        hold.answer(if words.contains(&NO_PROGRESS) { "peer=1" } else { "" });
         for (i, message) in messages.iter().enumerate() {
             impostor.say(message);
             // The next block fits the window only after this block is written.
@@ -168,7 +176,7 @@ fn a_receiver_checks_every_number_of_its_sender() {
         receiver_against(&[words, "violates the protocol"], &messages);
     }
     // The sender stops sending.
-    receiver_against(&["made no progress for 2 s"], &[data(BLOCK)]);
+    receiver_against(&[NO_PROGRESS], &[data(BLOCK)]);
 }
 
 #[test]
@@ -209,8 +217,7 @@ fn a_sender_can_be_interrupted_while_the_other_side_takes_nothing() {
     for side in Side::BOTH {
         let place = Place::new();
         place.file("src", 4 << 20);
-        // The timeout is longer than the test waits.
-        let (mut sender, mut impostor) = begin(&place, side, "-f src --timeout 600", None, 4 << 20);
+        let (mut sender, _, mut impostor) = begin(&place, side, "-f src", None, 4 << 20);
         impostor.say(&Message::Resume { len: 0, digest: Digest::default() });
         // The sender fills the socket's buffer, and then blocks within a message.
         std::thread::sleep(Duration::from_millis(500));

@@ -31,7 +31,7 @@ use crate::output::{self, Format, Shown, Style};
 use crate::plan::Refused;
 use crate::results::{self, Results, Status, published, saved};
 use crate::run::placement;
-use crate::{compare, interrupt, peer, report, run};
+use crate::{compare, hold, interrupt, peer, report, run};
 
 /// Exit code: an engine, a cell or an output failed.
 const FAILED: u8 = 1;
@@ -263,8 +263,7 @@ fn measure(arguments: &RunArguments) -> Result<u8, Failure> {
         })?;
     }
     interrupt::install("stopping; the figures so far are kept; Ctrl-C again ends at once and keeps nothing");
-    #[cfg(debug_assertions)]
-    interrupt::hold();
+    hold::reached("begun", interrupt::stopped);
     let mut progress = Progress::new(arguments.quiet);
     // The first argument, the path of this program, is left out, because it differs on other machines.
     let command = std::iter::once("dma-bench".to_owned())

@@ -6,5 +6,6 @@ pub mod built;
 pub mod callgrind;
 pub mod counting;
 pub mod default_signals;
+pub mod hold;
 pub mod script;
 pub mod stand_ins;

@@ -14,7 +14,7 @@ use super::{Channel, RETRY, connect, no_host_connected, stream};
 use crate::failure::{Failure, failure};
 use crate::options::Options;
 use crate::protocol::Role;
-use crate::{Deadline, POLL_INTERVAL, check_interrupt};
+use crate::{Deadline, POLL_INTERVAL, check_interrupt, hold_at};
 
 const PROTOCOL: Protocol = Protocol {
     magic: *b"DCPYTCP1",
@@ -93,6 +93,7 @@ fn connect_to_dpu(
             {
                 hung_up += 1;
                 tracing::info!("{address} closed the connection before it responded ({e}); trying again");
+                hold_at("hung up");
                 std::thread::sleep(RETRY.min(deadline.left()));
             }
             _ if deadline.is_over() => {
@@ -125,6 +126,7 @@ fn listen(address: &str, secret: &Secret, deadline: Deadline) -> Result<Authenti
     let rejected = |e: &io::Error| {
         wrong_secrets.set(wrong_secrets.get() + u32::from(e.kind() == io::ErrorKind::PermissionDenied));
         tracing::warn!("rejected a peer: {e}");
+        hold_at("rejected");
     };
     let is_over = || deadline.is_over_or_interrupted();
     match dma_handshake::answer(&listener, secret, &PROTOCOL, is_over, explain, rejected)? {

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use test_support::default_signals;
+use test_support::hold::Hold;
 
-/// Time limit for a process, longer than any copy in these tests takes.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+/// Time limit for a process, longer than any copy in these tests takes on a crowded machine.
+pub(crate) const LONG: Duration = Duration::from_secs(240);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
@@ -165,13 +166,17 @@ impl Place {
         }
     }
 
-    /// Returns the command of one side, with a socket in this directory unless `args` name a channel.
+    /// Returns the command of one side, with a socket in this directory unless `args` name a channel, and with
+    /// a timeout that no machine misses unless `args` have one.
     pub(crate) fn command(&self, side: Side, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dma-copy"));
         default_signals::default_signals(&mut command);
         command.args(["--role", side.name()]);
         if !args.contains("-c ") {
             command.args(["-c", "unix:socket"]);
+        }
+        if !args.contains("--timeout") {
+            command.args(["--timeout", "600"]);
         }
         command
             .args(args.split_whitespace())
@@ -184,6 +189,13 @@ impl Place {
 
     pub(crate) fn start(&self, side: Side, args: &str) -> Running {
         run(self.command(side, args))
+    }
+
+    /// Starts one side, which holds at `point`.
+    pub(crate) fn hold(&self, side: Side, args: &str, point: &str) -> (Running, Hold) {
+        let mut command = self.command(side, args);
+        let hold = Hold::at(&mut command, point);
+        (run(command), hold)
     }
 
     /// Runs both sides, `from` with the file `src` and the other side with `dst`. Returns the results of the
@@ -216,10 +228,6 @@ impl Place {
 pub(crate) fn run(mut command: Command) -> Running {
     Running { child: Some(command.spawn().expect("it runs")), start: Instant::now() }
 }
-
-/// An engine whose fifth copy takes two seconds, so that a test sees the first bytes of a file long before
-/// the last bytes, even on a busy machine.
-pub(crate) const SLOW: &str = "sim:clock=real,latency=60ms,faults=slow@5:for=2s";
 
 /// The name of the partial copy of `dst`.
 pub(crate) const PARTIAL: &str = ".dst.dma-copy.partial";

@@ -1,0 +1,1 @@
+../../apps/shared/src/hold.rs
