@@ -19,7 +19,7 @@
 # offline    no network but loopback
 # user       a user other than root
 # locale     odd TZ and LANG
-# files      256 file descriptors
+# files      1024 file descriptors, the usual limit of a user
 #
 # A mode that this machine cannot provide is skipped with its reason. Needs root for quota, small-tmp, offline and user. Run it
 # with a new test that starts a process or a thread: `ci/stress.sh --filter NAME --rounds 20`.
@@ -154,7 +154,7 @@ prepare() {
     esac
     case $1 in
     locale) prefix=(env TZ=Pacific/Chatham LANG=tr_TR.UTF-8 LC_ALL=tr_TR.UTF-8) ;;
-    files) prefix=(bash -c 'ulimit -n 256; exec "$@"' files) ;;
+    files) prefix=(bash -c 'ulimit -n 1024; exec "$@"' files) ;;
     esac
 }
 

@@ -290,8 +290,8 @@ fn an_engine_that_can_do_nothing_of_it_is_no_success() {
     assert_eq!((code, said.contains("cpu: not measured")), (1, false), "{said}");
 }
 
-/// Interrupts a run when it holds, or without a hold as soon as it prints a figure. Returns its output and its
-/// messages.
+/// Interrupts a run when it holds, or without a hold as soon as it prints a figure. Returns its output and
+/// its messages.
 fn interrupted(mut command: Command, results: &Path, mut hold: Option<Hold>) -> (Output, String) {
     command.args(["--samples", "1", "--json"]).arg(results).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

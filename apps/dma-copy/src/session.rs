@@ -22,8 +22,8 @@ use apps_shared::hold;
 const HEARTBEAT: Duration = Duration::from_millis(500);
 /// Maximum number of queued events. A correct peer has fewer in flight.
 const MAX_EVENTS: usize = 2048;
-/// Time to wait, after the channel breaks, for the reason that the other side has sent. The wait ends early when
-/// the other side closes the channel.
+/// Time to wait, after the channel breaks, for the reason that the other side has sent. The wait ends early
+/// when the other side closes the channel.
 const REASON_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Amount of work done by this process. It grows with every block that is read, moved, hashed or written.

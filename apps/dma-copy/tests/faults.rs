@@ -73,8 +73,8 @@ fn kill_until_copied(dice: &mut Dice) -> (u64, u64) {
     let args = format!("-e {} --resume --window 64K --chunk 16K", ["auto", "stream"][dice.roll(2) as usize]);
     let (mut killed, mut resumed) = (0, 0);
     for _ in 0..=dice.roll(6) {
-        // Usually waits until the receiver has written a block. Otherwise a side may be killed before the other
-        // one has connected, which then ends by its timeout.
+        // Usually waits until the receiver has written a block. Otherwise a side may be killed before the
+        // other one has connected, which then ends by its timeout.
         let wait = dice.roll(8) > 0;
         let more = if wait { "" } else { "--timeout 1" };
         let (receiver, mut hold) =

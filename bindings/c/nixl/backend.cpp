@@ -34,7 +34,7 @@ constexpr size_t INLINE_BYTES = 256 << 10;
 // A larger copy is divided into slices of this length, each copied by one thread.
 constexpr size_t SLICE_BYTES = 1 << 20;
 // If a peer's mailbox stays full for this time, sending to it fails.
-constexpr milliseconds MAILBOX_TIMEOUT{5000};
+constexpr milliseconds MAILBOX_TIMEOUT{30'000};
 // Maximum number of notifications that the user has not taken. Further notifications wait in the mailbox, and then at the
 // senders.
 constexpr size_t MAX_NOTIFICATIONS = 1 << 16;

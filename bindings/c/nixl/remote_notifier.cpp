@@ -19,8 +19,9 @@
 namespace dma_nixl {
 namespace {
 
-// Time limit in milliseconds for each step of connecting, and for the answer to a notification.
-constexpr int STEP_MS = 5000;
+// Time limit in milliseconds for each step of connecting, and for the answer to a notification. A peer that is stopped for
+// a shorter time fails no transfer.
+constexpr int STEP_MS = 30'000;
 // Maximum lengths of the name and of the message of a notification, in bytes.
 constexpr uint32_t MAX_NAME = 64 << 10, MAX_MESSAGE = 1 << 20;
 // Maximum number of connections that have not yet proven that they know the secret, and of all

@@ -41,7 +41,7 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
 };
 
 /// Time limit for connecting and for the proofs.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit for an answer. Allocating much memory takes seconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 type Link = (Sending<Box<dyn Write + Send>>, Receiving<Box<dyn Read + Send>>);

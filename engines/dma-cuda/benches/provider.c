@@ -19,6 +19,28 @@ struct event {
 static _Thread_local handle stack[16];
 static _Thread_local int pushed;
 
+static void
+copy(CUdeviceptr dst, CUdeviceptr src, size_t len)
+{
+	struct command *command = &ring[head++ % RING];
+
+	command->dst = dst;
+	command->src = src;
+	command->len = len;
+	memcpy((void *)command->dst, (void *)command->src, command->len);
+}
+
+/* The engine calls it for a copy that is alone. */
+int
+cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t len, handle stream)
+{
+	if (stream == NULL || pushed == 0) {
+		return 1;
+	}
+	copy(dst, src, len);
+	return 0;
+}
+
 int
 cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *lens, size_t number, struct attributes *attributes,
 	size_t *firsts, size_t kinds, handle stream)
@@ -27,12 +49,7 @@ cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *lens, size_t
 		return 1;
 	}
 	for (size_t i = 0; i < number; i++) {
-		struct command *command = &ring[head++ % RING];
-
-		command->dst = dsts[i];
-		command->src = srcs[i];
-		command->len = lens[i];
-		memcpy((void *)command->dst, (void *)command->src, command->len);
+		copy(dsts[i], srcs[i], lens[i]);
 	}
 	return 0;
 }
@@ -114,7 +131,6 @@ UNUSED(cuMemFree_v2)
 UNUSED(cuMemHostRegister_v2)
 UNUSED(cuMemHostUnregister)
 UNUSED(cuPointerGetAttribute)
-UNUSED(cuMemcpyAsync)
 UNUSED(cuMemsetD8Async)
 UNUSED(cuMemsetD16Async)
 UNUSED(cuMemsetD32Async)

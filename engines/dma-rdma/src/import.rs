@@ -22,8 +22,9 @@ use crate::wire::{
     BLOB, CHALLENGE, Challenge, End, Foreign, ForeignBlob, Grant, REPLY, Reply, Request, VERSION, decode_blob,
 };
 
-/// Maximum time of the whole exchange with an exporter.
-const ANSWER: Duration = Duration::from_secs(5);
+/// Maximum time of the whole exchange with an exporter. An exporter that is stopped for a shorter time fails
+/// no copy.
+const ANSWER: Duration = Duration::from_secs(30);
 /// Pause before the importer connects again to an exporter that closed the connection.
 const RETRY: Duration = Duration::from_millis(20);
 

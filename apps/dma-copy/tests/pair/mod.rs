@@ -166,8 +166,8 @@ impl Place {
         }
     }
 
-    /// Returns the command of one side, with a socket in this directory unless `args` name a channel, and with
-    /// a timeout that no machine misses unless `args` have one.
+    /// Returns the command of one side, with a socket in this directory unless `args` name a channel, and
+    /// with a timeout that no machine misses unless `args` have one.
     pub(crate) fn command(&self, side: Side, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dma-copy"));
         default_signals::default_signals(&mut command);

@@ -617,8 +617,8 @@ static void killed_and_stopped_peers_are_errors(const Options &options) {
     agent.unload(r);
     CHECK(agent.remove(l) == DONE);
   }
-  // A stopped peer receives no notifications. If its mailbox is full, or it does not answer, sending fails after 5 s. The
-  // limit is longer, because the machine may be busy.
+  // A stopped peer receives no notifications. If its mailbox is full, or it does not answer, sending fails after 30 s. A peer
+  // that is stopped for a shorter time fails nothing.
   Peer peer(options);
   Agent agent("me", options);
   CHECK(agent.meet("peer", peer.address) == DONE);
@@ -627,7 +627,7 @@ static void killed_and_stopped_peers_are_errors(const Options &options) {
   int sent = DONE;
   for (int count = 0; count < 100'000 && sent == DONE; count++)
     sent = agent.notify("peer", "note");
-  CHECK(sent == (options.empty() ? FAILED : GONE) && seconds_since(start) < 60);
+  CHECK(sent == (options.empty() ? FAILED : GONE) && seconds_since(start) > 25);
   kill(peer.pid, SIGCONT);
   peer.kill_now();
 }

@@ -31,8 +31,9 @@ use super::service::{Service, address, may_share, new_socket, wake};
 use super::wire::{FileKind, Granted, REPLY_LEN, Reply, encode_hello};
 use super::{Grant, MAX_IMPORTS, MAX_LEASES, RemoteError};
 
-/// Maximum time that [`Import::open`] waits for the exporter.
-const OPEN_WAITS: Duration = Duration::from_secs(5);
+/// Maximum time that [`Import::open`] waits for the exporter. An exporter that is stopped for a shorter time
+/// fails no import.
+const OPEN_WAITS: Duration = Duration::from_secs(30);
 /// Maximum of the waiting time that a caller can request. Longer times are reduced to it.
 const MOST_WAITS: Duration = Duration::from_secs(86_400);
 /// Pause before a request to a busy exporter is repeated.
@@ -107,7 +108,7 @@ impl Data {
 
 impl Import {
     /// Imports the memory of `blob`, the bytes of [`Export::blob`](super::Export::blob). Blocks until the
-    /// exporter has responded, at most 5 seconds.
+    /// exporter has responded, at most 30 seconds.
     ///
     /// Range and rights come from the exporter, not from the descriptor: see [`grant`](Self::grant). A
     /// program that knows the length can have it checked by [`open_expecting`](Self::open_expecting).
