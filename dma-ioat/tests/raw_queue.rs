@@ -154,16 +154,16 @@ fn a_stop_lets_what_was_taken_finish_and_takes_no_more() {
 fn dropping_a_queue_finishes_what_was_taken_and_gives_the_channel_back() {
     let engine = open::<4>(1);
     let region = region(&engine);
-    let times = [(); 3].map(|()| {
+    let drops_soon = |_| {
         let begin = Instant::now();
         let mut queue = queue(&engine);
         assert_eq!(submit(&mut *queue, &copies(&*region, 0..3)).unwrap(), 3);
         drop(queue);
         assert_eq!(byte(&*region, 3 * LEN), 7);
-        begin.elapsed()
-    });
-    // A drop that waits for its time limit takes a second.
-    assert!(times.iter().any(|time| time.as_secs() < 1), "{times:?}");
+        begin.elapsed().as_secs() < 1
+    };
+    // If a drop waited for its time limit, each would take a second.
+    assert!((0..100).any(drops_soon));
     // A channel that completes nothing is abandoned.
     let mut queue = queue(&engine);
     machine::<4>().stuck = true;

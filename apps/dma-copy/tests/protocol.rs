@@ -211,7 +211,6 @@ fn copy_with(
             usize::from(!ended.status.success()),
             "{fault:?}: {ended:?}"
         );
-        assert!(ended.took < Duration::from_secs(60), "{fault:?}: {ended:?}");
     }
     let [host, dpu] = ended;
     let (sender, receiver) = if from == Side::Host { (host, dpu) } else { (dpu, host) };

@@ -41,7 +41,6 @@ pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     pub(crate) out: String,
     pub(crate) err: String,
-    pub(crate) took: Duration,
 }
 
 impl Ended {
@@ -114,11 +113,10 @@ impl Running {
             assert!(self.start.elapsed() < LONG, "it hangs");
             std::thread::sleep(Duration::from_millis(1));
         };
-        let took = self.start.elapsed();
         self.child = None;
         let (out, err) = read.join().expect("read");
         assert!(!err.contains("panicked"), "{err}");
-        Ended { status, out, err, took }
+        Ended { status, out, err }
     }
 }
 

@@ -38,7 +38,7 @@ def serve(pipe, path, length, backend, options):
             me.deregister_memory(registered, backends=[backend])
             return
         # The request is the number of notifications to wait for.
-        found, deadline = [], time.monotonic() + 10
+        found, deadline = [], time.monotonic() + 120
         while len(found) < request and time.monotonic() < deadline:
             for messages in me.get_new_notifs().values():
                 found += messages
@@ -70,11 +70,11 @@ class Target:
 
     def end(self):
         self.pipe.send("end")
-        self.process.join(10)
+        self.process.join(120)
         assert self.process.exitcode == 0, self.process.exitcode
 
 
-def wait(agent, handle, seconds=30):
+def wait(agent, handle, seconds=120):
     """Returns a transfer's last state."""
     end = time.monotonic() + seconds
     while True:
