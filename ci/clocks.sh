@@ -53,8 +53,10 @@ reads_listed='
 bindings/c/tests/nixl/host.cpp 6 limits against a hang of two minutes; a stopped peer is given up after 30 s, not before 25 s
 bindings/c/tests/nixl/kills.py 2 limit against a hang, and the figure that is printed
 bindings/c/tests/nixl/peers.py 4 limits against a hang of two minutes
-dma-core/src/queue/fault_injection_tests.rs 1 repeats what a stop of the machine has disturbed
-dma-core/src/shared/tests/mod.rs 5 repeats what a stop of the machine has disturbed; half a minute against a minute; limit against a hang
+dma-core/src/queue/fault_injection_tests/closing.rs 1 repeats what a stop of the machine has disturbed
+dma-core/src/shared/tests/closing.rs 1 half a minute against a minute
+dma-core/src/shared/tests/mod.rs 3 repeats what a stop of the machine has disturbed; limit against a hang
+dma-core/src/shared/tests/stalls.rs 1 repeats what a stop of the machine has disturbed
 dma-doca/tests/raw_queue.rs 1 one of 20 tries has to be short
 dma-ioat/tests/raw_queue.rs 1 one of 100 tries has to be short
 dma-sim/tests/sim_faults.rs 1 no shorter than the time of the model

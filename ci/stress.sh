@@ -149,6 +149,8 @@ prepare() {
             echo "not root, or no setpriv"
             return 1
         fi
+        # Tests write into this folder, whose name cargo compiles into them.
+        chmod -R a+rwX "${CARGO_TARGET_DIR:-target}/tmp"
         prefix=(setpriv --reuid 65534 --regid 65534 --clear-groups env HOME="$work" CARGO_HOME="${CARGO_HOME:-$HOME/.cargo}")
         ;;
     esac

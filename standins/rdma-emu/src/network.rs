@@ -22,8 +22,9 @@ use crate::device::{SendRequest, State, lock, wc};
 const NUMBER_BITS: u32 = 12;
 /// Maximum number of devices on a machine, because a queue pair's number has 24 bits.
 const NODES: u32 = 1 << 12;
-/// Maximum time to wait for bytes of an answer, if the timeout is longer or unlimited.
-const MAX_PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum time to wait for bytes of an answer. It does not depend on the queue pair's timeout: a real device
+/// also answers while its program is stopped or waits for a CPU, and this one does not.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// The length of a request in bytes.
 const REQUEST: usize = 88;
 /// Time until a request that found no receive is sent again.
@@ -55,7 +56,6 @@ pub(crate) struct Job {
     pub(crate) request: SendRequest,
     /// Bytes to write, or bytes that were read.
     pub(crate) bytes: Vec<u8>,
-    pub(crate) patience: Duration,
     /// The number of resets of the queue pair before this request.
     pub(crate) resets: u64,
 }
@@ -83,12 +83,6 @@ fn address(id: u32) -> io::Result<SocketAddr> {
 /// abstract name.
 fn is_own(stream: &UnixStream) -> bool {
     rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == rustix::process::getuid())
-}
-
-/// Returns the time to wait for an answer: 7 attempts with the given timeout code.
-pub(crate) fn patience(timeout: u8) -> Duration {
-    let each = Duration::from_nanos(4096).saturating_mul(1 << timeout.min(31));
-    if timeout == 0 { MAX_PATIENCE } else { (7 * each).min(MAX_PATIENCE) }
 }
 
 impl Node {
@@ -224,8 +218,10 @@ fn ask(peer: u32, jobs: &Receiver<Job>, state: &Weak<Mutex<State>>) {
         let Some(mut job) = next else { return };
         let had_connection = connection.is_some();
         let mut status = exchange(&mut connection, peer, &mut job);
-        if status.is_err() && had_connection {
-            // The connection may lead to an earlier device that had the same entry.
+        let is_gone = |e: &io::Error| !matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+        if had_connection && status.as_ref().is_err_and(is_gone) {
+            // The connection may lead to an earlier device that had the same entry. A device that only takes
+            // long must not get a request twice.
             connection = None;
             status = exchange(&mut connection, peer, &mut job);
         }
@@ -247,8 +243,8 @@ fn exchange(connection: &mut Option<UnixStream>, peer: u32, job: &mut Job) -> io
     if !is_own(stream) {
         return Err(ErrorKind::PermissionDenied.into());
     }
-    stream.set_read_timeout(Some(job.patience))?;
-    stream.set_write_timeout(Some(job.patience))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
     let request = &job.request.remote;
     stream.write_all(&request.encode())?;
     if !request.returns_bytes() {

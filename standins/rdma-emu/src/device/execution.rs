@@ -10,7 +10,7 @@ use arrayvec::ArrayVec;
 use verbs_sys::*;
 
 use super::{Armed, GID, MAX_SGE, Pieces, Queue, Receive, SendRequest, State, signal, wc};
-use crate::network::{Job, Request, patience};
+use crate::network::{Job, Request};
 
 /// `IBV_EVENT_CQ_ERR`.
 const EVENT_CQ_ERR: c_int = 0;
@@ -280,7 +280,7 @@ impl State {
         }
         let failed = if request.remote.is_reliable() { wc::NO_ANSWER } else { 0 };
         let Some(node) = self.node.as_mut() else { return Some((request, failed)) };
-        let job = Job { request, bytes, patience: patience(attr.timeout), resets };
+        let job = Job { request, bytes, resets };
         if let Some(job) = node.send(job) {
             return Some((job.request, failed));
         }
