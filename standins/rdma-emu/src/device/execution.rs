@@ -268,7 +268,7 @@ impl State {
 
     /// Sends a request to another device. Returns the request and its status if the status is already known.
     fn ask(&mut self, number: u32, mut request: SendRequest) -> Option<(SendRequest, c_int)> {
-        let &Queue { pd, attr, resets, .. } = &self.queues[&number];
+        let &Queue { pd, resets, .. } = &self.queues[&number];
         let local = match self.local(pd, &mut request) {
             Ok(local) => local,
             Err(status) => return Some((request, status)),
