@@ -243,6 +243,15 @@ fn a_peer_without_the_secret_is_rejected() {
     secret(&place, "other", "sixteen or more bytes, others");
     let port = free_port();
     let channel = |key: &str, port| format!("-c tcp:{port} --secret-file {key}");
+    let connect = |port| {
+        let start = Instant::now();
+        loop {
+            match TcpStream::connect(("127.0.0.1", port)) {
+                Ok(stream) => break stream,
+                Err(e) => assert!(start.elapsed() < LONG, "{e}"),
+            }
+        }
+    };
     let (dpu, mut hold) = place.hold(Side::Dpu, &format!("-f dst {}", channel("key", port)), "rejected");
     place.start(Side::Host, &format!("-f src {}", channel("other", port))).end().failed(&[
         "host: connecting",
@@ -251,20 +260,23 @@ fn a_peer_without_the_secret_is_rejected() {
     ]);
     hold.wait("rejected");
     hold.answer("deadline=0.1");
-    dpu.end().failed(&["no host connected", "rejected because of a wrong secret"]);
+    dpu.end().failed(&[
+        "no host connected",
+        "rejected because of a wrong secret: 1",
+        "the same --secret-file",
+    ]);
+    let port = free_port();
+    let (dpu, mut hold) = place.hold(Side::Dpu, &format!("-f dst {}", channel("key", port)), "rejected");
+    connect(port).write_all(&[&b"DCPYTCP1"[..], &[7; 32]].concat()).expect("sent");
+    hold.wait("rejected");
+    hold.answer("deadline=0.1");
+    dpu.end().failed(&["no host connected", "peers of another release: 1", "the same release"]);
 
     // Other connections cause no delay: two send no bytes, one sends random bytes, one has the wrong secret.
     let port = free_port();
     let dpu = place.start(Side::Dpu, &format!("-f dst {}", channel("key", port)));
-    let start = Instant::now();
-    let connect = || loop {
-        match TcpStream::connect(("127.0.0.1", port)) {
-            Ok(stream) => break stream,
-            Err(e) => assert!(start.elapsed() < LONG, "{e}"),
-        }
-    };
-    let silent = [connect(), connect()];
-    let mut loud = connect();
+    let silent = [connect(port), connect(port)];
+    let mut loud = connect(port);
     loud.write_all(&[0x5a; 1000]).expect("sent");
     loud.set_read_timeout(Some(LONG)).expect("set");
     let mut answer = Vec::new();
@@ -280,81 +292,63 @@ fn a_peer_without_the_secret_is_rejected() {
     assert_same(&place.path("src"), &place.path("dst"));
     drop(silent);
 
-    // A program pretends to be the DPU: the host sends only its nonce and proof.
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    let host = place.start(Side::Host, &format!("-f src {}", channel("key", port)));
-    let (mut stream, _) = listener.accept().expect("it connects");
-    let mut hello = [0; 40];
-    stream.read_exact(&mut hello).expect("its number");
-    stream.write_all(&hello).expect("sent back");
-    let mut proof = [0; 32];
-    stream.read_exact(&mut proof).expect("its proof");
-    stream.write_all(&proof).expect("sent back");
-    host.end().failed(&["did not prove that it is the DPU"]);
+    // A program pretends to be the DPU: it has only what the host sends.
+    let pretended = |answer: &dyn Fn(&[u8]) -> Vec<u8>, words: &[&str]| {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let host = place.start(Side::Host, &format!("-f src {}", channel("key", port)));
+        let (mut stream, _) = listener.accept().expect("it connects");
+        let mut hello = [0; 72];
+        stream.read_exact(&mut hello).expect("its first message");
+        stream.write_all(&answer(&hello)).expect("answered");
+        host.end().failed(words);
+    };
+    pretended(
+        &|hello| [&hello[..8], &[0], &hello[24..]].concat(),
+        &["did not prove that it is the DPU", "the same --secret-file"],
+    );
+    pretended(&|_| b"DCPYTCP1".to_vec(), &["version 1 of the protocol", "the same release on both sides"]);
 }
 
-/// Copies bytes from one stream to the other, with bit 0 of byte `flip` changed.
-fn pass_on(mut from: TcpStream, mut to: TcpStream, flip: Option<usize>) {
-    let (mut bytes, mut at) = ([0; 4096], 0);
-    while let Ok(n @ 1..) = from.read(&mut bytes) {
-        if let Some(flip) = flip.filter(|flip| (at..at + n).contains(flip)) {
-            bytes[flip - at] ^= 1;
+/// The secret of the export descriptor, messages and the file's bytes are not readable on the way.
+#[test]
+fn over_tcp_everything_is_encrypted() {
+    for engine in ["cpu", "stream"] {
+        let place = Place::new();
+        let src = fs::read(place.file("src", 100_000)).expect("a file");
+        secret(&place, "key", "sixteen or more bytes");
+        let (ended, bytes) = place.through_a_proxy(Side::Host, &format!("-e {engine}"), None);
+        for side in &ended {
+            side.copied();
         }
-        at += n;
-        if to.write_all(&bytes[..n]).is_err() {
-            break;
+        assert_same(&place.path("src"), &place.path("dst"));
+        assert_eq!(bytes.len() > src.len(), engine == "stream", "the connection has {} bytes", bytes.len());
+        // The first bytes of a Hello and of an export descriptor of `cpu`, and some bytes of the file.
+        let hello = [&[1][..], b"DCPY", &4_u16.to_le_bytes()].concat();
+        let descriptor = [&b"DMAX"[..], &2_u16.to_le_bytes(), &3_u16.to_le_bytes()].concat();
+        for hidden in [&hello[..], &descriptor, &src[..16], &src[50_000..50_016], b"sixteen or more"] {
+            assert!(!bytes.windows(hidden.len()).any(|sent| sent == hidden), "{engine}: {hidden:?}");
         }
     }
-    let _ = to.shutdown(std::net::Shutdown::Both);
 }
 
 #[test]
 fn over_tcp_a_message_that_is_changed_on_the_way_is_noticed() {
-    // Each side's nonce and proof precede the messages.
-    const FIRST: usize = 40 + 32;
     for from in Side::BOTH {
-        for changed in Side::BOTH {
-            // The changed bytes are in the length, kind, fields and MAC of the first message, and in the
+        // The lengths of the messages that each side sends before the first encrypted frame.
+        for (changed, first) in [(Side::Host, 72 + 16), (Side::Dpu, 57 + 17)] {
+            // The changed bytes are in the length, its tag, and the content of the first message, and in the
             // second message.
             for at in [0, 4, 15, 50, 140] {
                 let place = Place::new();
                 place.file("src", 100_000);
                 secret(&place, "key", "sixteen or more bytes");
-                let (port, listener) = (free_port(), TcpListener::bind("127.0.0.1:0").expect("a port"));
-                let proxy = listener.local_addr().expect("an address").port();
-                let file = |side| if side == from { "src" } else { "dst" };
-                let start = |side, port| {
-                    let args = format!("-f {} -c tcp:{port} --secret-file key", file(side));
-                    place.hold(side, &args, "connected")
-                };
-                let (dpu, dpu_hold) = start(Side::Dpu, port);
-                let (host, host_hold) = start(Side::Host, proxy);
-                let (to_host, _) = listener.accept().expect("it connects");
-                let start = Instant::now();
-                let to_dpu = loop {
-                    match TcpStream::connect(("127.0.0.1", port)) {
-                        Ok(stream) => break stream,
-                        Err(e) => assert!(start.elapsed() < LONG, "{e}"),
-                    }
-                };
-                let clone = |stream: &TcpStream| stream.try_clone().expect("cloned");
-                let flip = |side| (side == changed).then_some(FIRST + at);
-                let ways =
-                    [(clone(&to_host), clone(&to_dpu), flip(Side::Host)), (to_dpu, to_host, flip(Side::Dpu))];
-                let ways = ways.map(|(from, to, flip)| std::thread::spawn(move || pass_on(from, to, flip)));
-                // A changed length (at 0) may make the receiver wait for bytes that never arrive.
-                for mut hold in [dpu_hold, host_hold] {
-                    hold.wait("connected");
-                    hold.answer(if at == 0 { "peer=1" } else { "" });
-                }
-                let ended = [host.end(), dpu.end()];
-                ways.into_iter().for_each(|way| way.join().expect("passed on"));
-                ended.iter().for_each(|ended| assert!(!ended.status.success(), "{ended:?}"));
+                let change = Some((changed, first + at));
+                let ([host, dpu], _) = place.through_a_proxy(from, "", change);
+                assert!(!host.status.success() && !dpu.status.success(), "{host:?} {dpu:?}");
                 assert!(!place.path("dst").exists());
-                // Only other changes than of the length must be reported as such.
-                let hears = &ended[usize::from(changed == Side::Host)];
-                assert!(at == 0 || hears.err.contains("changed or forged in transit"), "{at}: {hears:?}");
+                let hears = if changed == Side::Host { dpu } else { host };
+                assert!(hears.err.contains("changed or forged in transit"), "{at}: {hears:?}");
             }
         }
     }

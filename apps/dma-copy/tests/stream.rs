@@ -1,11 +1,9 @@
 //! Tests `dma-copy --engine stream`, where blocks go through the channel.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -238,48 +236,15 @@ fn bytes_are_refused_where_an_engine_moves_them() {
     dpu.end().failed(&["more bytes of blocks than the agreed 0"]);
 }
 
-/// Copies bytes from one stream to the other, with a bit of byte `flip` changed.
-fn pass_on(mut from: TcpStream, mut to: TcpStream, flip: Option<usize>) {
-    let (mut bytes, mut at) = ([0; 4096], 0);
-    while let Ok(n @ 1..) = from.read(&mut bytes) {
-        if let Some(flip) = flip.filter(|flip| (at..at + n).contains(flip)) {
-            bytes[flip - at] ^= 1;
-        }
-        at += n;
-        if to.write_all(&bytes[..n]).is_err() {
-            break;
-        }
-    }
-    let _ = to.shutdown(Shutdown::Both);
-}
-
 #[test]
 fn over_tcp_a_byte_that_is_changed_on_the_way_is_noticed() {
     for from in Side::BOTH {
         let place = Place::new();
         place.file("src", 1_000_000);
         secret(&place, "key", "sixteen or more bytes");
-        let (port, listener) = (free_port(), TcpListener::bind("127.0.0.1:0").expect("a port"));
-        let proxy = listener.local_addr().expect("an address").port();
-        let file = |side| if side == from { "src" } else { "dst" };
-        let args = "-e stream --checksum none --secret-file key";
-        let dpu = place.start(Side::Dpu, &format!("-f {} -c tcp:{port} {args}", file(Side::Dpu)));
-        let host = place.start(Side::Host, &format!("-f {} -c tcp:{proxy} {args}", file(Side::Host)));
-        let (to_host, _) = listener.accept().expect("it connects");
-        let start = Instant::now();
-        let to_dpu = loop {
-            match TcpStream::connect(("127.0.0.1", port)) {
-                Ok(stream) => break stream,
-                Err(e) => assert!(start.elapsed() < LONG, "{e}"),
-            }
-        };
-        let clone = |stream: &TcpStream| stream.try_clone().expect("cloned");
         // The changed byte is in the middle of the file's bytes.
-        let flip = |side| (side == from).then_some(500_000);
-        let ways = [(clone(&to_host), clone(&to_dpu), flip(Side::Host)), (to_dpu, to_host, flip(Side::Dpu))];
-        let ways = ways.map(|(from, to, flip)| std::thread::spawn(move || pass_on(from, to, flip)));
-        let [host, dpu] = [host.end(), dpu.end()];
-        ways.into_iter().for_each(|way| way.join().expect("passed on"));
+        let ([host, dpu], _) =
+            place.through_a_proxy(from, "-e stream --checksum none", Some((from, 500_000)));
         let (sender, receiver) = if from == Side::Host { (host, dpu) } else { (dpu, host) };
         receiver.failed(&["changed or forged in transit"]);
         sender.failed(&["changed or forged in transit"]);

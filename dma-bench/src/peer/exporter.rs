@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dma::{Access, DmaEngine, DmaEngineExt as _, Error, ErrorKind, Export, MemoryRequest, Result, Window};
-use dma_handshake::{Macs, Receiving, Sending};
+use dma_handshake::{Keys, Receiving, Sending};
 
 use super::request::{ERROR_KINDS, MAX_MESSAGE, MAX_PIECE, Request, VERSION};
 
@@ -127,10 +127,10 @@ pub(crate) fn export_memory(
     limit: &MemoryLimit,
     to: impl Write,
     from: impl Read,
-    macs: Option<(Macs, Macs)>,
+    keys: Option<(Keys, Keys)>,
     refusal: Option<&str>,
 ) -> io::Result<()> {
-    let (sends, receives) = macs.unzip();
+    let (sends, receives) = keys.unzip();
     let (mut to, mut from) = (Sending::new(to, sends), Receiving::new(from, receives, MAX_MESSAGE));
     let (mut memory, mut message) = (None, Vec::new());
     loop {

@@ -2,7 +2,7 @@
 //! process allocates and exports the memory. On request it reads and writes the memory through its own
 //! mapping, so that bytes can be verified.
 //!
-//! Requests and answers are authenticated messages of `dma-handshake` over TCP. Numbers are little-endian.
+//! Requests and answers are encrypted messages of `dma-handshake` over TCP. Numbers are little-endian.
 //!
 //! ```text
 //! o version:u16 len:u64     open memory; the answer is the export's descriptor, or empty for length 0
@@ -24,7 +24,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use dma::{Error, ErrorKind, ExportDescriptor, NumaNodes, Result};
-use dma_handshake::{Macs, Protocol, Receiving, Secret, Sending};
+use dma_handshake::{Keys, Protocol, Receiving, Secret, Sending};
 
 pub(crate) use self::exporter::{MemoryLimit, export_memory};
 use self::request::{ERROR_KINDS, MAX_MESSAGE, MAX_PIECE, Request, VERSION};
@@ -32,13 +32,8 @@ use crate::interrupt;
 use crate::plan::Address;
 use crate::run::placement;
 
-pub(crate) const PROTOCOL: Protocol = Protocol {
-    magic: *b"DBCHTCP1",
-    proof: "dma_bench 2026-11 tcp proof of the shared secret",
-    to_listener: "dma_bench 2026-11 tcp messages of run",
-    to_caller: "dma_bench 2026-11 tcp messages of serve",
-    program: "dma-bench",
-};
+pub(crate) const PROTOCOL: Protocol =
+    Protocol { name: *b"DBCHTCP", version: b'2', request_len: 0, reply_len: 0, program: "dma-bench" };
 
 /// Time limit for connecting and for the proofs.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -94,7 +89,7 @@ impl Process {
         let secret =
             Secret::read(&address.secret_file).map_err(|e| Error::new(ErrorKind::InvalidArgument, e))?;
         let at = &address.at;
-        let (stream, macs) = call(at, &secret)?;
+        let (stream, keys) = call(at, &secret)?;
         let set_up = || {
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
@@ -103,7 +98,7 @@ impl Process {
         };
         let clone =
             set_up().map_err(|e| Error::new(ErrorKind::Os, format!("the connection to {at}: {e}")))?;
-        let process = Self::with(stream, clone, Some(macs), None, format!("the peer {at}"));
+        let process = Self::with(stream, clone, Some(keys), None, format!("the peer {at}"));
         // This request fails if the other side has another version or too many peers.
         process.call(Request::Open { version: VERSION, len: 0 })?;
         Ok(process)
@@ -112,11 +107,11 @@ impl Process {
     fn with(
         to: impl Write + Send + 'static,
         from: impl Read + Send + 'static,
-        macs: Option<(Macs, Macs)>,
+        keys: Option<(Keys, Keys)>,
         child: Option<Child>,
         name: String,
     ) -> Self {
-        let (sends, receives) = macs.unzip();
+        let (sends, receives) = keys.unzip();
         let to = Sending::new(Box::new(to) as Box<dyn Write + Send>, sends);
         let from = Receiving::new(Box::new(from) as Box<dyn Read + Send>, receives, MAX_MESSAGE);
         Self { link: Mutex::new((to, from)), child, name }
@@ -204,7 +199,7 @@ impl Drop for Process {
 
 /// Connects and proves knowledge of the secret. Reconnects if the other side closes the connection before it
 /// has answered.
-fn call(at: &str, secret: &Secret) -> Result<(TcpStream, (Macs, Macs))> {
+fn call(at: &str, secret: &Secret) -> Result<(TcpStream, (Keys, Keys))> {
     let began = Instant::now();
     let is_over = || began.elapsed() >= CONNECT_TIMEOUT || interrupt::stopped();
     let start = "start `dma-bench serve` there, with the same port and --secret-file";
@@ -218,7 +213,7 @@ fn call(at: &str, secret: &Secret) -> Result<(TcpStream, (Macs, Macs))> {
             Error::new(kind, format!("cannot connect to the peer {at}: {e}")).with_hint(start)
         })?;
         let e = match dma_handshake::call(&mut stream, secret, &PROTOCOL, is_over) {
-            Ok(macs) => return Ok((stream, macs)),
+            Ok(keys) => return Ok((stream, keys)),
             Err(e) => e,
         };
         let of_peer = |kind, what: &str| Error::new(kind, format!("the peer {at} {what}"));
@@ -243,6 +238,9 @@ fn call(at: &str, secret: &Secret) -> Result<(TcpStream, (Macs, Macs))> {
                 return Err(
                     of_peer(ErrorKind::TimedOut, "does not prove that it knows the secret").with_hint(start)
                 );
+            }
+            io::ErrorKind::Unsupported => {
+                return Err(of_peer(ErrorKind::VersionMismatch, &format!("is of another release: {e}")));
             }
             _ => {
                 return Err(of_peer(ErrorKind::PermissionDenied, &format!("is not a dma-bench serve: {e}"))

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use dma::{Capabilities, DmaEngine};
-use dma_handshake::{Macs, Secret};
+use dma_handshake::{Keys, Secret};
 
 use super::{MemoryLimit, PROTOCOL, export_memory};
 use crate::files::say;
@@ -30,8 +30,8 @@ Examples:
 
 The first line is for the machine with the memory, and the second one for the machine that measures. Both need
 engines of one kind, which can export and import memory between these machines. Make the secret once and copy it
-to both: head -c 32 /dev/urandom > key; chmod 600 key. Messages are authenticated, and not encrypted. A peer with
-the secret may read and write the memory that is exported to it, and nothing else.";
+to both: head -c 32 /dev/urandom > key; chmod 600 key. Messages are encrypted. A peer with the secret may read
+and write the memory that is exported to it, and nothing else.";
 
 /// Options of `serve`.
 #[derive(Debug, Args)]
@@ -113,14 +113,14 @@ fn accept_all(
         let ended = loop {
             let failed = |e: io::Error| format!("cannot accept connections: {e}");
             let rejected = |e: &io::Error| {
-                if e.kind() == io::ErrorKind::PermissionDenied {
-                    say("dma-bench: turned away a peer that does not know the secret");
+                if matches!(e.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) {
+                    say(format_args!("dma-bench: turned away a peer: {e}"));
                 }
             };
             match dma_handshake::answer(listener, secret, &PROTOCOL, is_over, failed, rejected) {
                 Ok(None) => break Ok(served),
                 Err(e) => break Err(e),
-                Ok(Some((stream, macs))) => {
+                Ok(Some((stream, keys))) => {
                     let connected = locked(&peers).len();
                     let Ok(clone) = stream.try_clone() else { continue };
                     if connected >= most + MAX_REFUSED_CONNECTIONS {
@@ -133,7 +133,7 @@ fn accept_all(
                         .then(|| format!("{most} connections are open, and --peers allows no more"));
                     let (peers, limit) = (&peers, &limit);
                     let thread = std::thread::Builder::new().spawn_scoped(scope, move || {
-                        one(engine, limit, &stream, macs, refusal.as_deref());
+                        one(engine, limit, &stream, keys, refusal.as_deref());
                         locked(peers).remove(&id);
                     });
                     if thread.is_err() {
@@ -157,7 +157,7 @@ fn one(
     engine: &dyn DmaEngine,
     limit: &MemoryLimit,
     stream: &TcpStream,
-    macs: (Macs, Macs),
+    keys: (Keys, Keys),
     refusal: Option<&str>,
 ) {
     let name = stream.peer_addr().map_or_else(|_| "a peer".to_owned(), |at| at.to_string());
@@ -169,7 +169,7 @@ fn one(
         rustix::net::sockopt::set_tcp_keepidle(stream, Duration::from_secs(30))?;
         rustix::net::sockopt::set_tcp_keepintvl(stream, Duration::from_secs(5))?;
         rustix::net::sockopt::set_tcp_keepcnt(stream, 6)?;
-        export_memory(engine, limit, stream, stream, Some(macs), refusal)
+        export_memory(engine, limit, stream, stream, Some(keys), refusal)
     };
     if let Err(e) = set_up()
         && !interrupt::stopped()

@@ -10,13 +10,8 @@ use dma_handshake::{Authenticated, Protocol, Receiving, Secret, Sending};
 use crate::{Error, Options, Side};
 
 const NAME: &str = "dma-test-card";
-const PROTOCOL: Protocol = Protocol {
-    magic: *b"DCARDTST",
-    proof: "test_card 2026-11 tcp proof of the shared secret",
-    to_listener: "test_card 2026-11 tcp messages of the host",
-    to_caller: "test_card 2026-11 tcp messages of the DPU",
-    program: "test_card",
-};
+const PROTOCOL: Protocol =
+    Protocol { name: *b"DCARDTS", version: b'2', request_len: 0, reply_len: 0, program: "test_card" };
 /// Maximum length of a message in bytes: the lowest known limit of a comm channel.
 const MAX: usize = 4080;
 
@@ -106,8 +101,8 @@ fn tcp(options: &Options, address: &str) -> Result<Carrier, Error> {
 fn call(address: &str, secret: &Secret, deadline: Instant) -> Result<Authenticated, Error> {
     loop {
         let called = TcpStream::connect(address).and_then(|mut stream| {
-            let macs = dma_handshake::call(&mut stream, secret, &PROTOCOL, || Instant::now() > deadline)?;
-            Ok((stream, macs))
+            let keys = dma_handshake::call(&mut stream, secret, &PROTOCOL, || Instant::now() > deadline)?;
+            Ok((stream, keys))
         });
         match called {
             Ok(connection) => return Ok(connection),

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dma_core::{Access, ErrorKind, MemoryRequest, PageMemory, RawExport, Result};
+use dma_handshake::{Id, Secret};
 
 use crate::device::{Device, Handle, Owned};
 use crate::error::error;
 use crate::queue_pair::{QueuePair, random};
 use crate::queue_pairs::Completions;
 use crate::region::{self, Bytes, Registered};
-use crate::secret::{Id, Secret};
 use crate::service::Service;
 use crate::verbs::*;
 use crate::wire::{BLOB, End, Grant, encode_blob};
@@ -106,7 +106,7 @@ impl RdmaExport {
         len: usize,
         rights: Access,
     ) -> Result<Self> {
-        let secret = Secret { id: random()?, key: random()? };
+        let secret = Secret::new(random()?, random()?);
         let blob = encode_blob(service.addr(), &secret);
         let domain = Arc::new(Domain::new(device)?);
         // For remote writes, the library requires the local and the remote right to write.
@@ -122,7 +122,7 @@ impl RdmaExport {
         let grant = Grant { addr: bytes.addr(), len: len as u64, rkey, rights, proof_addr, proof_rkey };
         service.offer(Granted { secret, domain: Arc::clone(&domain), grant });
         let (device, region) = (Arc::clone(device), Some(region));
-        Ok(Self { device, service, id: secret.id, region, _domain: domain, blob })
+        Ok(Self { device, service, id: *secret.id(), region, _domain: domain, blob })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Memory of another host: requests a grant from its exporter, and connects to it.
 #![expect(unsafe_code, reason = "implements `RawRegion`")]
 
-use std::io::{Read, Write};
+use std::io::ErrorKind as IoKind;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,15 +12,12 @@ use dma_core::{
     Access, DeviceAddr, Error, ErrorKind, ExportDescriptor, RawExport, RawRegion, RegionInfo, RegionKey,
     Result,
 };
+use dma_handshake::Secret;
 use dma_process::with_signals_blocked;
 
 use crate::engine_state::EngineState;
 use crate::error::{NAME, error};
-use crate::queue_pair::random;
-use crate::secret::Secret;
-use crate::wire::{
-    BLOB, CHALLENGE, Challenge, End, Foreign, ForeignBlob, Grant, REPLY, Reply, Request, VERSION, decode_blob,
-};
+use crate::wire::{BLOB, End, ForeignBlob, Grant, PROTOCOL, Reply, Request, VERSION, decode_blob};
 
 /// Maximum time of the whole exchange with an exporter. An exporter that is stopped for a shorter time fails
 /// no copy.
@@ -97,31 +94,12 @@ fn revoked(what: String) -> Error {
 
 /// Returns the error of a service that cannot be reached, or does not answer.
 fn unreachable(service: SocketAddr, source: std::io::Error) -> Error {
-    if matches!(source.kind(), std::io::ErrorKind::ConnectionRefused | std::io::ErrorKind::ConnectionReset) {
+    if matches!(source.kind(), IoKind::ConnectionRefused | IoKind::ConnectionReset | IoKind::UnexpectedEof) {
         return revoked(format!("the exporter at {service} no longer answers")).with_source(source);
     }
     error(ErrorKind::DeviceFault, format!("the exporter at {service} cannot be reached"))
         .with_source(source)
         .with_hint("check the route to that host (`ping`), its firewall, and the exporter's option `listen`")
-}
-
-/// Reads until `bytes` is full. Fails after the deadline.
-fn read_before(stream: &mut TcpStream, deadline: Instant, bytes: &mut [u8]) -> std::io::Result<()> {
-    let mut got = 0;
-    while got < bytes.len() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(std::io::ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut bytes[got..]) {
-            Ok(0) => return Err(std::io::ErrorKind::ConnectionReset.into()),
-            Ok(n) => got += n,
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
 }
 
 /// Requests a grant from an exporter, and a queue pair to connect with `end`. Both sides prove that they know
@@ -160,52 +138,60 @@ fn ask_once(
     deadline: Instant,
     is_busy: &mut bool,
 ) -> Result<(TcpStream, Grant, Option<End>)> {
-    let mut gone = |source: std::io::Error| {
-        use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
-        *is_busy = matches!(source.kind(), ConnectionReset | BrokenPipe);
-        unreachable(service, source)
-    };
-    let strange = |foreign| match foreign {
-        Foreign::Bytes => foreign_bytes(service),
-        Foreign::Version => other_version(service),
-        Foreign::Proof => unproven(format!("{service} does not prove that it knows the export's secret")),
+    let mut note = |e: std::io::Error| {
+        *is_busy = matches!(
+            e.kind(),
+            IoKind::ResourceBusy | IoKind::ConnectionReset | IoKind::BrokenPipe | IoKind::UnexpectedEof
+        );
+        e
     };
     let limit = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-    let mut stream = TcpStream::connect_timeout(&service, limit).map_err(&mut gone)?;
-    let mut challenge = [0; CHALLENGE];
-    stream
-        .set_nodelay(true)
-        .and_then(|()| stream.set_write_timeout(Some(limit)))
-        .and_then(|()| read_before(&mut stream, deadline, &mut challenge))
-        .map_err(&mut gone)?;
-    let challenge = Challenge::decode(&challenge).map_err(strange)?;
-    let request = Request { id: secret.id, nonce: random()?, end };
-    let mut reply = [0; REPLY];
-    // If the exporter closed the connection, its answer contains the reason.
-    let sent = stream.write_all(&request.encode(secret, &challenge));
-    read_before(&mut stream, deadline, &mut reply).map_err(|e| gone(sent.err().unwrap_or(e)))?;
-    match Reply::decode(&reply, secret, &challenge, &request).map_err(strange)? {
-        Reply::Granted(grant, end) => Ok((stream, grant, end)),
-        Reply::Unknown => Err(revoked(format!("the exporter at {service} revoked the export"))),
-        Reply::Exhausted => {
+    let mut stream = TcpStream::connect_timeout(&service, limit)
+        .and_then(|stream| {
+            stream.set_nodelay(true)?;
+            stream.set_write_timeout(Some(limit))?;
+            Ok(stream)
+        })
+        .map_err(&mut note)
+        .map_err(|e| unreachable(service, e))?;
+    let is_over = || Instant::now() >= deadline;
+    let request = Request(end).encode();
+    let (reply, _) = dma_handshake::request(&mut stream, secret, &PROTOCOL, &request, is_over)
+        .map_err(&mut note)
+        .map_err(|e| refused(service, e))?;
+    match reply.first_chunk().and_then(Reply::decode) {
+        Some(Reply::Granted(grant, end)) => Ok((stream, grant, end)),
+        Some(Reply::Exhausted) => {
             Err(error(ErrorKind::OutOfResources, format!("the exporter at {service} has no queue pair left"))
                 .with_hint("close some queues that copy from or to its memory"))
         }
-        Reply::Busy => {
-            *is_busy = true;
-            let message =
-                format!("the exporter at {service} is busy: too many of its connections send no request");
-            Err(error(ErrorKind::OutOfResources, message)
-                .with_hint("find these connections on that host (`ss -tn`), and try again"))
-        }
-        Reply::OtherVersion => Err(other_version(service)),
-        Reply::Unproven => Err(unproven(format!("{service} does not accept the secret of the descriptor"))),
+        None => Err(foreign_bytes(service)),
     }
 }
 
-fn other_version(service: SocketAddr) -> Error {
-    error(ErrorKind::VersionMismatch, format!("the exporter at {service} speaks another version"))
-        .with_hint("use the same release of this library on both sides")
+/// Returns the error of an exchange that failed.
+fn refused(service: SocketAddr, source: std::io::Error) -> Error {
+    match source.kind() {
+        IoKind::NotFound => revoked(format!("the exporter at {service} revoked the export")),
+        IoKind::ConnectionRefused => {
+            unproven(format!("{service} does not accept the secret of the descriptor"))
+        }
+        IoKind::PermissionDenied => {
+            unproven(format!("{service} does not prove that it knows the export's secret"))
+        }
+        IoKind::Unsupported => {
+            error(ErrorKind::VersionMismatch, format!("the exporter at {service} speaks another version"))
+                .with_hint("use the same release of this library on both sides")
+        }
+        IoKind::InvalidData => foreign_bytes(service),
+        IoKind::ResourceBusy => {
+            let message =
+                format!("the exporter at {service} is busy: too many of its connections send no request");
+            error(ErrorKind::OutOfResources, message)
+                .with_hint("find these connections on that host (`ss -tn`), and try again")
+        }
+        _ => unreachable(service, source),
+    }
 }
 
 fn unproven(what: String) -> Error {

@@ -41,7 +41,6 @@ mod queue_pairs;
 mod region;
 mod ring;
 mod route;
-mod secret;
 mod service;
 #[cfg(test)]
 mod tests;

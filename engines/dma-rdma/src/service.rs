@@ -1,7 +1,7 @@
 //! The exporter's thread. The thread answers importers, and makes and keeps the queue pairs that serve them.
 
 use std::collections::HashMap;
-use std::io::{ErrorKind as IoKind, Read, Write};
+use std::io::{ErrorKind as IoKind, Read};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dma_core::{Error, ErrorKind, Result};
-use dma_handshake::{PROOF_LEN, Pending};
+use dma_handshake::{Answering, Id, Pending, Requested, Step};
 use dma_process::with_signals_blocked;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::sockopt;
@@ -19,9 +19,8 @@ use crate::device::Device;
 use crate::engine_state::lock;
 use crate::error::error;
 use crate::export::Granted;
-use crate::queue_pair::{QueuePair, random};
-use crate::secret::Id;
-use crate::wire::{Challenge, Foreign, REPLY, REQUEST, Reply, Request};
+use crate::queue_pair::QueuePair;
+use crate::wire::{PROTOCOL, Reply, Request};
 
 /// Maximum number of served connections.
 const MAX_SERVED: usize = 4096;
@@ -50,14 +49,6 @@ struct SharedExports {
     stop: AtomicBool,
 }
 
-/// A connection of a peer that has not sent its whole request.
-struct Caller {
-    stream: TcpStream,
-    challenge: Challenge,
-    request: [u8; REQUEST],
-    got: usize,
-}
-
 /// The connection of a peer, and its queue pair, which is closed with the connection.
 struct Served {
     stream: TcpStream,
@@ -67,7 +58,7 @@ struct Served {
 /// The next step for a caller after some bytes have been read.
 enum Next {
     /// More bytes are needed.
-    Wait(Caller),
+    Wait(Answering),
     Serve(Served),
     Close,
 }
@@ -128,7 +119,7 @@ impl Service {
 
     /// Grants memory to peers that know the grant's secret.
     pub(crate) fn offer(&self, granted: Granted) {
-        lock(&self.shared.exports).insert(granted.secret.id, Arc::new(granted));
+        lock(&self.shared.exports).insert(*granted.secret.id(), Arc::new(granted));
     }
 
     /// Ends a grant.
@@ -164,7 +155,7 @@ impl SharedExports {
                 // A millisecond is added, because the kernel rounds down.
                 timespec(until.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
             });
-            let callers = pending.iter().map(|caller: &Caller| caller.stream.as_fd());
+            let callers = pending.iter().map(|caller: &Answering| caller.as_fd());
             let files = [self.wake.as_fd(), listener.as_fd()].into_iter();
             let files = files.chain(callers).chain(served.iter().map(|served| served.stream.as_fd()));
             let mut files: Vec<_> = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
@@ -200,63 +191,40 @@ impl SharedExports {
     }
 
     /// Reads from a connection, and answers the request once it is complete.
-    fn advance(&self, mut caller: Caller) -> Next {
-        while caller.got < REQUEST {
-            match caller.stream.read(&mut caller.request[caller.got..]) {
-                Ok(0) => return Next::Close,
-                Ok(n) => caller.got += n,
-                Err(e) if e.kind() == IoKind::WouldBlock => return Next::Wait(caller),
-                Err(e) if e.kind() == IoKind::Interrupted => {}
-                Err(_) => return Next::Close,
+    fn advance(&self, caller: Answering) -> Next {
+        let step = caller.step(&PROTOCOL, |id| lock(&self.exports).get(id).map(|granted| granted.secret));
+        match step {
+            Ok(Step::Pending(caller)) => Next::Wait(caller),
+            Ok(Step::Requested(requested)) => self.answer(requested),
+            Err(error) if error.kind() == IoKind::PermissionDenied => {
+                dma_core::guarded_log!(warn, %error, "an importer is refused");
+                Next::Close
             }
-        }
-        let mut pair = None;
-        let reply = match Request::decode(&caller.request) {
-            Err(Foreign::Version) => Reply::OtherVersion.encode_refusal(),
-            Err(Foreign::Bytes | Foreign::Proof) => {
-                dma_core::guarded_log!(
-                    debug,
-                    "a peer sent bytes that are not a request; its connection is closed"
-                );
-                return Next::Close;
+            Err(error) => {
+                dma_core::guarded_log!(debug, %error, "a connection is closed");
+                Next::Close
             }
-            Ok((request, proof)) => self.answer(&request, &proof, &caller.challenge, &mut pair),
-        };
-        // This does not block, because a new connection has room for the reply.
-        match (caller.stream.write_all(&reply), pair) {
-            (Ok(()), Some(pair)) => Next::Serve(Served { stream: caller.stream, _pair: pair }),
-            _ => Next::Close,
         }
     }
 
-    /// Returns the answer to a request, and makes the queue pair that the request asks for.
-    fn answer(
-        &self,
-        request: &Request,
-        proof: &[u8; PROOF_LEN],
-        challenge: &Challenge,
-        served: &mut Option<QueuePair>,
-    ) -> [u8; REPLY] {
-        let Some(granted) = lock(&self.exports).get(&request.id).map(Arc::clone) else {
-            return Reply::Unknown.encode_refusal();
-        };
-        let secret = &granted.secret;
-        if !request.is_proven(secret, challenge, proof) {
-            dma_core::guarded_log!(warn, "an importer does not know the secret of the export that it names");
-            return Reply::Unproven.encode_refusal();
-        }
-        let reply = match request.end.as_ref().map(|peer| granted.serve(peer)) {
-            None => Reply::Granted(granted.grant, None),
-            Some(Ok((pair, end))) => {
-                *served = Some(pair);
-                Reply::Granted(granted.grant, Some(end))
-            }
+    /// Answers a request, and makes the queue pair that the request asks for.
+    fn answer(&self, requested: Requested) -> Next {
+        // An importer whose export was revoked meanwhile connects again, and is refused.
+        let granted = lock(&self.exports).get(&requested.id).map(Arc::clone);
+        let request = requested.request.first_chunk().and_then(Request::decode);
+        let Some((granted, request)) = granted.zip(request) else { return Next::Close };
+        let (reply, pair) = match request.0.map(|peer| granted.serve(&peer)) {
+            None => (Reply::Granted(granted.grant, None), None),
+            Some(Ok((pair, end))) => (Reply::Granted(granted.grant, Some(end)), Some(pair)),
             Some(Err(error)) => {
                 dma_core::guarded_log!(warn, %error, "an importer cannot be served");
-                return Reply::Exhausted.encode_refusal();
+                (Reply::Exhausted, None)
             }
         };
-        reply.encode(secret, challenge, request)
+        match (requested.reply(&reply.encode()), pair) {
+            (Ok((stream, _)), Some(pair)) => Next::Serve(Served { stream, _pair: pair }),
+            _ => Next::Close,
+        }
     }
 }
 
@@ -272,18 +240,14 @@ impl Served {
     }
 }
 
-impl Caller {
-    /// Reports to the peer that this service is busy, and closes the connection.
-    fn refuse(mut self) {
-        dma_core::guarded_log!(debug, "too many connections wait, so one is closed");
-        // This does not block, because a new connection has room for the answer. A peer that is gone needs no
-        // answer.
-        let _ = self.stream.write_all(&Reply::Busy.encode_refusal());
-    }
+/// Reports to the peer that this service is busy, and closes the connection.
+fn refuse(caller: Answering) {
+    dma_core::guarded_log!(debug, "too many connections wait, so one is closed");
+    caller.refuse_as_busy(&PROTOCOL);
 }
 
 /// Accepts waiting connections. The kernel reports the remaining ones again.
-fn accept(listener: &TcpListener, pending: &mut Pending<Caller>, served: usize) {
+fn accept(listener: &TcpListener, pending: &mut Pending<Answering>, served: usize) {
     for _ in 0..ACCEPTS {
         let (stream, address) = match listener.accept() {
             Ok(accepted) => accepted,
@@ -295,11 +259,11 @@ fn accept(listener: &TcpListener, pending: &mut Pending<Caller>, served: usize) 
                 return;
             }
         };
-        match challenged(stream) {
-            Ok(caller) if served >= MAX_SERVED => caller.refuse(),
-            Ok(caller) => {
-                if let Some(evicted) = pending.add(address.ip().into(), caller) {
-                    evicted.refuse();
+        match set_up(&stream) {
+            Ok(()) if served >= MAX_SERVED => refuse(Answering::new(stream)),
+            Ok(()) => {
+                if let Some(evicted) = pending.add(address.ip().into(), Answering::new(stream)) {
+                    refuse(evicted);
                 }
             }
             Err(error) => dma_core::guarded_log!(debug, %error, "a peer is turned away"),
@@ -307,17 +271,13 @@ fn accept(listener: &TcpListener, pending: &mut Pending<Caller>, served: usize) 
     }
 }
 
-/// Sends a peer the challenge with which the exchange begins.
-fn challenged(mut stream: TcpStream) -> Result<Caller> {
+/// Makes a connection non-blocking, and starts its keep-alive.
+fn set_up(stream: &TcpStream) -> std::io::Result<()> {
     let (idle, interval, count) = KEEPALIVE;
-    let challenge = Challenge(random()?);
-    stream
-        .set_nonblocking(true)
-        .and_then(|()| sockopt::set_socket_keepalive(&stream, true).map_err(Into::into))
-        .and_then(|()| sockopt::set_tcp_keepidle(&stream, idle).map_err(Into::into))
-        .and_then(|()| sockopt::set_tcp_keepintvl(&stream, interval).map_err(Into::into))
-        .and_then(|()| sockopt::set_tcp_keepcnt(&stream, count).map_err(Into::into))?;
-    // This does not block, because a new connection has room for the challenge.
-    stream.write_all(&challenge.encode())?;
-    Ok(Caller { stream, challenge, request: [0; REQUEST], got: 0 })
+    stream.set_nonblocking(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, idle)?;
+    sockopt::set_tcp_keepintvl(stream, interval)?;
+    sockopt::set_tcp_keepcnt(stream, count)?;
+    Ok(())
 }

@@ -1,34 +1,35 @@
 //! Messages between an importer and the exporter's service, and this backend's part of an export descriptor.
 //! All messages have a fixed length; numbers are little-endian. Bytes are accepted only if encoding the
 //! decoded message gives the same bytes.
+//!
+//! The messages are the request and the reply of `dma-handshake`, which encrypts them with the export's
+//! secret.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use dma_core::Access;
-use dma_handshake::{PROOF_LEN, Side};
+use dma_handshake::{Protocol, Secret};
 
-use super::secret::{Id, Nonce, Secret};
-
-/// The version of the messages and of the descriptor.
-pub(crate) const VERSION: u16 = 3;
-const MAGIC: [u8; 4] = *b"DMAR";
-const HEADER: usize = 8;
+/// The version of the descriptor. The version of the messages is [`PROTOCOL`]'s.
+pub(crate) const VERSION: u16 = 4;
 const END: usize = 28;
 const GRANT: usize = 36;
-/// The length of a request before its proof, in bytes.
-const ASKED: usize = HEADER + 16 + 32 + END;
-/// The length of a reply before its proof, in bytes.
-const ANSWERED: usize = HEADER + GRANT + END;
-/// The length of a challenge in bytes.
-pub(crate) const CHALLENGE: usize = HEADER + 32;
 /// The length of a request in bytes.
-pub(crate) const REQUEST: usize = ASKED + PROOF_LEN;
+pub(crate) const REQUEST: usize = 1 + END;
 /// The length of a reply in bytes.
-pub(crate) const REPLY: usize = ANSWERED + PROOF_LEN;
+pub(crate) const REPLY: usize = 1 + GRANT + END;
 /// The length of the backend's part of a descriptor in bytes.
 pub(crate) const BLOB: usize = 2 + 2 + 16 + 16 + 32;
 /// Maximum length in bytes of an export that an import accepts. No processor has a larger address space.
 const LONGEST: u64 = 1 << 57;
+
+pub(crate) const PROTOCOL: Protocol = Protocol {
+    name: *b"DMARDMA",
+    version: b'4',
+    request_len: REQUEST,
+    reply_len: REPLY,
+    program: "an exporter or importer of dma-rdma",
+};
 
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,42 +58,16 @@ pub(crate) struct Grant {
     pub(crate) proof_rkey: u32,
 }
 
-/// The exporter's first message, which all proofs cover.
+/// The message of an importer. The message requests the grant and, if it contains an end, a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Challenge(pub(crate) Nonce);
+pub(crate) struct Request(pub(crate) Option<End>);
 
-/// The message of an importer. The message requests the grant and, if `end` is set, a queue pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
-    pub(crate) id: Id,
-    pub(crate) nonce: Nonce,
-    pub(crate) end: Option<End>,
-}
-
-/// The answer to a request. A grant has a proof. A refusal has none, because the two sides may not share a
-/// secret.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Granted(Grant, Option<End>),
-    /// The service speaks another version.
-    OtherVersion,
-    /// The export does not exist, or no longer exists.
-    Unknown,
     /// The exporter has no queue pair left.
     Exhausted,
-    /// The request does not prove that its sender knows the secret.
-    Unproven,
-    /// The service closes this connection because too many are open.
-    Busy,
-}
-
-/// The reason why bytes are not a valid message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Foreign {
-    Bytes,
-    Version,
-    /// The sender of the grant does not know the secret.
-    Proof,
 }
 
 /// The reason why bytes are not a valid descriptor.
@@ -117,20 +92,6 @@ fn padded<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
         *to = *from;
     }
     out
-}
-
-fn header(code: u16) -> [u8; HEADER] {
-    padded(&[&MAGIC, &VERSION.to_le_bytes(), &code.to_le_bytes()])
-}
-
-/// Reads the header, and returns its code.
-fn read_header(rest: &mut &[u8]) -> Result<u16, Foreign> {
-    if take(rest) != Some(MAGIC) {
-        return Err(Foreign::Bytes);
-    }
-    let version = take(rest).ok_or(Foreign::Bytes)?;
-    let code = take(rest).ok_or(Foreign::Bytes)?;
-    if u16::from_le_bytes(version) != VERSION { Err(Foreign::Version) } else { Ok(u16::from_le_bytes(code)) }
 }
 
 impl End {
@@ -175,107 +136,40 @@ impl Grant {
     }
 }
 
-impl Challenge {
-    pub(crate) fn encode(&self) -> [u8; CHALLENGE] {
-        padded(&[&header(0), &self.0])
-    }
-
-    pub(crate) fn decode(bytes: &[u8; CHALLENGE]) -> Result<Self, Foreign> {
-        let rest = &mut &bytes[..];
-        let _code = read_header(rest)?;
-        let challenge = Self(take(rest).ok_or(Foreign::Bytes)?);
-        if challenge.encode() == *bytes { Ok(challenge) } else { Err(Foreign::Bytes) }
-    }
-}
-
 impl Request {
-    fn asked(&self) -> [u8; ASKED] {
-        let end = self.end.map_or([0; END], |end| end.encode());
-        padded(&[&header(u16::from(self.end.is_some())), &self.id, &self.nonce, &end])
+    pub(crate) fn encode(&self) -> [u8; REQUEST] {
+        padded(&[&[self.0.is_some().into()], &self.0.map_or([0; END], |end| end.encode())])
     }
 
-    /// Encodes the request, with the proof that its sender knows the secret.
-    pub(crate) fn encode(&self, secret: &Secret, challenge: &Challenge) -> [u8; REQUEST] {
-        let asked = self.asked();
-        padded(&[&asked, secret.proof(Side::Caller, &[&challenge.0, &asked]).as_bytes()])
-    }
-
-    /// Reads a request and its proof. Does not check the proof: see [`Request::is_proven`].
-    pub(crate) fn decode(bytes: &[u8; REQUEST]) -> Result<(Self, [u8; PROOF_LEN]), Foreign> {
+    pub(crate) fn decode(bytes: &[u8; REQUEST]) -> Option<Self> {
         let rest = &mut &bytes[..];
-        let code = read_header(rest)?;
-        let (id, nonce) = (take(rest).ok_or(Foreign::Bytes)?, take(rest).ok_or(Foreign::Bytes)?);
-        let end = if code == 0 { None } else { Some(End::decode(rest).ok_or(Foreign::Bytes)?) };
-        let request = Self { id, nonce, end };
-        let proof = bytes.last_chunk().ok_or(Foreign::Bytes)?;
-        if bytes.starts_with(&request.asked()) { Ok((request, *proof)) } else { Err(Foreign::Bytes) }
-    }
-
-    /// Returns true if the proof shows that the sender knows the secret.
-    pub(crate) fn is_proven(&self, secret: &Secret, challenge: &Challenge, proof: &[u8; PROOF_LEN]) -> bool {
-        secret.proof(Side::Caller, &[&challenge.0, &self.asked()]) == *proof
+        let request = match take(rest)? {
+            [0] => Self(None),
+            _ => Self(Some(End::decode(rest)?)),
+        };
+        (request.encode() == *bytes).then_some(request)
     }
 }
 
 impl Reply {
-    fn answered(&self) -> [u8; ANSWERED] {
+    pub(crate) fn encode(&self) -> [u8; REPLY] {
         match self {
             Self::Granted(grant, end) => {
-                let code = u16::from(end.is_some());
-                padded(&[&header(code), &grant.encode(), &end.map_or([0; END], |end| end.encode())])
+                let end_bytes = end.map_or([0; END], |end| end.encode());
+                padded(&[&[end.is_some().into()], &grant.encode(), &end_bytes])
             }
-            Self::OtherVersion => padded(&[&header(2)]),
-            Self::Unknown => padded(&[&header(3)]),
-            Self::Exhausted => padded(&[&header(4)]),
-            Self::Unproven => padded(&[&header(5)]),
-            Self::Busy => padded(&[&header(6)]),
+            Self::Exhausted => padded(&[&[2]]),
         }
     }
 
-    /// Encodes a refusal, which has no proof.
-    pub(crate) fn encode_refusal(&self) -> [u8; REPLY] {
-        padded(&[&self.answered()])
-    }
-
-    /// Encodes the answer to a request, with the proof that its sender knows the secret.
-    pub(crate) fn encode(&self, secret: &Secret, challenge: &Challenge, request: &Request) -> [u8; REPLY] {
-        let answered = self.answered();
-        let proof = secret.proof(Side::Listener, &[&challenge.0, &request.asked(), &answered]);
-        padded(&[&answered, proof.as_bytes()])
-    }
-
-    /// Reads the answer to a request. A grant must be proven.
-    pub(crate) fn decode(
-        bytes: &[u8; REPLY],
-        secret: &Secret,
-        challenge: &Challenge,
-        request: &Request,
-    ) -> Result<Self, Foreign> {
+    pub(crate) fn decode(bytes: &[u8; REPLY]) -> Option<Self> {
         let rest = &mut &bytes[..];
-        let reply = match read_header(rest)? {
-            code @ (0 | 1) => {
-                let grant = Grant::decode(rest).ok_or(Foreign::Bytes)?;
-                let end = if code == 1 { Some(End::decode(rest).ok_or(Foreign::Bytes)?) } else { None };
-                Self::Granted(grant, end)
-            }
-            2 => Self::OtherVersion,
-            3 => Self::Unknown,
-            4 => Self::Exhausted,
-            5 => Self::Unproven,
-            6 => Self::Busy,
-            _ => return Err(Foreign::Bytes),
+        let reply = match take(rest)? {
+            [0] => Self::Granted(Grant::decode(rest)?, None),
+            [1] => Self::Granted(Grant::decode(rest)?, Some(End::decode(rest)?)),
+            _ => Self::Exhausted,
         };
-        let answered = reply.answered();
-        if !bytes.starts_with(&answered) {
-            return Err(Foreign::Bytes);
-        }
-        let Self::Granted(..) = reply else { return Ok(reply) };
-        let proof: &[u8; PROOF_LEN] = bytes.last_chunk().ok_or(Foreign::Bytes)?;
-        if secret.proof(Side::Listener, &[&challenge.0, &request.asked(), &answered]) == *proof {
-            Ok(reply)
-        } else {
-            Err(Foreign::Proof)
-        }
+        (reply.encode() == *bytes).then_some(reply)
     }
 }
 
@@ -285,7 +179,7 @@ pub(crate) fn encode_blob(service: SocketAddr, secret: &Secret) -> [u8; BLOB] {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
         IpAddr::V6(ip) => ip,
     };
-    padded(&[&VERSION.to_le_bytes(), &service.port().to_le_bytes(), &ip.octets(), &secret.id, &secret.key])
+    padded(&[&VERSION.to_le_bytes(), &service.port().to_le_bytes(), &ip.octets(), secret.id(), secret.key()])
 }
 
 /// Reads the backend's part of an export descriptor: the address of the exporter's service, and the secret.
@@ -304,5 +198,5 @@ pub(crate) fn decode_blob(bytes: &[u8]) -> Result<(SocketAddr, Secret), ForeignB
     if service.port() == 0 || ip.is_unspecified() || ip.is_multicast() {
         return Err(ForeignBlob::Address(service));
     }
-    Ok((service, Secret { id, key }))
+    Ok((service, Secret::new(id, key)))
 }

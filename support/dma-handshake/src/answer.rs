@@ -1,101 +1,23 @@
-//! The listener's side: accepts connections until a caller has authenticated.
+//! The listener's side of connections of one secret.
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use crate::admit::{POLL_INTERVAL, Verdict, admit};
+use crate::exchange::{Answering, Step};
+use crate::keys::Keys;
+use crate::secret::{Protocol, Secret};
 
-use crate::exchange::{Answering, POLL_INTERVAL};
-use crate::pending::{Origin, Pending};
-use crate::secret::{Macs, Protocol, Secret};
-
-/// Maximum number of connections to accept before the pending connections are read.
-const ACCEPTS: usize = 16;
-/// Maximum number of connections in the kernel's backlog. If the backlog is full, the kernel drops packets,
-/// and callers need more than a second to connect.
-const BACKLOG: i32 = 1024;
-
-/// A connection, and the MACs of the messages sent and received.
-pub type Authenticated = (TcpStream, (Macs, Macs));
-
-/// The result of reading from a connection.
-#[derive(Debug)]
-pub enum Verdict<S, T> {
-    /// The connection is admitted.
-    Admitted(S, T),
-    /// More bytes are needed.
-    Pending(S),
-    /// The connection must be closed.
-    Rejected,
-}
-
-/// Accepts connections until one is admitted, and closes the other connections. Calls `is_over` at least
-/// every 50 ms. Returns `None` after `is_over` has returned true.
-///
-/// `accept` returns the next connection of the non-blocking `listener`, and the connection's origin. `read`
-/// reads from a connection. `busy` receives a connection that must be closed because too many are
-/// [`Pending`].
-///
-/// # Errors
-///
-/// The errors of `is_over` and `accept`.
-pub fn admit<S: AsFd, T, E>(
-    listener: &impl AsFd,
-    mut is_over: impl FnMut() -> Result<bool, E>,
-    mut accept: impl FnMut() -> Result<Option<(Origin, S)>, E>,
-    mut read: impl FnMut(S) -> Verdict<S, T>,
-    mut busy: impl FnMut(S),
-) -> Result<Option<(S, T)>, E> {
-    // This fails if the descriptor does not listen. `accept` then reports the error.
-    let _ = rustix::net::listen(listener, BACKLOG);
-    let mut pending = Pending::default();
-    while !is_over()? {
-        pending.expire();
-        let mut fds = Vec::with_capacity(1 + pending.iter().len());
-        fds.push(PollFd::new(listener, PollFlags::IN));
-        fds.extend(pending.iter().map(|stream: &S| PollFd::new(stream, PollFlags::IN)));
-        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(POLL_INTERVAL.subsec_nanos()) };
-        if rustix::event::poll(&mut fds, Some(&timeout)).is_err() {
-            // A signal interrupted the call.
-            continue;
-        }
-        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        let (mut admitted, mut at) = (None, 0);
-        pending.filter_map(|stream| {
-            at += 1;
-            if !ready[at] || admitted.is_some() {
-                return Some(stream);
-            }
-            match read(stream) {
-                Verdict::Pending(stream) => Some(stream),
-                Verdict::Rejected => None,
-                Verdict::Admitted(stream, value) => {
-                    admitted = Some((stream, value));
-                    None
-                }
-            }
-        });
-        if admitted.is_some() {
-            return Ok(admitted);
-        }
-        for _ in 0..if ready[0] { ACCEPTS } else { 0 } {
-            let Some((origin, stream)) = accept()? else { break };
-            if let Some(evicted) = pending.add(origin, stream) {
-                busy(evicted);
-            }
-        }
-    }
-    Ok(None)
-}
+/// A connection, and the keys of the messages sent and received.
+pub type Authenticated = (TcpStream, (Keys, Keys));
 
 /// Accepts connections until a caller has authenticated, and closes all other connections.
 ///
 /// A caller whose connection is closed may connect again. Returns the connection, which is blocking, and the
-/// MACs of the messages sent and received. Calls `is_over` at least every 50 ms. Returns `None` after
+/// keys of the messages sent and received. Calls `is_over` at least every 50 ms. Returns `None` after
 /// `is_over` has returned true. Makes `listener` non-blocking. `rejected` receives the reason why a
-/// connection was not accepted or was closed: `PermissionDenied` means a wrong secret, and `ResourceBusy`
-/// that the connection was closed for a newer one.
+/// connection was not accepted or was closed: the errors of [`Answering::step`], and `ResourceBusy` if the
+/// connection was closed for a newer one.
 ///
 /// # Errors
 ///
@@ -126,9 +48,13 @@ pub fn answer<E>(
             Ok(None)
         }
     };
-    let read = |mut answering: Answering| match answering.step(secret, of) {
-        Ok(Some(macs)) => Verdict::Admitted(answering, macs),
-        Ok(None) => Verdict::Pending(answering),
+    let read = |answering: Answering| match answering
+        .step(of, |id| (id == secret.id()).then_some(*secret))
+        .and_then(|step| match step {
+            Step::Pending(answering) => Ok(Verdict::Pending(answering)),
+            Step::Requested(requested) => requested.reply(&[]).map(Verdict::Admitted),
+        }) {
+        Ok(verdict) => verdict,
         Err(e) => {
             rejected(&e);
             Verdict::Rejected
@@ -138,8 +64,7 @@ pub fn answer<E>(
         answering.refuse_as_busy(of);
         rejected(&io::ErrorKind::ResourceBusy.into());
     };
-    let Some((answering, macs)) = admit(listener, is_over, accept, read, busy)? else { return Ok(None) };
-    let stream = answering.into_stream();
+    let Some((stream, keys)) = admit(listener, is_over, accept, read, busy)? else { return Ok(None) };
     stream.set_nonblocking(false).map_err(&failed)?;
-    Ok(Some((stream, macs)))
+    Ok(Some((stream, keys)))
 }

@@ -1,24 +1,23 @@
-//! Messages on a stream. A `u32` with the length precedes each message. With a secret, a MAC follows each
-//! message.
+//! Messages on a stream. The length of each message precedes it. With keys, a length is a message of Noise,
+//! and the message follows as one or more messages of Noise.
 
 use std::io::{self, BufReader, Read, Write};
 
-use crate::mac::MAC_LEN;
-use crate::secret::Macs;
+use crate::keys::{Keys, MAX_PIECE, TAG_LEN};
 
 /// The sending half of a connection.
 #[derive(Debug)]
 pub struct Sending<S> {
     stream: S,
-    macs: Option<Macs>,
-    /// Buffer for the length, the message and its MAC, so that one call writes all of them.
+    keys: Option<Keys>,
+    /// Buffer for the length and the message, so that one call writes both.
     frame: Vec<u8>,
 }
 
 impl<S: Write> Sending<S> {
-    /// Creates the sending half of `stream`. With `macs`, messages are authenticated.
-    pub const fn new(stream: S, macs: Option<Macs>) -> Self {
-        Self { stream, macs, frame: Vec::new() }
+    /// Creates the sending half of `stream`. With `keys`, messages are encrypted.
+    pub const fn new(stream: S, keys: Option<Keys>) -> Self {
+        Self { stream, keys, frame: Vec::new() }
     }
 
     /// Sends a message of 1 to 2^32 - 1 bytes. Blocks if the stream blocks.
@@ -27,11 +26,14 @@ impl<S: Write> Sending<S> {
     ///
     /// The errors of the stream.
     pub fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        let len = (message.len() as u32).to_le_bytes();
         self.frame.clear();
-        self.frame.extend_from_slice(&(message.len() as u32).to_le_bytes());
-        self.frame.extend_from_slice(message);
-        if let Some(macs) = &mut self.macs {
-            self.frame.extend_from_slice(macs.next(message).as_bytes());
+        if let Some(keys) = &mut self.keys {
+            keys.seal(&len, &mut self.frame);
+            message.chunks(MAX_PIECE).for_each(|piece| keys.seal(piece, &mut self.frame));
+        } else {
+            self.frame.extend_from_slice(&len);
+            self.frame.extend_from_slice(message);
         }
         self.stream.write_all(&self.frame)?;
         self.stream.flush()
@@ -42,15 +44,17 @@ impl<S: Write> Sending<S> {
 #[derive(Debug)]
 pub struct Receiving<S> {
     stream: BufReader<S>,
-    macs: Option<Macs>,
+    keys: Option<Keys>,
     max: usize,
+    /// Buffer for an encrypted piece.
+    sealed: Vec<u8>,
 }
 
 impl<S: Read> Receiving<S> {
-    /// Creates the receiving half of `stream`, for messages of up to `max` bytes. With `macs`, messages are
-    /// authenticated.
-    pub fn new(stream: S, macs: Option<Macs>, max: usize) -> Self {
-        Self { stream: BufReader::new(stream), macs, max }
+    /// Creates the receiving half of `stream`, for messages of up to `max` bytes. With `keys`, messages are
+    /// decrypted.
+    pub fn new(stream: S, keys: Option<Keys>, max: usize) -> Self {
+        Self { stream: BufReader::new(stream), keys, max, sealed: Vec::new() }
     }
 
     /// Receives a message, and replaces the contents of `into` by it. Blocks if the stream blocks.
@@ -62,22 +66,21 @@ impl<S: Read> Receiving<S> {
     /// an error.
     pub fn receive(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
         let mut len = [0; 4];
-        self.stream.read_exact(&mut len)?;
+        self.fill(&mut len)?;
         let (len, max) = (u32::from_le_bytes(len) as usize, self.max);
-        let invalid = |what: String| Err(io::Error::new(io::ErrorKind::InvalidData, what));
         if len == 0 || len > max {
-            return invalid(format!("a message of {len} bytes, but the maximum is {max}"));
+            let what = format!("a message of {len} bytes, but the maximum is {max}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         into.resize(len, 0);
-        self.stream.read_exact(into)?;
-        if let Some(macs) = &mut self.macs {
-            let mut mac = [0; MAC_LEN];
-            self.stream.read_exact(&mut mac)?;
-            // MACs are compared in constant time.
-            if macs.next(into) != mac {
-                return invalid("a message that was changed or forged in transit".to_owned());
-            }
-        }
-        Ok(())
+        into.chunks_mut(MAX_PIECE).try_for_each(|piece| self.fill(piece))
+    }
+
+    /// Reads and decrypts the next bytes.
+    fn fill(&mut self, into: &mut [u8]) -> io::Result<()> {
+        let Some(keys) = &mut self.keys else { return self.stream.read_exact(into) };
+        self.sealed.resize(into.len() + TAG_LEN, 0);
+        self.stream.read_exact(&mut self.sealed)?;
+        keys.open(&self.sealed, into)
     }
 }

@@ -1,37 +1,39 @@
-//! [`Secret`], and the keys that are derived from it.
+//! [`Secret`] and [`Protocol`].
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::mac::{self, MAC_LEN, Mac};
-use crate::proof::{Proof, Side};
+/// The public name of a secret. Secrets of files have the id 0.
+pub type Id = [u8; 16];
 
-pub(crate) type Nonce = [u8; 32];
-
-/// The magic number and the key contexts of a protocol. Proofs and messages of one protocol are not valid in
-/// another protocol with the same secret.
+/// The name and the version of a protocol. Connections of one protocol are not valid in another protocol with
+/// the same secret.
 #[derive(Clone, Copy, Debug)]
 pub struct Protocol {
     /// The first bytes that each side sends.
-    pub magic: [u8; 8],
-    /// Context of the keys for proofs: a text that is unique to the protocol.
-    pub proof: &'static str,
-    /// Context of the keys for the caller's messages.
-    pub to_listener: &'static str,
-    /// Context of the keys for the listener's messages.
-    pub to_caller: &'static str,
+    pub name: [u8; 7],
+    /// Version of the protocol, a digit in ASCII. Sides of different versions refuse each other.
+    pub version: u8,
+    /// Length of the caller's request in bytes.
+    pub request_len: usize,
+    /// Length of the listener's reply in bytes.
+    pub reply_len: usize,
     /// Name of the program, for error messages.
     pub program: &'static str,
 }
 
 /// A shared secret.
-pub struct Secret(Vec<u8>);
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Secret {
+    id: Id,
+    key: [u8; 32],
+}
 
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret")
+        f.debug_struct("Secret").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
@@ -40,6 +42,24 @@ impl Secret {
     const MIN: u64 = 16;
     /// Maximum length in bytes.
     const MAX: u64 = 64 << 10;
+
+    /// Makes a secret of 32 unpredictable bytes.
+    #[must_use]
+    pub const fn new(id: Id, key: [u8; 32]) -> Self {
+        Self { id, key }
+    }
+
+    /// Returns the public name.
+    #[must_use]
+    pub const fn id(&self) -> &Id {
+        &self.id
+    }
+
+    /// Returns the bytes that must remain secret.
+    #[must_use]
+    pub const fn key(&self) -> &[u8; 32] {
+        &self.key
+    }
 
     /// Reads the secret of the option `--secret-file`: 16 bytes to 64 KiB.
     ///
@@ -71,48 +91,8 @@ impl Secret {
                 Self::MAX
             ));
         }
-        Ok(Self(secret))
+        // Noise needs 32 bytes. The text makes them differ from those that another program derives.
+        let key = hmac_sha256::HMAC::mac(&secret, "dma-handshake 2026-11 pre-shared key");
+        Ok(Self::new(Id::default(), key))
     }
-
-    /// Returns the proof that `side` knows the secret.
-    pub(crate) fn proof(&self, of: &Protocol, side: Side, caller: &Nonce, listener: &Nonce) -> Proof {
-        Proof::new(of.proof, &self.0, side, &[caller, listener])
-    }
-
-    /// Returns the MACs of the messages that `side` sends.
-    pub(crate) fn macs(&self, of: &Protocol, side: Side, caller: &Nonce, listener: &Nonce) -> Macs {
-        let context = match side {
-            Side::Caller => of.to_listener,
-            Side::Listener => of.to_caller,
-        };
-        Macs { key: mac::derive_key(context, &self.0, &[caller, listener]), number: 0 }
-    }
-}
-
-/// Computes the MACs of the messages of one direction, in order.
-pub struct Macs {
-    key: [u8; MAC_LEN],
-    number: u64,
-}
-
-impl std::fmt::Debug for Macs {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Macs").field("number", &self.number).finish_non_exhaustive()
-    }
-}
-
-impl Macs {
-    /// Returns the MAC of the next message.
-    pub(crate) fn next(&mut self, message: &[u8]) -> Mac {
-        let mac = Mac::new(&self.key, [&self.number.to_le_bytes()[..], message].iter());
-        self.number += 1;
-        mac
-    }
-}
-
-/// Returns 32 unpredictable bytes.
-pub(crate) fn nonce() -> io::Result<Nonce> {
-    let mut nonce = [0; 32];
-    File::open("/dev/urandom")?.read_exact(&mut nonce)?;
-    Ok(nonce)
 }

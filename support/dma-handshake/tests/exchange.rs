@@ -9,18 +9,20 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use dma_handshake::{MAX_PENDING, Macs, Protocol, Receiving, Secret, Sending, answer, call};
+use dma_handshake::{
+    Answering, Keys, MAX_PENDING, Protocol, Receiving, Secret, Sending, Step, answer, call, request,
+};
 use proptest::prelude::*;
 
-const PROTOCOL: Protocol = Protocol {
-    magic: *b"dma test",
-    proof: "dma-handshake test 2026 proof",
-    to_listener: "dma-handshake test 2026 to the listener",
-    to_caller: "dma-handshake test 2026 to the caller",
-    program: "test",
-};
-/// Lengths of a side's two messages in bytes: magic with nonce, and proof.
-const MESSAGES: [usize; 2] = [8 + 32, 32];
+const PROTOCOL: Protocol =
+    Protocol { name: *b"dmatest", version: b'2', request_len: 0, reply_len: 0, program: "test" };
+/// Lengths of the caller's and the listener's messages in bytes, in the order of sending: name, version, id,
+/// public key and tag; name, version, status, public key and tag; a tag; status and tag.
+const MESSAGES: [usize; 4] = [8 + 16 + 48, 8 + 1 + 48, 16, 1 + 16];
+/// Sum of these lengths.
+const ALL: usize = 72 + 57 + 16 + 17;
+/// Length by which encryption extends a message of one piece: the length and two tags.
+const OVERHEAD: usize = 4 + 16 + 16;
 
 fn secret(text: &str) -> Secret {
     read_secret(text, 0o600).unwrap()
@@ -40,7 +42,7 @@ fn read_secret(text: &str, mode: u32) -> Result<Secret, String> {
 }
 
 /// The results of the listener and the caller.
-type Results = (Result<(Macs, Macs), ErrorKind>, Result<(Macs, Macs), ErrorKind>);
+type Results = (Result<(Keys, Keys), ErrorKind>, Result<(Keys, Keys), ErrorKind>);
 
 /// Connects a caller and a listener through `between`, which receives the caller's and the listener's
 /// streams.
@@ -62,7 +64,7 @@ fn exchange(
             let is_over = || Ok::<_, io::Error>(rejected.lock().unwrap().is_some());
             let reject = |e: &io::Error| *rejected.lock().unwrap() = Some(e.kind());
             let admitted = answer(&back, listeners, protocols[0], is_over, |e| e, reject).unwrap();
-            admitted.map(|(_, macs)| macs).ok_or_else(|| rejected.lock().unwrap().unwrap())
+            admitted.map(|(_, keys)| keys).ok_or_else(|| rejected.lock().unwrap().unwrap())
         });
         let mut stream = TcpStream::connect(to_front).unwrap();
         let called = call(&mut stream, callers, protocols[1], || false).map_err(|e| e.kind());
@@ -77,14 +79,19 @@ fn changing(changes: &[u8]) -> impl FnOnce(TcpStream, TcpStream) {
     move |mut caller, mut listener| {
         let mut changes = changes.iter();
         let mut pass = |from: &mut TcpStream, to: &mut TcpStream, len| {
-            let mut message = vec![0; len];
-            from.read_exact(&mut message)?;
+            let mut message = Vec::new();
+            // A refusal is shorter, and ends the exchange.
+            from.take(len).read_to_end(&mut message)?;
             message.iter_mut().zip(&mut changes).for_each(|(byte, change)| *byte ^= change);
-            to.write_all(&message)
+            to.write_all(&message)?;
+            if message.len() as u64 == len { Ok(()) } else { Err(ErrorKind::UnexpectedEof.into()) }
         };
-        for len in MESSAGES {
-            let passed =
-                pass(&mut caller, &mut listener, len).and_then(|()| pass(&mut listener, &mut caller, len));
+        for (number, len) in MESSAGES.into_iter().enumerate() {
+            let len = len as u64;
+            let passed: io::Result<()> = match number % 2 {
+                0 => pass(&mut caller, &mut listener, len),
+                _ => pass(&mut listener, &mut caller, len),
+            };
             if passed.is_err() {
                 break;
             }
@@ -102,33 +109,33 @@ fn kinds((listener, caller): Results) -> [Result<(), ErrorKind>; 2] {
 
 /// Sends messages from one side to the other through `tamper`, which changes the stream of frames.
 fn sent(
-    macs: (Option<Macs>, Option<Macs>),
+    keys: (Option<Keys>, Option<Keys>),
     messages: &[Vec<u8>],
     tamper: impl FnOnce(&mut Vec<Vec<u8>>),
 ) -> Result<Vec<Vec<u8>>, ErrorKind> {
     let mut frames = Vec::new();
     let mut bytes = Vec::new();
-    let mut sending = Sending::new(&mut bytes, macs.0);
+    let mut sending = Sending::new(&mut bytes, keys.0);
     messages.iter().for_each(|message| sending.send(message).unwrap());
     let mut rest = &bytes[..];
     for message in messages {
         let frame;
-        (frame, rest) = rest.split_at(4 + message.len() + 32);
+        (frame, rest) = rest.split_at(OVERHEAD + message.len());
         frames.push(frame.to_vec());
     }
     assert!(rest.is_empty());
     tamper(&mut frames);
     let count = frames.len();
     let stream = frames.concat();
-    let mut receiving = Receiving::new(&stream[..], macs.1, 64);
+    let mut receiving = Receiving::new(&stream[..], keys.1, 64);
     let mut message = Vec::new();
     (0..count)
         .map(|_| receiving.receive(&mut message).map(|()| message.clone()).map_err(|e| e.kind()))
         .collect()
 }
 
-/// Returns both sides' MACs of the messages from the listener to the caller.
-fn session() -> (Option<Macs>, Option<Macs>) {
+/// Returns both sides' keys of the messages from the listener to the caller.
+fn session() -> (Option<Keys>, Option<Keys>) {
     let secret = secret("sixteen or more bytes");
     let (listener, caller) = exchange([&secret; 2], [&PROTOCOL; 2], changing(&[]));
     (Some(listener.unwrap().0), Some(caller.unwrap().1))
@@ -165,33 +172,89 @@ fn another_secret_or_protocol_is_refused() {
     let secrets = [secret("sixteen or more bytes"), secret("sixteen or more bytez")];
     let refused = [Err(ErrorKind::PermissionDenied), Err(ErrorKind::ConnectionRefused)];
     assert_eq!(kinds(exchange([&secrets[0], &secrets[1]], [&PROTOCOL; 2], changing(&[]))), refused);
-    let other = Protocol { proof: "dma-handshake test 2026 other proof", ..PROTOCOL };
-    assert_eq!(kinds(exchange([&secrets[0]; 2], [&PROTOCOL, &other], changing(&[]))), refused);
-    let foreign = Protocol { magic: *b"no magic", ..PROTOCOL };
+    let unknown = Secret::new([1; 16], [2; 32]);
+    let refused = [Err(ErrorKind::NotFound); 2];
+    assert_eq!(kinds(exchange([&secrets[0], &unknown], [&PROTOCOL; 2], changing(&[]))), refused);
+    let foreign = Protocol { name: *b"no name", ..PROTOCOL };
     let [listener, caller] = kinds(exchange([&secrets[0]; 2], [&PROTOCOL, &foreign], changing(&[])));
     assert_eq!(listener, Err(ErrorKind::InvalidData));
     assert!(caller.is_err());
 }
 
+/// Both sides name both versions, also if the caller's first message is shorter than in this version.
 #[test]
-fn a_recorded_caller_is_refused() {
+fn another_version_is_named() {
     let secret = secret("sixteen or more bytes");
+    let older = Protocol { version: b'1', ..PROTOCOL };
+    let between = |mut caller: TcpStream, mut listener: TcpStream| {
+        let mut hello = [0; 40];
+        caller.read_exact(&mut hello).unwrap();
+        listener.write_all(&hello).unwrap();
+        let mut header = [0; 8];
+        listener.read_exact(&mut header).unwrap();
+        caller.write_all(&header).unwrap();
+        assert_eq!(listener.read(&mut [0]).unwrap_or(0), 0, "the listener closes the connection");
+    };
+    assert_eq!(kinds(exchange([&secret; 2], [&PROTOCOL, &older], between)), [Err(ErrorKind::Unsupported); 2]);
+    let mut stream = stranger_that_sends(b"dmatest1");
+    let text = call(&mut stream, &secret, &PROTOCOL, || false).unwrap_err().to_string();
+    assert!(
+        text.contains("version 1") && text.contains("version 2") && text.contains("same release"),
+        "{text}"
+    );
+}
+
+/// Returns a connection to a program that sends these bytes.
+fn stranger_that_sends(bytes: &[u8]) -> TcpStream {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    listener.accept().unwrap().0.write_all(bytes).unwrap();
+    stream
+}
+
+/// Forwards the messages, and returns all bytes that the caller sent.
+fn recorded(secret: &Secret) -> Vec<u8> {
     let recorded = Mutex::new(Vec::new());
-    let (listener, _) = exchange([&secret; 2], [&PROTOCOL; 2], |mut caller, mut listener| {
-        for len in MESSAGES {
+    let (listener, _) = exchange([secret; 2], [&PROTOCOL; 2], |mut caller, mut listener| {
+        for (number, len) in MESSAGES.into_iter().enumerate() {
             let mut message = vec![0; len];
-            caller.read_exact(&mut message).unwrap();
-            listener.write_all(&message).unwrap();
-            recorded.lock().unwrap().extend_from_slice(&message);
-            listener.read_exact(&mut message).unwrap();
-            caller.write_all(&message).unwrap();
+            let (from, to) =
+                if number % 2 == 0 { (&mut caller, &mut listener) } else { (&mut listener, &mut caller) };
+            from.read_exact(&mut message).unwrap();
+            to.write_all(&message).unwrap();
+            if number % 2 == 0 {
+                recorded.lock().unwrap().extend_from_slice(&message);
+            }
         }
     });
     listener.unwrap();
+    recorded.into_inner().unwrap()
+}
+
+#[test]
+fn a_recorded_caller_is_refused() {
+    let secret = secret("sixteen or more bytes");
+    let recorded = recorded(&secret);
     let (listener, _) = exchange([&secret; 2], [&PROTOCOL; 2], |caller, mut listener| {
         drop(caller);
-        listener.write_all(&recorded.lock().unwrap()).unwrap();
+        listener.write_all(&recorded).unwrap();
         // Wait until the listener has closed the connection.
+        let _ = listener.read_to_end(&mut Vec::new());
+    });
+    assert_eq!(listener.map(drop), Err(ErrorKind::PermissionDenied));
+}
+
+/// A listener of another protocol with the same secret does not accept a recorded first message.
+#[test]
+fn a_first_message_is_of_one_protocol() {
+    let secret = secret("sixteen or more bytes");
+    let other = Protocol { name: *b"another", ..PROTOCOL };
+    let mut hello = recorded(&secret);
+    hello.truncate(MESSAGES[0]);
+    hello[..7].copy_from_slice(&other.name);
+    let (listener, _) = exchange([&secret; 2], [&other, &PROTOCOL], |caller, mut listener| {
+        drop(caller);
+        listener.write_all(&hello).unwrap();
         let _ = listener.read_to_end(&mut Vec::new());
     });
     assert_eq!(listener.map(drop), Err(ErrorKind::PermissionDenied));
@@ -200,16 +263,71 @@ fn a_recorded_caller_is_refused() {
 #[test]
 fn a_reflected_exchange_proves_nothing() {
     let secret = secret("sixteen or more bytes");
-    // The caller receives its own messages, and the listener receives no messages.
+    // The caller receives its own public key and tag, and the listener receives no messages.
     let (_, caller) = exchange([&secret; 2], [&PROTOCOL; 2], |mut caller, listener| {
         drop(listener);
-        for len in MESSAGES {
-            let mut message = vec![0; len];
-            caller.read_exact(&mut message).unwrap();
-            caller.write_all(&message).unwrap();
-        }
+        let mut hello = [0; MESSAGES[0]];
+        caller.read_exact(&mut hello).unwrap();
+        caller.write_all(&[&hello[..8], &[0], &hello[24..]].concat()).unwrap();
+        let _ = caller.read_to_end(&mut Vec::new());
     });
     assert_eq!(caller.map(drop), Err(ErrorKind::PermissionDenied));
+}
+
+/// Request and reply arrive, and neither they nor later messages are readable in between.
+#[test]
+fn nothing_that_is_sent_is_readable_on_the_way() {
+    const REQUEST: &[u8] = b"the request is not readable";
+    const REPLY: &[u8] = b"neither is the reply, which is longer";
+    const LATER: &[u8] = b"nor is any later message";
+    let secret = Secret::new([3; 16], [4; 32]);
+    let of = Protocol { request_len: REQUEST.len(), reply_len: REPLY.len(), ..PROTOCOL };
+    let [front, back] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let to_front = front.local_addr().unwrap();
+    let tapped = thread::scope(|scope| {
+        let tapping = scope.spawn(|| {
+            let caller = front.accept().unwrap().0;
+            let listener = TcpStream::connect(back.local_addr().unwrap()).unwrap();
+            let pass = |mut from: TcpStream, mut to: TcpStream| {
+                let (mut all, mut bytes) = (Vec::new(), [0; 64]);
+                while let Ok(len @ 1..) = from.read(&mut bytes) {
+                    all.extend_from_slice(&bytes[..len]);
+                    to.write_all(&bytes[..len]).unwrap();
+                }
+                to.shutdown(Shutdown::Write).unwrap();
+                all
+            };
+            thread::scope(|scope| {
+                let [from, to] = [&caller, &listener].map(|stream| stream.try_clone().unwrap());
+                let sent = scope.spawn(|| pass(from, to));
+                [pass(listener, caller), sent.join().unwrap()].concat()
+            })
+        });
+        scope.spawn(|| {
+            let stream = back.accept().unwrap().0;
+            let step = Answering::new(stream).step(&of, |id| (id == secret.id()).then_some(secret)).unwrap();
+            // The stream blocks, so the whole exchange is one step.
+            let Step::Requested(requested) = step else { panic!("{step:?}") };
+            assert_eq!(requested.request, REQUEST);
+            let (stream, (keys, _)) = requested.reply(REPLY).unwrap();
+            Sending::new(stream, Some(keys)).send(LATER).unwrap();
+        });
+        let mut stream = TcpStream::connect(to_front).unwrap();
+        let (reply, (_, keys)) = request(&mut stream, &secret, &of, REQUEST, || false).unwrap();
+        assert_eq!(reply, REPLY);
+        let mut later = Vec::new();
+        stream.set_read_timeout(None).unwrap();
+        Receiving::new(&stream, Some(keys), 64).receive(&mut later).unwrap();
+        assert_eq!(later, LATER);
+        stream.shutdown(Shutdown::Write).unwrap();
+        tapping.join().unwrap()
+    });
+    assert!(tapped.len() > ALL + REQUEST.len() + REPLY.len() + LATER.len());
+    for text in [REQUEST, REPLY, LATER, secret.key()] {
+        for part in text.windows(8) {
+            assert!(!tapped.windows(8).any(|bytes| bytes == part), "{part:?} is readable");
+        }
+    }
 }
 
 #[test]
@@ -224,20 +342,37 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_changed_bit_admits_nobody(at in 0..2 * (40 + 32_usize), bit in 0..8) {
+    fn a_changed_bit_admits_nobody(at in 0..ALL, bit in 0..8) {
         let secret = secret("sixteen or more bytes");
-        let mut changes = [0; 2 * (40 + 32)];
+        let mut changes = [0; ALL];
         changes[at] = 1_u8 << bit;
         let [listener, caller] = kinds(exchange([&secret; 2], [&PROTOCOL; 2], changing(&changes)));
-        // The last message is the listener's proof, so only the caller can detect its change.
-        prop_assert_eq!(listener.is_ok(), at >= 40 + 40 + 32);
+        // The last message is the listener's, so only the caller can detect its change.
+        prop_assert_eq!(listener.is_ok(), at >= ALL - MESSAGES[3]);
         prop_assert!(caller.is_err());
-        // A wrong magic number is reported differently from a wrong secret.
-        if at < 8 {
-            prop_assert_eq!(listener, Err(ErrorKind::InvalidData));
+        // Another program and another version are reported differently from a wrong secret.
+        match at {
+            0..7 => prop_assert_eq!(listener, Err(ErrorKind::InvalidData)),
+            7 => prop_assert_eq!(listener, Err(ErrorKind::Unsupported)),
+            24..72 => prop_assert_eq!(listener, Err(ErrorKind::PermissionDenied)),
+            72..79 => prop_assert_eq!(caller, Err(ErrorKind::InvalidData)),
+            79 => prop_assert_eq!(caller, Err(ErrorKind::Unsupported)),
+            _ => {}
         }
-        if (40..48).contains(&at) {
-            prop_assert_eq!(caller, Err(ErrorKind::InvalidData));
+    }
+
+    #[test]
+    fn messages_of_any_length_arrive(lens in prop::collection::vec(1..150_000_usize, 1..3), fill: u8) {
+        let messages: Vec<_> = lens.iter().map(|len| vec![fill; *len]).collect();
+        let keys = session();
+        let mut bytes = Vec::new();
+        let mut sending = Sending::new(&mut bytes, keys.0);
+        messages.iter().for_each(|message| sending.send(message).unwrap());
+        let mut receiving = Receiving::new(&bytes[..], keys.1, 150_000);
+        for message in messages {
+            let mut received = Vec::new();
+            receiving.receive(&mut received).unwrap();
+            prop_assert!(received == message);
         }
     }
 
@@ -254,7 +389,7 @@ proptest! {
             let before = frames.concat();
             match tampering {
                 0 => frames.swap(a, b),
-                // The following frames move up, so their MACs are those of other sequence numbers.
+                // The following frames move up, so they are decrypted with other numbers.
                 1 => drop(frames.remove(a)),
                 2 => frames.insert(b, frames[a].clone()),
                 _ => {

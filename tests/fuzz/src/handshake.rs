@@ -7,17 +7,14 @@ use std::sync::LazyLock;
 
 use dma_handshake::{Protocol, Secret, answer, call};
 
-const PROTOCOL: Protocol = Protocol {
-    magic: *b"dma fuzz",
-    proof: "dma-fuzz 2026 proof",
-    to_listener: "dma-fuzz 2026 to the listener",
-    to_caller: "dma-fuzz 2026 to the caller",
-    program: "fuzzer",
-};
-/// Length of the first message in bytes: the magic and a nonce.
-const HELLO: usize = 8 + 32;
-/// Length of a proof in bytes.
-const PROOF: usize = 32;
+const PROTOCOL: Protocol =
+    Protocol { name: *b"dmafuzz", version: b'2', request_len: 0, reply_len: 0, program: "fuzzer" };
+/// Length of name and version in bytes.
+const HEADER: usize = 8;
+/// Length of the caller's first message in bytes: name, version, id, public key and tag.
+const HELLO: usize = HEADER + 16 + 48;
+/// Length of the listener's first message in bytes: name, version, status, public key and tag.
+const ANSWER: usize = HEADER + 1 + 48;
 
 static SECRET: LazyLock<Secret> = LazyLock::new(|| {
     let file = tempfile::NamedTempFile::new().expect("a file that only its owner can read");
@@ -27,24 +24,35 @@ static SECRET: LazyLock<Secret> = LazyLock::new(|| {
 
 /// Sends the input to a listener in pieces, and to a caller in one write, both of which must refuse it.
 ///
-/// The input is sent as it is, and with the magic before it. The reason of the refusal follows from the
-/// length and the magic of the bytes.
+/// The input is sent as it is, and with name and version before it. The reason of the refusal follows from
+/// the length of the bytes, and from those that are not encrypted.
 ///
 /// # Panics
 ///
 /// If the listener or the caller accepts the bytes as a peer's, or refuses them for another reason.
 pub fn handshake(input: &[u8]) {
-    for bytes in [input, &[&PROTOCOL.magic, input].concat()] {
-        let refusal = match bytes.len() {
-            0..HELLO => Some(ErrorKind::UnexpectedEof),
-            _ if !bytes.starts_with(&PROTOCOL.magic) => Some(ErrorKind::InvalidData),
-            len if len < HELLO + PROOF => Some(ErrorKind::UnexpectedEof),
-            _ => None,
+    for bytes in [input, &[&PROTOCOL.name, &[PROTOCOL.version], input].concat()] {
+        let foreign = match bytes.first_chunk::<HEADER>() {
+            None => Some(ErrorKind::UnexpectedEof),
+            Some([name @ .., _]) if *name != PROTOCOL.name => Some(ErrorKind::InvalidData),
+            Some([.., version]) if *version != PROTOCOL.version => Some(ErrorKind::Unsupported),
+            Some(_) => None,
         };
-        assert_eq!(listener(bytes), refusal.unwrap_or(ErrorKind::PermissionDenied), "the listener");
-        let is_refused = bytes.get(HELLO..HELLO + PROOF).is_some_and(|proof| proof == [0; PROOF]);
-        let no_proof = if is_refused { ErrorKind::ConnectionRefused } else { ErrorKind::PermissionDenied };
-        assert_eq!(caller(bytes), refusal.unwrap_or(no_proof), "the caller");
+        let refusal = foreign.unwrap_or(match bytes.get(HEADER..HELLO) {
+            None => ErrorKind::UnexpectedEof,
+            Some(rest) if rest[..16] != [0; 16] => ErrorKind::NotFound,
+            Some(_) => ErrorKind::PermissionDenied,
+        });
+        assert_eq!(listener(bytes), refusal, "the listener");
+        let refusal = foreign.unwrap_or(match bytes.get(HEADER) {
+            Some(0) if bytes.len() >= ANSWER => ErrorKind::PermissionDenied,
+            None | Some(0) => ErrorKind::UnexpectedEof,
+            Some(1) => ErrorKind::ConnectionRefused,
+            Some(2) => ErrorKind::NotFound,
+            Some(3) => ErrorKind::ResourceBusy,
+            Some(_) => ErrorKind::InvalidData,
+        });
+        assert_eq!(caller(bytes), refusal, "the caller");
     }
 }
 

@@ -1,24 +1,24 @@
-//! Messages on a stream, authenticated if the channel has a secret.
+//! Messages on a stream, encrypted if the channel has a secret.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
-use dma_handshake::{Macs, Receiving, Sending};
+use dma_handshake::{Keys, Receiving, Sending};
 
 use super::{Channel, Receiver, Sender};
 use crate::Deadline;
 use crate::protocol::MAX_MESSAGE;
 
 /// Makes a channel from a stream and its clone. Their write timeout must be
-/// [`POLL_INTERVAL`](crate::POLL_INTERVAL). `macs` authenticate the messages sent and received.
+/// [`POLL_INTERVAL`](crate::POLL_INTERVAL). `keys` encrypt the messages sent, and decrypt those received.
 /// Sending fails if the other side receives no bytes for `timeout`.
 pub(super) fn channel<S: Read + Write + Send + 'static>(
     stream: S,
     clone: S,
-    macs: Option<(Macs, Macs)>,
+    keys: Option<(Keys, Keys)>,
     timeout: Duration,
 ) -> Channel {
-    let (sends, receives) = macs.unzip();
+    let (sends, receives) = keys.unzip();
     Channel {
         sender: Box::new(Sending::new(Interruptible { stream: clone, timeout }, sends)),
         receiver: Box::new(Receiving::new(stream, receives, MAX_MESSAGE)),

@@ -1,6 +1,6 @@
 //! TCP. The DPU listens, and the host connects. Before the first message, both sides prove that they know a
-//! secret, as `dma-handshake` describes. Messages are not encrypted: anyone on the network can read the
-//! file's length and digests, and its bytes with `--engine stream`.
+//! secret, as `dma-handshake` describes. All messages are encrypted, with `--engine stream` also the file's
+//! bytes.
 
 use std::cell::Cell;
 use std::io;
@@ -16,20 +16,15 @@ use crate::options::Options;
 use crate::protocol::Role;
 use crate::{Deadline, POLL_INTERVAL, check_interrupt, hold_at};
 
-const PROTOCOL: Protocol = Protocol {
-    magic: *b"DCPYTCP1",
-    proof: "dma_copy 2026-11 tcp proof of the shared secret",
-    to_listener: "dma_copy 2026-11 tcp messages of the host",
-    to_caller: "dma_copy 2026-11 tcp messages of the DPU",
-    program: "dma-copy",
-};
+const PROTOCOL: Protocol =
+    Protocol { name: *b"DCPYTCP", version: b'2', request_len: 0, reply_len: 0, program: "dma-copy" };
 
 pub(super) fn open(address: &str, options: &Options, deadline: Deadline) -> Result<Channel, Failure> {
     let Some(path) = &options.secret_file else {
         return Err(failure!(Starting, "a tcp channel needs --secret-file"));
     };
     let secret = Secret::read(path).map_err(|message| failure!(Starting, "{message}"))?;
-    let (stream, macs) = match options.role() {
+    let (stream, keys) = match options.role() {
         Role::Dpu => listen(address, &secret, deadline)?,
         Role::Host => connect_to_dpu(address, &secret, path, deadline)?,
     };
@@ -41,7 +36,7 @@ pub(super) fn open(address: &str, options: &Options, deadline: Deadline) -> Resu
     };
     let clone =
         set_up().map_err(|e| failure!(Connecting, "cannot set up the connection to {address}: {e}"))?;
-    Ok(stream::channel(stream, clone, Some(macs), options.timeout))
+    Ok(stream::channel(stream, clone, Some(keys), options.timeout))
 }
 
 /// Tries to connect to each address of the name `address`. Returns the last error if all attempts fail.
@@ -72,7 +67,7 @@ fn connect_to_dpu(
         let mut stream = connect(address, deadline, || try_connect(address, deadline))?;
         let is_over = || deadline.is_over() || check_interrupt().is_err();
         let e = match dma_handshake::call(&mut stream, secret, &PROTOCOL, is_over) {
-            Ok(macs) => return Ok((stream, macs)),
+            Ok(keys) => return Ok((stream, keys)),
             Err(e) => e,
         };
         check_interrupt()?;
@@ -99,9 +94,12 @@ fn connect_to_dpu(
             _ if deadline.is_over() => {
                 return Err(failure!(
                     Connecting,
-                    "{address} did not respond to the proof within {} and closed the connection {hung_up} times; check there whether dma-copy listens and which programs connect to it, or give a longer --timeout",
+                    "{address} did not respond to the proof within {} and closed the connection {hung_up} times; check there whether dma-copy of the same release listens and which programs connect to it, or give a longer --timeout",
                     deadline.shown()
                 ));
+            }
+            io::ErrorKind::Unsupported => {
+                return Err(failure!(Connecting, "cannot talk to {address}: {e}"));
             }
             _ => {
                 return Err(failure!(
@@ -122,20 +120,27 @@ fn listen(address: &str, secret: &Secret, deadline: Deadline) -> Result<Authenti
         _ => failure!(Connecting, "cannot listen on {address}: {e}; check --channel"),
     };
     let listener = TcpListener::bind(address).map_err(explain)?;
-    let wrong_secrets = Cell::new(0_u32);
+    let [wrong_secrets, other_versions] = [(); 2].map(|()| Cell::new(0_u32));
     let rejected = |e: &io::Error| {
-        wrong_secrets.set(wrong_secrets.get() + u32::from(e.kind() == io::ErrorKind::PermissionDenied));
+        match e.kind() {
+            io::ErrorKind::PermissionDenied => wrong_secrets.update(|count| count + 1),
+            io::ErrorKind::Unsupported => other_versions.update(|count| count + 1),
+            _ => {}
+        }
         tracing::warn!("rejected a peer: {e}");
         hold_at("rejected");
     };
     let is_over = || deadline.is_over_or_interrupted();
-    match dma_handshake::answer(&listener, secret, &PROTOCOL, is_over, explain, rejected)? {
-        Some(authenticated) => Ok(authenticated),
-        None if wrong_secrets.get() > 0 => {
-            let more =
-                format!("; peers that were rejected because of a wrong secret: {}", wrong_secrets.get());
-            Err(no_host_connected(address, deadline, &more))
+    dma_handshake::answer(&listener, secret, &PROTOCOL, is_over, explain, rejected)?.ok_or_else(|| {
+        let mut more = String::new();
+        if let count @ 1.. = wrong_secrets.get() {
+            more += &format!(
+                "; peers that were rejected because of a wrong secret: {count}; use the same --secret-file on both sides"
+            );
         }
-        None => Err(no_host_connected(address, deadline, "")),
-    }
+        if let count @ 1.. = other_versions.get() {
+            more += &format!("; peers of another release: {count}; use the same release on both sides");
+        }
+        no_host_connected(address, deadline, &more)
+    })
 }

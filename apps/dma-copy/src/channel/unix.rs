@@ -119,10 +119,10 @@ fn listen(path: &Path, deadline: Deadline) -> Result<UnixStream, Failure> {
     // A host sends a message at once, so only connections with data are admitted. A process that only checks
     // for a listener (`remove_stale`) closes the connection without sending.
     let read = |stream: UnixStream| {
-        if has_data(&stream) { Verdict::Admitted(stream, ()) } else { Verdict::Rejected }
+        if has_data(&stream) { Verdict::Admitted(stream) } else { Verdict::Rejected }
     };
     match admit(&listener, || deadline.is_over_or_interrupted(), accept, read, drop)? {
-        Some((stream, ())) => Ok(stream),
+        Some(stream) => Ok(stream),
         None => Err(no_host_connected(&shown.to_string(), deadline, "")),
     }
 }

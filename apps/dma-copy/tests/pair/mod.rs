@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
-use std::io::Read;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -208,6 +208,37 @@ impl Place {
         (sender.end(), receiver.end())
     }
 
+    /// Copies over TCP, with the secret of the file `key`. A proxy between the sides changes one bit, of the
+    /// given byte that a side sends. Returns the results of host and DPU, and all bytes that passed.
+    pub(crate) fn through_a_proxy(
+        &self,
+        from: Side,
+        args: &str,
+        change: Option<(Side, usize)>,
+    ) -> ([Ended; 2], Vec<u8>) {
+        let (port, listener) = (free_port(), TcpListener::bind("127.0.0.1:0").expect("a port"));
+        let proxy = listener.local_addr().expect("an address").port();
+        let [host, dpu] = [(Side::Host, proxy), (Side::Dpu, port)].map(|(side, port)| {
+            let file = if side == from { "src" } else { "dst" };
+            self.start(side, &format!("-f {file} -c tcp:{port} --secret-file key {args}"))
+        });
+        let (to_host, _) = listener.accept().expect("it connects");
+        let start = Instant::now();
+        let to_dpu = loop {
+            match TcpStream::connect(("127.0.0.1", port)) {
+                Ok(stream) => break stream,
+                Err(e) => assert!(start.elapsed() < LONG, "{e}"),
+            }
+        };
+        let flip = |side| change.and_then(|(changed, at)| (side == changed).then_some(at));
+        std::thread::scope(|scope| {
+            let of_host = scope.spawn(|| pass_on(&to_host, &to_dpu, flip(Side::Host)));
+            let of_dpu = scope.spawn(|| pass_on(&to_dpu, &to_host, flip(Side::Dpu)));
+            let ended = [host.end(), dpu.end()];
+            (ended, [of_host, of_dpu].map(|passing| passing.join().expect("passed on")).concat())
+        })
+    }
+
     /// Copies `src` to `dst` and checks the copy and both outputs.
     pub(crate) fn copies(&self, from: Side, args: &str) -> (String, String) {
         let (sender, receiver) = self.pair(from, args);
@@ -221,6 +252,23 @@ impl Place {
         assert!(!self.path("socket").exists(), "the socket is gone");
         lines
     }
+}
+
+/// Copies bytes from one stream to the other, with bit 0 of byte `flip` changed. Returns the bytes.
+fn pass_on(mut from: &TcpStream, mut to: &TcpStream, flip: Option<usize>) -> Vec<u8> {
+    let (mut bytes, mut all) = ([0; 4096], Vec::new());
+    while let Ok(n @ 1..) = from.read(&mut bytes) {
+        let at = all.len();
+        all.extend_from_slice(&bytes[..n]);
+        if let Some(flip) = flip.filter(|flip| (at..at + n).contains(flip)) {
+            bytes[flip - at] ^= 1;
+        }
+        if to.write_all(&bytes[..n]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+    all
 }
 
 pub(crate) fn run(mut command: Command) -> Running {

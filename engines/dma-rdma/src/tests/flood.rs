@@ -1,34 +1,32 @@
 //! Tests the exporter's service while many peers connect without sending a request.
 
-use std::io::{ErrorKind as IoKind, Read, Write};
+use std::io::{ErrorKind as IoKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dma_core::{DmaEngineExt, ErrorKind};
-use dma_handshake::MAX_PENDING;
+use dma_handshake::{Answering, MAX_PENDING};
 
 use super::exchange::{Exporter, pass_on};
 use super::remote::SOON;
 use crate::import::ask;
-use crate::wire::{CHALLENGE, REPLY, Reply};
+use crate::wire::{PROTOCOL, Reply};
 
 /// A peer is served if fewer connections than the table's size arrive between its connection and its request.
 /// Otherwise it gets the answer that the exporter is busy.
 #[test]
 fn connections_of_one_host_close_the_oldest_of_them() {
     let exporter = Exporter::open();
-    for (strangers, is_served) in [(MAX_PENDING - 1, true), (MAX_PENDING, false)] {
-        let (mut peer, challenge) = exporter.connect();
+    for (strangers, is_served) in [(MAX_PENDING - 2, true), (MAX_PENDING - 1, false)] {
+        let mut peer = exporter.connect();
         let _strangers: Vec<_> = (0..strangers).map(|_| exporter.connect()).collect();
-        // The write fails if the exporter has closed the connection.
-        let _ = peer.write_all(&exporter.valid(&challenge));
-        let mut reply = [0; REPLY];
-        peer.read_exact(&mut reply).unwrap();
-        let reply = Reply::decode(&reply, &exporter.secret, &challenge, &exporter.request()).unwrap();
+        // The exporter accepts this connection after all others, so they are in its table.
+        exporter.assert_serves();
+        let reply = exporter.request(&mut peer);
         match is_served {
-            true => assert!(matches!(reply, Reply::Granted(_, None)), "{reply:?}"),
-            false => assert_eq!(reply, Reply::Busy),
+            true => assert!(matches!(reply, Ok(Reply::Granted(_, None))), "{reply:?}"),
+            false => assert_eq!(reply, Err(IoKind::ResourceBusy)),
         }
     }
 }
@@ -45,9 +43,7 @@ fn hold(service: SocketAddr, count: usize, opened: &AtomicUsize, over: &AtomicBo
     let mut held: Vec<_> = (0..count).map(|_| connect()).collect();
     while !over.load(Ordering::Relaxed) {
         for stream in &mut held {
-            // Reads the challenge, or detects the end of the connection.
-            let is_open =
-                matches!(stream.read(&mut [0; CHALLENGE + REPLY]), Err(e) if e.kind() == IoKind::WouldBlock);
+            let is_open = matches!(stream.read(&mut [0; 64]), Err(e) if e.kind() == IoKind::WouldBlock);
             if !is_open {
                 *stream = connect();
             }
@@ -87,9 +83,8 @@ fn an_importer_that_is_turned_away_to_the_end_is_told_that_the_exporter_is_busy(
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let busy = listener.local_addr().unwrap();
     std::thread::spawn(move || {
-        while let Ok((mut stream, _)) = listener.accept() {
-            let challenge = crate::wire::Challenge([3; 32]).encode();
-            let _ = stream.write_all(&[&challenge[..], &Reply::Busy.encode_refusal()].concat());
+        while let Ok((stream, _)) = listener.accept() {
+            Answering::new(stream).refuse_as_busy(&PROTOCOL);
         }
     });
     let error = ask(busy, &exporter.secret, None, Duration::from_secs(1)).unwrap_err();
