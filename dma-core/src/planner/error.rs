@@ -8,7 +8,7 @@ use crate::{Error, ErrorKind, NativeError, Outcome, Retry};
 
 /// The type of a transfer's operation, for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(crate) enum TransferKind {
     Copy,
     Fill,
     Batch,
@@ -18,7 +18,7 @@ pub(crate) enum Operation {
     CopyToBoth,
 }
 
-impl Operation {
+impl TransferKind {
     /// All operations. An operation's number is its index.
     pub(super) const ALL: [Self; 7] = [
         Self::Copy,
@@ -85,7 +85,11 @@ pub(crate) fn no_fill() -> Error {
 
 /// Makes the error for a wait that was given up after `stall` without a completion.
 #[cold]
-pub(crate) fn wait_timed_out<T>(operation: Operation, backend: &'static str, stall: Duration) -> OpError<T> {
+pub(crate) fn wait_timed_out<T>(
+    operation: TransferKind,
+    backend: &'static str,
+    stall: Duration,
+) -> OpError<T> {
     let error = Error::new(ErrorKind::TimedOut, format!("the device completed nothing for {stall:?}"));
     let hint = "the queue keeps the operands until the device has completed the operation; close the queue to give the operation up";
     OpError::new(error.with_operation(operation.name()).with_backend(backend).with_hint(hint), None)
@@ -94,7 +98,11 @@ pub(crate) fn wait_timed_out<T>(operation: Operation, backend: &'static str, sta
 /// Makes the error for an operation that the device never reported, or that a forked process cannot wait for.
 /// The caller leaks the operands.
 #[cold]
-pub(crate) fn never_answered<T>(operation: Operation, backend: &'static str, is_parents: bool) -> OpError<T> {
+pub(crate) fn never_answered<T>(
+    operation: TransferKind,
+    backend: &'static str,
+    is_parents: bool,
+) -> OpError<T> {
     let error = if is_parents {
         forked("queue")
     } else {
@@ -137,7 +145,7 @@ pub(crate) struct Failure {
 
 impl Failure {
     /// Converts the failure to the error that the caller gets.
-    pub(crate) fn into_error(self, operation: Operation, backend: &'static str) -> Error {
+    pub(crate) fn into_error(self, operation: TransferKind, backend: &'static str) -> Error {
         let error = match self.outcome {
             Outcome::Failed(kind) => {
                 let told = || Error::new(kind, "the device reported a failure");
@@ -237,11 +245,11 @@ impl<T> OpError<T> {
     /// Builds the error of an operation or batch from its failures.
     pub(crate) fn from_failures(
         failures: Vec<Failure>,
-        operation: Operation,
+        operation: TransferKind,
         backend: &'static str,
         operands: T,
     ) -> Self {
-        if operation != Operation::Batch {
+        if operation != TransferKind::Batch {
             let error = failures.into_iter().next().map(|f| f.into_error(operation, backend));
             return Self::new(error.unwrap_or_else(|| Error::bare(ErrorKind::DeviceFault)), Some(operands));
         }

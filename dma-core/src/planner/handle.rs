@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 
-use super::error::Operation;
+use super::error::TransferKind;
 use super::stall_detector::StallDetector;
 
 /// The slot number of a transfer whose operands were returned. No queue is deep enough to have a slot with
@@ -46,7 +46,7 @@ impl<P> Ticket<P> {
 
     /// Makes the ticket of an operation that is done with this result.
     #[inline]
-    pub(crate) const fn done(result: u64, operation: Operation) -> Self {
+    pub(crate) const fn done(result: u64, operation: TransferKind) -> Self {
         let flags = TransferFlags(operation as u32 | TransferFlags::INLINE);
         Self { link: Link { result }, slot: DONE, flags }
     }
@@ -161,7 +161,7 @@ impl<P> Drop for Ticket<P> {
     }
 }
 
-/// The low byte is the [`Operation`], the next 4 bits are flags, the next 4 bits are the low bits of the
+/// The low byte is the [`TransferKind`], the next 4 bits are flags, the next 4 bits are the low bits of the
 /// stall detector's steps at the first poll, and the upper half is the lane.
 #[derive(Clone, Copy)]
 pub(crate) struct TransferFlags(u32);
@@ -180,7 +180,7 @@ impl TransferFlags {
     const STEPS_AT: u32 = 12;
 
     #[inline]
-    pub(crate) const fn new(operation: Operation) -> Self {
+    pub(crate) const fn new(operation: TransferKind) -> Self {
         Self(operation as u32)
     }
 
@@ -193,8 +193,8 @@ impl TransferFlags {
         (self.0 >> 16) as u16
     }
 
-    pub(crate) const fn operation(self) -> Operation {
-        Operation::ALL[(self.0 & 0xff) as usize]
+    pub(crate) const fn operation(self) -> TransferKind {
+        TransferKind::ALL[(self.0 & 0xff) as usize]
     }
 
     pub(crate) const fn has_yielded(self) -> bool {
@@ -433,13 +433,13 @@ mod tests {
     #[test]
     fn a_transfer_is_overdue_after_its_own_wait() {
         for begun in [0, 5, 13, 15, u32::MAX] {
-            let mut ticket = Ticket::new((), 0, TransferFlags::new(Operation::Copy).with_lane(u16::MAX));
+            let mut ticket = Ticket::new((), 0, TransferFlags::new(TransferKind::Copy).with_lane(u16::MAX));
             assert!(!ticket.is_overdue(begun), "the first poll begins the wait");
             assert!(!ticket.is_overdue(begun.wrapping_add(7)));
             assert!(ticket.is_overdue(begun.wrapping_add(8)) && ticket.is_overdue(begun.wrapping_add(15)));
             ticket.set_outlasts_stalls();
             assert!(!ticket.is_overdue(begun.wrapping_add(8)));
-            assert_eq!((ticket.flags().lane(), ticket.flags().operation()), (u16::MAX, Operation::Copy));
+            assert_eq!((ticket.flags().lane(), ticket.flags().operation()), (u16::MAX, TransferKind::Copy));
         }
     }
 }

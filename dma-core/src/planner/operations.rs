@@ -14,7 +14,7 @@ macro_rules! operations {
             #[inline]
             pub fn fill<D: $crate::Destination $(+ $send)?>(&self, dst: D, pattern: [u8; 8]) -> $result<D> {
                 self.submit_checked(
-                    $crate::planner::error::Operation::Fill,
+                    $crate::planner::error::TransferKind::Fill,
                     dst,
                     |inline, dst| inline.fill(dst, pattern),
                     |caps, dst, lists| $crate::planner::check::fill(caps, dst, pattern, lists),
@@ -35,7 +35,7 @@ macro_rules! operations {
                 E: $crate::Destination $(+ $send)?,
             {
                 self.submit_checked(
-                    $crate::planner::error::Operation::CopyToBoth,
+                    $crate::planner::error::TransferKind::CopyToBoth,
                     (src, dst, also),
                     |inline, (src, dst, also)| inline.copy_to_both(src, dst, also),
                     |caps, (src, dst, also), lists| {
@@ -67,7 +67,7 @@ macro_rules! operations {
                 B: $crate::Source $(+ $send)?,
             {
                 self.submit_checked(
-                    $crate::planner::error::Operation::Compare,
+                    $crate::planner::error::TransferKind::Compare,
                     (a, b),
                     |inline, (a, b)| inline.compare(a, b),
                     |caps, (a, b), lists| {
@@ -87,7 +87,7 @@ macro_rules! operations {
             #[inline]
             pub fn crc32c<S: $crate::Source $(+ $send)?>(&self, src: S, seed: u32) -> $result<S, u32> {
                 self.submit_checked(
-                    $crate::planner::error::Operation::Crc32c,
+                    $crate::planner::error::TransferKind::Crc32c,
                     src,
                     |inline, src| inline.crc32c(src, seed),
                     |caps, src, lists| {
@@ -114,7 +114,7 @@ macro_rules! operations {
                 D: $crate::Destination $(+ $send)?,
             {
                 self.submit_checked(
-                    $crate::planner::error::Operation::CopyCrc32c,
+                    $crate::planner::error::TransferKind::CopyCrc32c,
                     (src, dst),
                     |inline, (src, dst)| inline.copy_crc32c(src, dst, seed),
                     |caps, (src, dst), lists| {

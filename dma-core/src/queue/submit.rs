@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::state::{QueueState, run};
 use super::{Queue, SubmitResult, Transfer};
 use crate::planner::check::{self, Lists};
-use crate::planner::error::{self, Operation};
+use crate::planner::error::{self, TransferKind};
 use crate::planner::handle::{Ticket, TransferFlags};
 use crate::planner::inline::{Executed, Inline};
 use crate::planner::operations::operations;
@@ -37,7 +37,7 @@ impl Queue {
     pub fn copy<S: Source, D: Destination>(&self, src: S, dst: D) -> SubmitResult<(S, D)> {
         if !(S::SINGLE && D::SINGLE) {
             return self.submit_checked(
-                Operation::Copy,
+                TransferKind::Copy,
                 (src, dst),
                 |inline, (src, dst)| inline.copy_rows(src, dst),
                 |caps, (src, dst), lists| check::copy(caps.engine, src, dst, lists),
@@ -53,7 +53,7 @@ impl Queue {
             {
                 drop(guard);
                 let operands = ManuallyDrop::into_inner(operands);
-                return Ok(Transfer::new(Ticket::done(result, Operation::Copy), operands));
+                return Ok(Transfer::new(Ticket::done(result, TransferKind::Copy), operands));
             }
             if let Some(slot) = state.free.pop() {
                 let (from, to) = (operands.0.single(), operands.1.single());
@@ -63,7 +63,7 @@ impl Queue {
                     drop(guard);
                     // No other code runs after this, so the compiler can build the transfer in place.
                     let operands = ManuallyDrop::into_inner(operands);
-                    let ticket = Ticket::new(shared, slot, TransferFlags::new(Operation::Copy));
+                    let ticket = Ticket::new(shared, slot, TransferFlags::new(TransferKind::Copy));
                     return Ok(Transfer::new(ticket, operands));
                 }
                 state.free.push(slot);
@@ -76,7 +76,7 @@ impl Queue {
             } else {
                 drop(guard);
             }
-            self.submit_planned(Operation::Copy, operands, |caps, (src, dst), lists| {
+            self.submit_planned(TransferKind::Copy, operands, |caps, (src, dst), lists| {
                 check::copy(caps.engine, src, dst, lists)
             })
         })
@@ -139,7 +139,7 @@ impl Queue {
     #[inline]
     pub(crate) fn submit_checked<T: 'static, R: Answer>(
         &self,
-        operation: Operation,
+        operation: TransferKind,
         operands: T,
         inline: impl FnOnce(&Inline, &T) -> Option<Executed>,
         check: impl FnOnce(QueueCaps, &T, &mut Lists) -> Result<Plan>,
@@ -163,7 +163,7 @@ impl Queue {
     /// plan.
     fn submit_planned<T: 'static, R: Answer>(
         &self,
-        operation: Operation,
+        operation: TransferKind,
         operands: T,
         check: impl FnOnce(QueueCaps, &T, &mut Lists) -> Result<Plan>,
     ) -> SubmitResult<T, R> {
@@ -202,11 +202,11 @@ impl Queue {
         let mut guard = self.shared.borrow_mut();
         let state = &mut *guard;
         if let Some(result) = state.planner.execute_inline(|inline, _| inline.copy_all(&batch.pairs)) {
-            return Ok(Transfer::new(Ticket::done(result, Operation::Batch), batch));
+            return Ok(Transfer::new(Ticket::done(result, TransferKind::Batch), batch));
         }
         let operations = match check::batch_len(batch.len()) {
             Ok(operations) => operations,
-            Err(e) => return Err(Self::refuse(state, Operation::Batch, e, batch)),
+            Err(e) => return Err(Self::refuse(state, TransferKind::Batch, e, batch)),
         };
         // One loop checks a batch of plain copies and passes them to the planner.
         let mut admitted = None;
@@ -226,10 +226,10 @@ impl Queue {
                 let Planner { engine, lists, .. } = &mut state.planner;
                 let bytes = match check::batch(*engine, &batch.pairs, lists) {
                     Ok(bytes) => bytes,
-                    Err(e) => return Err(Self::refuse(state, Operation::Batch, e, batch)),
+                    Err(e) => return Err(Self::refuse(state, TransferKind::Batch, e, batch)),
                 };
                 let Some(slot) = state.free_slot() else {
-                    return Err(Self::full(state, Operation::Batch, Plan::Empty, batch));
+                    return Err(Self::full(state, TransferKind::Batch, Plan::Empty, batch));
                 };
                 let mut admission = state.planner.admit(slot, operations, bytes, false);
                 for ((src, dst), index) in batch.pairs.iter().zip(0_u32..) {
@@ -239,7 +239,7 @@ impl Queue {
                 slot
             }
         };
-        let transfer = self.pushed(guard, slot, Operation::Batch, batch);
+        let transfer = self.pushed(guard, slot, TransferKind::Batch, batch);
         self.flush();
         Ok(transfer)
     }
@@ -251,7 +251,7 @@ impl Queue {
         &self,
         mut state: RefMut<'_, QueueState>,
         slot: u32,
-        operation: Operation,
+        operation: TransferKind,
         operands: T,
     ) -> Transfer<T, R> {
         let ticket = Ticket::new(Rc::clone(&self.shared), slot, TransferFlags::new(operation));
@@ -267,7 +267,7 @@ impl Queue {
     }
 
     #[cold]
-    fn full<T>(state: &mut QueueState, operation: Operation, plan: Plan, operands: T) -> OpError<T> {
+    fn full<T>(state: &mut QueueState, operation: TransferKind, plan: Plan, operands: T) -> OpError<T> {
         plan.discard(|list| state.planner.lists.keep(list));
         if let Some(refusal) = state.planner.refusal() {
             return Self::refuse(state, operation, refusal, operands);
@@ -280,7 +280,7 @@ impl Queue {
     }
 
     #[cold]
-    fn refuse<T>(state: &QueueState, operation: Operation, error: Error, operands: T) -> OpError<T> {
+    fn refuse<T>(state: &QueueState, operation: TransferKind, error: Error, operands: T) -> OpError<T> {
         OpError::new(
             error.with_operation(operation.name()).with_backend(state.planner.backend),
             Some(operands),

@@ -24,17 +24,20 @@ pub use ready::SharedReady;
 use ready::WhenReady;
 pub use transfer::SharedTransfer;
 
+use crate::memory::sync::deadline;
 use crate::planner::Answer;
 use crate::planner::check::{self, Lists};
 use crate::planner::copy_bytes::{Copier, Pair};
-use crate::planner::error::{self, Operation};
+use crate::planner::error::{self, TransferKind};
 use crate::planner::handle::{Ticket, TransferFlags};
 use crate::planner::inline::{Executed, Inline};
 use crate::planner::operations::operations;
 use crate::planner::plan::{Plan, QueueCaps};
 use crate::planner::retry::{RetryAfter, RetryPolicy};
 use crate::planner::slow_path::slow_path;
-use crate::{Batch, BufferMut, Counters, Destination, EngineInfo, Error, OpError, RawQueue, Result, Source};
+use crate::{
+    Batch, BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, OpError, RawQueue, Result, Source,
+};
 
 /// Memory that a lane allocates for each slot, in bytes.
 pub(crate) const SLOT_BYTES: usize =
@@ -122,7 +125,7 @@ impl SharedQueue {
     {
         if !(S::SINGLE && D::SINGLE) {
             return self.submit_checked(
-                Operation::Copy,
+                TransferKind::Copy,
                 (src, dst),
                 |inline, (src, dst)| inline.copy_rows(src, dst),
                 |caps, (src, dst), lists| check::copy(caps.engine, src, dst, lists),
@@ -134,7 +137,7 @@ impl SharedQueue {
         let at = self.handle.first_lane;
         let lane = self.handle.lane(at);
         if let Some(executed) = lane.execute_inline(|inline| inline.copy(&operands.0, &operands.1)) {
-            return Ok(self.done(executed, Operation::Copy, ManuallyDrop::into_inner(operands)));
+            return Ok(self.done(executed, TransferKind::Copy, ManuallyDrop::into_inner(operands)));
         }
         let (from, to) = (operands.0.single(), operands.1.single());
         if check::is_plain::<D>(lane.engine, from, to, usize::MAX)
@@ -143,7 +146,7 @@ impl SharedQueue {
         {
             let handle = Arc::clone(&self.handle);
             let operands = ManuallyDrop::into_inner(operands);
-            let flags = TransferFlags::new(Operation::Copy).with_lane(at);
+            let flags = TransferFlags::new(TransferKind::Copy).with_lane(at);
             let transfer = SharedTransfer::new(Ticket::new(handle, slot, flags), operands);
             if lane.is_awake() {
                 return Ok(transfer);
@@ -155,7 +158,7 @@ impl SharedQueue {
             });
         }
         slow_path(ManuallyDrop::into_inner(operands), |operands| {
-            self.submit_planned(Operation::Copy, operands, |caps, (src, dst), lists| {
+            self.submit_planned(TransferKind::Copy, operands, |caps, (src, dst), lists| {
                 check::copy(caps.engine, src, dst, lists)
             })
         })
@@ -166,7 +169,7 @@ impl SharedQueue {
     fn done<T: Send + 'static, R: Answer>(
         &self,
         executed: Executed,
-        operation: Operation,
+        operation: TransferKind,
         operands: T,
     ) -> SharedTransfer<T, R> {
         self.handle.hub.count_inline(self.handle.submitter_id, &executed);
@@ -186,10 +189,10 @@ impl SharedQueue {
     {
         let lane = self.first_lane();
         if let Some(executed) = lane.execute_inline(|inline| inline.copy_all(&batch.pairs)) {
-            return Ok(self.done(executed, Operation::Batch, batch));
+            return Ok(self.done(executed, TransferKind::Batch, batch));
         }
         if let Some(refusal) = lane.refusal() {
-            return Err(refuse(lane, Operation::Batch, refusal, batch));
+            return Err(refuse(lane, TransferKind::Batch, refusal, batch));
         }
         let checked = check::batch_len(batch.len()).and_then(|operations| {
             let check = |lists: &mut Lists| check::batch(lane.engine, &batch.pairs, lists);
@@ -197,9 +200,9 @@ impl SharedQueue {
         });
         let (operations, bytes) = match checked {
             Ok(checked) => checked,
-            Err(e) => return Err(refuse(lane, Operation::Batch, e, batch)),
+            Err(e) => return Err(refuse(lane, TransferKind::Batch, e, batch)),
         };
-        self.submit_to(Operation::Batch, batch, |lane, batch, request| {
+        self.submit_to(TransferKind::Batch, batch, |lane, batch, request| {
             request.operations = operations;
             request.bytes = bytes;
             for (src, dst) in batch.iter() {
@@ -217,7 +220,7 @@ impl SharedQueue {
     #[inline]
     pub(crate) fn submit_checked<T: Send + 'static, R: Answer>(
         &self,
-        operation: Operation,
+        operation: TransferKind,
         operands: T,
         inline: impl FnOnce(&Inline, &T) -> Option<Executed>,
         check: impl FnOnce(QueueCaps, &T, &mut Lists) -> Result<Plan>,
@@ -237,7 +240,7 @@ impl SharedQueue {
     /// if it has lists and is short enough; otherwise submits its plan.
     fn submit_planned<T: Send + 'static, R: Answer>(
         &self,
-        operation: Operation,
+        operation: TransferKind,
         operands: T,
         check: impl FnOnce(QueueCaps, &T, &mut Lists) -> Result<Plan>,
     ) -> SharedResult<T, R> {
@@ -424,7 +427,7 @@ impl SharedQueue {
     #[inline]
     fn submit_to<T: Send + 'static, R: Answer>(
         &self,
-        operation: Operation,
+        operation: TransferKind,
         operands: T,
         fill: impl Fn(&Lane, &T, &mut slot::Request),
     ) -> SharedResult<T, R> {
@@ -559,7 +562,7 @@ impl fmt::Debug for SharedQueue {
 }
 
 #[cold]
-fn refuse<T>(lane: &Lane, operation: Operation, error: Error, operands: T) -> OpError<T> {
+fn refuse<T>(lane: &Lane, operation: TransferKind, error: Error, operands: T) -> OpError<T> {
     OpError::new(error.with_operation(operation.name()).with_backend(lane.backend), Some(operands))
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::QueueHandle;
 use super::lane::{Caller, Lane};
 use super::slot::{Report, Seen};
-use crate::planner::error::Operation;
+use crate::planner::error::TransferKind;
 use crate::planner::handle::{DropOnUnwind, Ticket, may_go_on, transfer};
 use crate::planner::slow_path::slow_path;
 use crate::planner::wait::{Backoff, deadline};
@@ -167,7 +167,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     /// Returns the result or the failure of an ended operation.
     #[cold]
     fn explain(
-        operation: Operation,
+        operation: TransferKind,
         lane: &Lane,
         seen: &Seen,
         slot: u32,

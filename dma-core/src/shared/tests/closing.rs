@@ -108,7 +108,7 @@ fn a_request_after_the_last_look_of_the_lane_is_ended_by_its_submitter() {
     // Submits like a thread that has checked the lane before the lane was closed.
     let late = |memory| {
         let slot = rig.lane().submit(0, nothing).expect("room");
-        let flags = TransferFlags::new(Operation::Copy);
+        let flags = TransferFlags::new(TransferKind::Copy);
         let ticket = Ticket::new(Arc::clone(&rig.queue.handle), slot, flags);
         let transfer = SharedTransfer::<_>::new(ticket, memory);
         rig.lane().notice();
