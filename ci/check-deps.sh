@@ -31,7 +31,7 @@ cargo metadata --locked --format-version 1 >/dev/null || fail "Cargo.lock is sta
 # Before adding a crate, check its purpose and its maintenance.
 core_known=(
     bitflags bytes cfg-if crc32fast crossbeam-utils
-    dma-process                             # Of this workspace.
+    dma-process # Of this workspace.
     rustix linux-raw-sys
     libc                                    # Declarations of pread and pwrite: rustix takes slices, and a window has none.
     strsim                                  # The closest name, in errors.

@@ -126,9 +126,10 @@ impl Answering {
                 let is_complete = self.fill(HELLO);
                 if let Some(header) = self.bytes.first_chunk() {
                     // The caller of another version learns this side's version.
-                    of.check(*header).inspect_err(|e| match e.kind() {
-                        io::ErrorKind::Unsupported => self.send(&of.header()),
-                        _ => {}
+                    of.check(*header).inspect_err(|e| {
+                        if e.kind() == io::ErrorKind::Unsupported {
+                            self.send(&of.header());
+                        }
                     })?;
                 }
                 if !is_complete? {
