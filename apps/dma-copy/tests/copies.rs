@@ -470,7 +470,7 @@ fn names_have_any_length_that_the_file_system_takes() {
     let place = Place::new();
     place.file("src", 5000);
     let receiver = place.start(Side::Host, &format!("-f {}", "n".repeat(256)));
-    receiver.end().failed(&["too long", "choose a shorter one"]);
+    receiver.end().failed(&["too long", "give a shorter one"]);
 }
 
 /// Two long names that differ only at their ends have different partial copies.
