@@ -119,7 +119,7 @@ c_calls! {
     }
     /// Registers a source. Its log lines contain its name.
     fn doca_log_source_register(name: Text, source: Out<c_int>) {
-        let text = name.get()?;
+        let text = name.value()?;
         if FIRST {
             first_backend()?;
         }
