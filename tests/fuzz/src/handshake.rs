@@ -31,7 +31,7 @@ static SECRET: LazyLock<Secret> = LazyLock::new(|| {
 ///
 /// If the listener or the caller accepts the bytes as a peer's, or refuses them for another reason.
 pub fn handshake(input: &[u8]) {
-    for bytes in [input, &[&PROTOCOL.name, &[PROTOCOL.version], input].concat()] {
+    for bytes in [input, &[&PROTOCOL.name[..], &[PROTOCOL.version], input].concat()] {
         let foreign = match bytes.first_chunk::<HEADER>() {
             None => Some(ErrorKind::UnexpectedEof),
             Some([name @ .., _]) if *name != PROTOCOL.name => Some(ErrorKind::InvalidData),
