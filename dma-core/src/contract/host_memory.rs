@@ -4,39 +4,12 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::ptr::NonNull;
 
-use crate::{Access, Error, ErrorKind, Result};
+use crate::{Access, Error, ErrorKind, Place, Result};
 
 /// Alignment for huge pages, in bytes: the size of a huge page on x86-64, and on aarch64 with 4 KiB pages.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 /// Before memory of at least this length is allocated, the available memory is checked.
 const CHECK_MIN: usize = 1 << 20;
-
-/// The place of memory: the host or the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Place {
-    /// Main memory, which the CPU reads and writes.
-    #[default]
-    Host,
-    /// The device's own memory, such as a GPU's memory. The CPU may not be able to reach it. The memory is a
-    /// [`Window`](crate::Window), and DMA operations read and write its bytes.
-    Device,
-}
-
-impl Place {
-    /// All places.
-    pub const ALL: [Self; 2] = [Self::Host, Self::Device];
-}
-
-impl fmt::Display for Place {
-    /// Writes `host` or `device`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Host => "host",
-            Self::Device => "device",
-        })
-    }
-}
 
 /// A request for memory to allocate or register.
 #[derive(Clone, Debug)]

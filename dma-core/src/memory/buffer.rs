@@ -5,7 +5,6 @@ use std::ops::{Deref, DerefMut};
 
 use bytes::Bytes;
 
-use crate::memory::buffer_writer::BufferWriter;
 use crate::memory::region::{Range, Region, view_methods};
 
 /// A unique, writable view of local registered memory.
@@ -46,12 +45,6 @@ impl BufferMut {
         } else {
             Err(next)
         }
-    }
-
-    /// Returns a writer that fills the buffer from its beginning, by [`std::io::Write`] or [`bytes::BufMut`].
-    #[must_use]
-    pub const fn writer(self) -> BufferWriter {
-        BufferWriter::new(self)
     }
 
     /// Makes the buffer read-only and shared, without copying.

@@ -28,6 +28,14 @@ pub struct BufferWriter {
     filled: usize,
 }
 
+impl BufferMut {
+    /// Returns a writer that fills the buffer from its beginning, by [`std::io::Write`] or [`bytes::BufMut`].
+    #[must_use]
+    pub const fn writer(self) -> BufferWriter {
+        BufferWriter::new(self)
+    }
+}
+
 impl BufferWriter {
     pub(crate) const fn new(buffer: BufferMut) -> Self {
         Self { buffer, filled: 0 }

@@ -8,6 +8,7 @@
 
 mod admission;
 mod answer;
+mod backlog;
 mod batch;
 pub(crate) mod check;
 pub(crate) mod copy_bytes;
@@ -20,6 +21,8 @@ pub(crate) mod operations;
 mod outcomes;
 pub(crate) mod plan;
 pub(crate) mod query;
+mod query_steps;
+mod reports;
 pub(crate) mod retry;
 mod rows;
 pub(crate) mod slow_path;
@@ -34,8 +37,8 @@ use crate::{
     BufferMut, Capabilities, Counters, Descriptor, EngineId, EngineInfo, Error, Outcome, QueueEvents,
     QueueOptions, RawQueue,
 };
-use admission::Backlog;
 pub use answer::Answer;
+use backlog::Backlog;
 pub use batch::Batch;
 use check::Lists;
 use device::{Device, MAX_COMPLETIONS};
@@ -307,7 +310,7 @@ impl Planner {
     }
 
     /// Flushes if the number of waiting descriptors and deferred operations is at least the number of
-    /// descriptors in flight or [`SUBMIT_BATCH`](admission::SUBMIT_BATCH), or if one of them has waited for
+    /// descriptors in flight or [`SUBMIT_BATCH`](backlog::SUBMIT_BATCH), or if one of them has waited for
     /// `limit`. If no descriptor is in flight, `idle` decides.
     #[inline]
     pub(crate) fn flush_delayed(

@@ -22,7 +22,7 @@ use lane::Lane;
 pub use options::SharedQueueOptions;
 pub use ready::SharedReady;
 use ready::WhenReady;
-pub use transfer::SharedTransfer;
+pub use transfer::{SharedResult, SharedTransfer};
 
 use crate::memory::sync::deadline;
 use crate::planner::Answer;
@@ -42,9 +42,6 @@ use crate::{
 /// Memory that a lane allocates for each slot, in bytes.
 pub(crate) const SLOT_BYTES: usize =
     crate::planner::SLOT_BYTES + size_of::<slot::Slot>() + 3 * size_of::<u32>() + 1;
-
-/// A transfer on a shared queue, or an error that returns the operands.
-pub type SharedResult<T, R = ()> = Result<SharedTransfer<T, R>, OpError<T>>;
 
 /// A queue for any number of threads and tasks. Clones use the same queue. Transfers of the queue are `Send`
 /// futures.

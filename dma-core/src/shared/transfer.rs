@@ -21,6 +21,9 @@ use crate::planner::wait::{Backoff, deadline};
 use crate::planner::{Answer, error};
 use crate::{Error, ErrorKind, OpError, Result};
 
+/// A transfer on a shared queue, or an error that returns the operands.
+pub type SharedResult<T, R = ()> = Result<SharedTransfer<T, R>, OpError<T>>;
+
 transfer! {
     /// The handle of an operation on a [`SharedQueue`](crate::SharedQueue). A transfer owns the operands
     /// (`T`) until the operation is done. Then the transfer returns the operands, and the result

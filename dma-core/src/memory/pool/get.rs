@@ -8,9 +8,52 @@ use std::task::{Context, Poll, Wake};
 use std::time::{Duration, Instant};
 
 use super::BufferPool;
+use super::size_class::fail;
 use crate::memory::region::Range;
 use crate::memory::sync::deadline;
-use crate::{BufferMut, Result};
+use crate::{BufferMut, ErrorKind, Result};
+
+impl BufferPool {
+    /// Takes a buffer of `len` bytes as [`try_get`](Self::try_get) does, but waits until a buffer is free.
+    /// Tasks that wait for a size are served in FIFO order.
+    ///
+    /// This wait polls no queue. Operations complete, and their buffers return, only if another task or
+    /// thread waits for the operations.
+    ///
+    /// # Errors
+    ///
+    /// The future fails with the errors of [`try_get`](Self::try_get), but never with `OutOfResources`.
+    pub fn get(&self, len: usize) -> PoolGet {
+        PoolGet(Take::new(self.clone(), len))
+    }
+
+    /// Takes a buffer of `len` bytes, and waits up to `timeout` for it, in the same wait list as the tasks of
+    /// [`get`](Self::get). Blocks the calling thread, which polls no queue during that time.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`try_get`](Self::try_get), with `TimedOut` instead of `OutOfResources`.
+    pub fn get_timeout(&self, len: usize, timeout: Duration) -> Result<BufferMut> {
+        self.take_timeout(len, timeout).map(BufferMut)
+    }
+
+    pub(super) fn take_timeout(&self, len: usize, timeout: Duration) -> Result<Range> {
+        let class = self.class(len)?;
+        if len == 0 {
+            return Ok(class.no_bytes(self.inner.backend));
+        }
+        if let Some(block) = class.free.take() {
+            return Ok(class.range(block, len, self.holder));
+        }
+        Take::new(self.clone(), len).wait(timeout).unwrap_or_else(|| {
+            let message =
+                format!("all {} buffers of {} bytes were in use for {timeout:?}", class.made(), class.len);
+            Err(fail(ErrorKind::TimedOut, message, self.inner.backend).with_hint(
+                "drop buffers, poll the queues that use buffers, or give the pool more buffers of this size",
+            ))
+        })
+    }
+}
 
 /// A future that takes a buffer from a pool; made by [`BufferPool::get`]. Dropping the future ends the wait.
 /// The future keeps the pool alive, as a clone of the pool does.

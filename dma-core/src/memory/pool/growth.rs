@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{PoolOptions, SizeClass};
+use super::options::PoolOptions;
+use super::size_class::SizeClass;
 use crate::memory::region::RegionHandle;
 use crate::{DmaEngine, Result};
 
@@ -73,5 +74,14 @@ impl Growth {
         // caller's block.
         _ = blocks.swap_remove(0).into_ptr();
         Ok((Some(class.free.number(first)), blocks))
+    }
+}
+
+impl SizeClass {
+    /// Counts a request that found no free block. If the class grows, returns a block for the request.
+    #[cold]
+    pub(super) fn grown(self: &Arc<Self>) -> Option<u32> {
+        self.exhausted.fetch_add(1, Ordering::Relaxed);
+        self.growth.as_ref()?.grow(self)
     }
 }

@@ -1,8 +1,10 @@
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
+use super::slab::LINE;
 use super::*;
 use crate::reference::doc_engine;
 use crate::{DmaEngineExt, QueueOptions, Retry};

@@ -7,7 +7,7 @@ use std::arch::aarch64::{
 use std::arch::asm;
 
 use super::fold::{factors, folds};
-use super::{NOWHERE, buffered};
+use super::portable::{NOWHERE, buffered};
 
 /// Returns the CRC after `len` bytes, and copies them to the destination that `TO` selects. All stores go
 /// through the cache.

@@ -21,16 +21,11 @@ use aarch64::crc;
     any(target_arch = "x86_64", target_arch = "aarch64"),
     not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))
 )))]
-use buffered as crc;
+use portable::buffered as crc;
 #[cfg(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
 use x86_64::crc;
 
-/// Destination of the copy: none, because only the CRC is computed.
-const NOWHERE: u8 = 0;
-/// Destination of the copy: memory, written through the cache.
-const CACHE: u8 = 1;
-/// Destination of the copy: memory, with whole cache lines written past the cache if the CPU can.
-const MEMORY: u8 = 2;
+use portable::{CACHE, MEMORY, NOWHERE};
 
 /// Computes the CRC-32C of the `len` bytes at `src`. `crc` is the CRC-32C of the preceding bytes, or 0.
 ///
@@ -69,32 +64,6 @@ pub unsafe fn copy_crc32c(crc: u32, dst: *mut u8, src: *const u8, len: usize) ->
 pub unsafe fn copy_crc32c_past_cache(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
     // SAFETY: the caller has mapped both ranges, which do not overlap.
     unsafe { self::crc::<MEMORY>(crc, dst, src, len) }
-}
-
-/// Copies the bytes to a buffer on the stack and computes the CRC there. Then copies them to the destination,
-/// unless `TO` is [`NOWHERE`].
-///
-/// # Safety
-///
-/// See [`copy_crc32c`], or [`crc32c()`] if `TO` is [`NOWHERE`].
-// If it were inlined, its buffer would be in the stack frame of every short operation, which would then
-// touch 4 KiB of stack.
-#[inline(never)]
-unsafe fn buffered<const TO: u8>(mut crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
-    /// The buffer fits into the level-1 cache.
-    const CHUNK: usize = 4096;
-    let mut bytes = [0; CHUNK];
-    for at in (0..len).step_by(CHUNK) {
-        let n = CHUNK.min(len - at);
-        // SAFETY: the `n` bytes lie within the source, and the buffer is at least that long.
-        unsafe { super::copy(bytes.as_mut_ptr(), src.wrapping_add(at), n) };
-        crc = portable::append(crc, &bytes[..n]);
-        if TO != NOWHERE {
-            // SAFETY: the `n` bytes lie within the destination, and the buffer is at least that long.
-            unsafe { super::copy(dst.wrapping_add(at), bytes.as_ptr(), n) };
-        }
-    }
-    crc
 }
 
 #[cfg(test)]

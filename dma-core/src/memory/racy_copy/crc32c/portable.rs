@@ -1,4 +1,14 @@
-//! CRC-32C by tables, for CPUs without CRC instructions.
+//! CRC-32C by tables, for CPUs without CRC instructions. The destinations of the bytes, for all CPUs.
+#![expect(unsafe_code, reason = "reads and moves bytes between raw addresses")]
+
+use crate::memory::racy_copy;
+
+/// Destination of the copy: none, because only the CRC is computed.
+pub(super) const NOWHERE: u8 = 0;
+/// Destination of the copy: memory, written through the cache.
+pub(super) const CACHE: u8 = 1;
+/// Destination of the copy: memory, with whole cache lines written past the cache if the CPU can.
+pub(super) const MEMORY: u8 = 2;
 
 /// The CRC-32C polynomial, with its bits reversed.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
@@ -38,4 +48,30 @@ pub(super) fn append(crc: u32, bytes: &[u8]) -> u32 {
     !rest
         .iter()
         .fold(register, |register, byte| (register >> 8) ^ TABLES[0][usize::from(register as u8 ^ byte)])
+}
+
+/// Copies the bytes to a buffer on the stack and computes the CRC there. Then copies them to the destination,
+/// unless `TO` is [`NOWHERE`].
+///
+/// # Safety
+///
+/// See [`super::copy_crc32c`], or [`super::crc32c()`] if `TO` is [`NOWHERE`].
+// If it were inlined, its buffer would be in the stack frame of every short operation, which would then
+// touch 4 KiB of stack.
+#[inline(never)]
+pub(super) unsafe fn buffered<const TO: u8>(mut crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
+    /// The buffer fits into the level-1 cache.
+    const CHUNK: usize = 4096;
+    let mut bytes = [0; CHUNK];
+    for at in (0..len).step_by(CHUNK) {
+        let n = CHUNK.min(len - at);
+        // SAFETY: the `n` bytes lie within the source, and the buffer is at least that long.
+        unsafe { racy_copy::copy(bytes.as_mut_ptr(), src.wrapping_add(at), n) };
+        crc = append(crc, &bytes[..n]);
+        if TO != NOWHERE {
+            // SAFETY: the `n` bytes lie within the destination, and the buffer is at least that long.
+            unsafe { racy_copy::copy(dst.wrapping_add(at), bytes.as_ptr(), n) };
+        }
+    }
+    crc
 }

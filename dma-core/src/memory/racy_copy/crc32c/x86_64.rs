@@ -12,7 +12,7 @@ use std::arch::x86_64::{
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::fold::factors;
-use super::{CACHE, MEMORY, NOWHERE, buffered};
+use super::portable::{CACHE, MEMORY, NOWHERE, buffered};
 
 /// Returns the fastest set of instructions that this CPU supports.
 fn instructions() -> u8 {
