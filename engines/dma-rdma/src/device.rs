@@ -2,7 +2,6 @@
 #![expect(unsafe_code, reason = "calls libibverbs")]
 
 use std::ffi::{CStr, c_int};
-use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -14,7 +13,6 @@ use rustix::io::Errno;
 use crate::RdmaOptions;
 use crate::error::{error, failed};
 use crate::gid;
-use crate::region::Bytes;
 use crate::verbs::*;
 
 /// A pointer to an object of the library. Several threads may pass it to calls at the same time: all calls of
@@ -272,52 +270,6 @@ impl Device {
         error(ErrorKind::MissingSdk, format!("the provider of {} lacks required calls", self.name)).with_hint(
             "install the providers of the same release as libibverbs: `apt install ibverbs-providers`",
         )
-    }
-
-    /// Registers memory in a domain, with the rights `access`. This pins the memory.
-    ///
-    /// # Safety
-    ///
-    /// The domain belongs to this device. The memory stays mapped, or the dma-buf's memory allocated, until
-    /// the handle is passed to [`deregister`](Self::deregister).
-    pub(crate) unsafe fn register(
-        &self,
-        pd: Handle<ibv_pd>,
-        bytes: &Bytes,
-        len: usize,
-        flags: i32,
-    ) -> Result<Handle<ibv_mr>, Errno> {
-        Handle::new(match bytes {
-            // SAFETY: the domain belongs to this device, and the caller promises that the memory is mapped.
-            Bytes::Mapped(base) => unsafe {
-                (self.verbs.ibv_reg_mr)(pd.as_ptr(), base.as_ptr().cast(), len, flags)
-            },
-            Bytes::DmaBuf { fd, offset, addr } => {
-                let call = self.verbs.ibv_reg_dmabuf_mr.ok_or(Errno::OPNOTSUPP)?;
-                // SAFETY: the domain belongs to this device, the descriptor is open, and the caller promises
-                // that its memory stays allocated.
-                unsafe { call(pd.as_ptr(), *offset, len, *addr, fd.as_raw_fd(), flags) }
-            }
-        })
-    }
-
-    /// Returns true if the device registers dma-bufs. The function tries to register an invalid descriptor:
-    /// without support, the call fails with "unsupported" before it checks the descriptor. NCCL does the same
-    /// (`ncclIbDmaBufSupport` in its `net_ib.cc`).
-    pub(crate) fn takes_dmabufs(&self) -> bool {
-        let Some(call) = self.verbs.ibv_reg_dmabuf_mr else { return false };
-        // SAFETY: the domain belongs to this device. The descriptor is invalid, so it names no memory.
-        match Handle::new(unsafe { call(self.pd.as_ptr(), 0, 0, 0, -1, 0) }) {
-            Ok(region) => self.deregister(region),
-            Err(errno) => !matches!(errno, Errno::OPNOTSUPP | Errno::PROTONOSUPPORT | Errno::NOSYS),
-        }
-    }
-
-    /// Deregisters memory. Returns true if the device no longer reaches it.
-    pub(crate) fn deregister(&self, region: Handle<ibv_mr>) -> bool {
-        // SAFETY: the memory was registered on this device, and its handle is passed here once.
-        let code = unsafe { (self.verbs.ibv_dereg_mr)(region.as_ptr()) };
-        checked(code).is_ok()
     }
 }
 

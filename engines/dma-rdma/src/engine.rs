@@ -12,7 +12,7 @@ use crate::RdmaOptions;
 use crate::device::{self, Device};
 use crate::engine_state::EngineState;
 use crate::error::{NAME, error};
-use crate::import::Imported;
+use crate::imported::Imported;
 use crate::queue::RdmaQueue;
 use crate::region::RdmaRegion;
 use crate::service;

@@ -1,14 +1,14 @@
 //! [`EngineState`]: the part of an engine that its regions, exports and queues share.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use dma_core::{EngineId, ErrorKind, Result};
 
 use crate::device::Device;
 use crate::error::error;
 use crate::import::Import;
-use crate::service::Service;
+use crate::service::{Service, lock};
 
 /// The first address of imported memory. Memory of this process has lower addresses.
 const FIRST: u64 = 1 << 63;
@@ -29,11 +29,6 @@ struct Imports {
     by_id: HashMap<u32, Arc<Import>>,
     last: u32,
     next_addr: u64,
-}
-
-/// Locks the mutex, even after a panic, because a panic leaves no value half changed.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl EngineState {

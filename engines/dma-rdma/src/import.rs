@@ -1,5 +1,4 @@
 //! Memory of another host: requests a grant from its exporter, and connects to it.
-#![expect(unsafe_code, reason = "implements `RawRegion`")]
 
 use std::io::ErrorKind as IoKind;
 use std::net::{SocketAddr, TcpStream};
@@ -8,20 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use dma_core::{
-    Access, DeviceAddr, Error, ErrorKind, ExportDescriptor, RawExport, RawRegion, RegionInfo, RegionKey,
-    Result,
-};
+use dma_core::{Error, ErrorKind, RegionKey, Result};
 use dma_handshake::Secret;
 use dma_process::with_signals_blocked;
 
-use crate::engine_state::EngineState;
-use crate::error::{NAME, error};
-use crate::wire::{BLOB, End, ForeignBlob, Grant, PROTOCOL, Reply, Request, VERSION, decode_blob};
+use crate::error::error;
+use crate::wire::{End, Grant, PROTOCOL, Reply, Request};
 
 /// Maximum time of the whole exchange with an exporter. An exporter that is stopped for a shorter time fails
 /// no copy.
-const ANSWER: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER: Duration = Duration::from_secs(30);
 /// Pause before the importer connects again to an exporter that closed the connection.
 const RETRY: Duration = Duration::from_millis(20);
 
@@ -58,6 +53,15 @@ impl Connecting {
 }
 
 impl Import {
+    pub(crate) const fn new(id: u32, addr: u64, grant: Grant, service: SocketAddr, secret: Secret) -> Self {
+        Self { id, addr, grant, service, secret, dropped: AtomicBool::new(false) }
+    }
+
+    /// Records that the region was dropped.
+    pub(crate) fn set_dropped(&self) {
+        self.dropped.store(true, Ordering::Release);
+    }
+
     /// Returns true if the region was dropped.
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
@@ -200,87 +204,8 @@ fn unproven(what: String) -> Error {
     )
 }
 
-/// Returns the error of a descriptor that is not this backend's.
-fn not_ours(foreign: ForeignBlob, len: usize) -> Error {
-    let malformed = |what: String| {
-        error(ErrorKind::Malformed, what)
-            .with_hint("give the importer the bytes of the export descriptor without changes")
-    };
-    match foreign {
-        ForeignBlob::Length => malformed(format!("{len} bytes, where an RDMA export has {BLOB}")),
-        ForeignBlob::Address(service) => malformed(format!("{service} is not the address of a service")),
-        ForeignBlob::Version(version) => {
-            error(ErrorKind::VersionMismatch, format!("an RDMA export of version {version}"))
-                .with_numbers(version.into(), VERSION.into())
-                .with_hint("use the same release of this library on both sides")
-        }
-    }
-}
-
 /// Returns the number of imported memory, or 0 for memory of this process.
 pub(crate) const fn id_of(key: RegionKey) -> u32 {
     // A local key of 0 marks imported memory, because devices do not use it: see `RdmaRegion`.
     if key.0 as u32 == 0 { (key.0 as u64 >> 32) as u32 } else { 0 }
-}
-
-/// Imported memory.
-#[derive(Debug)]
-pub(crate) struct Imported {
-    inner: Arc<EngineState>,
-    import: Arc<Import>,
-    info: RegionInfo,
-}
-
-impl Imported {
-    pub(crate) fn new(inner: &Arc<EngineState>, descriptor: &ExportDescriptor) -> Result<Self> {
-        if descriptor.backend() != NAME {
-            let message = format!("a descriptor of the backend {:?}", descriptor.backend());
-            return Err(error(ErrorKind::Unsupported, message)
-                .with_hint(format!("this engine imports descriptors of the backend {NAME:?}")));
-        }
-        let native = descriptor.native();
-        let (service, secret) = decode_blob(native).map_err(|foreign| not_ours(foreign, native.len()))?;
-        let (_, grant, _) = ask(service, &secret, None, ANSWER)?;
-        let (len, rights) = (descriptor.len(), descriptor.rights());
-        if (grant.len, grant.rights) != (len, rights) {
-            let message = format!(
-                "the descriptor states {len} bytes to {rights}, but the exporter grants {} to {}",
-                grant.len, grant.rights
-            );
-            return Err(error(ErrorKind::Malformed, message)
-                .with_hint("give the importer the bytes of the export descriptor without changes"));
-        }
-        let import = inner.add(len, |id, addr| Import {
-            id,
-            addr,
-            grant,
-            service,
-            secret,
-            dropped: AtomicBool::new(false),
-        })?;
-        let key = RegionKey((u64::from(import.id) << 32) as usize);
-        let size = usize::try_from(len).map_err(|_| ErrorKind::OutOfRange)?;
-        let info = RegionInfo::remote(inner.id, key, DeviceAddr(import.addr), size, rights);
-        Ok(Self { inner: Arc::clone(inner), import, info })
-    }
-}
-
-// SAFETY: the description never changes, and the CPU does not reach the memory. `EngineState::add` ensures
-// that its addresses do not exceed the address space.
-unsafe impl RawRegion for Imported {
-    fn info(&self) -> &RegionInfo {
-        &self.info
-    }
-
-    unsafe fn export(&self, _: usize, _: usize, _: Access) -> Result<Box<dyn RawExport>> {
-        Err(error(ErrorKind::Unsupported, "imported memory cannot be exported")
-            .with_hint("pass on the descriptor that it was imported with"))
-    }
-}
-
-impl Drop for Imported {
-    fn drop(&mut self) {
-        self.import.dropped.store(true, Ordering::Release);
-        self.inner.remove(self.import.id);
-    }
 }

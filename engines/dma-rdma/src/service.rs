@@ -5,7 +5,7 @@ use std::io::{ErrorKind as IoKind, Read};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::sockopt;
 
 use crate::device::Device;
-use crate::engine_state::lock;
 use crate::error::error;
-use crate::export::Granted;
+use crate::granted::Granted;
 use crate::queue_pair::QueuePair;
 use crate::wire::{PROTOCOL, Reply, Request};
 
@@ -61,6 +60,11 @@ enum Next {
     Wait(Answering),
     Serve(Served),
     Close,
+}
+
+/// Locks the mutex, even after a panic, because a panic leaves no value half changed.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the address of the port's GID, if the service can listen on it.

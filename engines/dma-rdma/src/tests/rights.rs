@@ -13,7 +13,7 @@ use crate::device::{self, Device, Handle};
 use rdma_emu::{Nic, wc};
 
 use crate::queue_pairs::QueuePairs;
-use crate::region::{Bytes, rights};
+use crate::registration::{Bytes, rights};
 use crate::verbs::*;
 
 const LEN: usize = 4096;
