@@ -10,8 +10,8 @@ use dma_core::{
 };
 use doca_sys::bindings::DOCA_SUCCESS;
 
-use crate::buffers::RegionTable;
 use crate::device::{Device, List, pick};
+use crate::engine_state::EngineState;
 use crate::error::{NAME, error};
 use crate::ffi::{Sdk, creation};
 use crate::options::{DocaOptions, Fabric};
@@ -44,7 +44,7 @@ const MOST: u32 = 2048;
 /// ```
 #[derive(Debug)]
 pub struct DocaEngine {
-    inner: Arc<Inner>,
+    inner: Arc<EngineState>,
 }
 
 impl DocaEngine {
@@ -68,8 +68,13 @@ impl DocaEngine {
         let device = Arc::new(pick(&list, options, |item| item.problem(&item.capabilities()))?.open()?);
         drop(list);
         let info = describe(&device, options)?;
-        let inner =
-            Inner { table: Arc::default(), id: EngineId::unique(), fabric: options.export, info, device };
+        let inner = EngineState {
+            table: Arc::default(),
+            id: EngineId::unique(),
+            fabric: options.export,
+            info,
+            device,
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 }
@@ -180,23 +185,5 @@ unsafe impl DmaEngine for DocaEngine {
         let limits = &self.inner.info.limits;
         let depth = options.depth_on(limits)?;
         Ok(Box::new(DocaQueue::open(&self.inner, &options.clone().with_depth(depth))?))
-    }
-}
-
-/// The part of an engine that its regions and queues share.
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) table: Arc<RegionTable>,
-    pub(crate) id: EngineId,
-    pub(crate) fabric: Fabric,
-    pub(crate) info: EngineInfo,
-    /// This is the last field, because the device must be closed last.
-    pub(crate) device: Arc<Device>,
-}
-
-impl Inner {
-    /// Returns true if the device exports memory over the fabric of the options.
-    pub(crate) const fn exports(&self) -> bool {
-        self.info.capabilities.contains(Capabilities::EXPORT)
     }
 }

@@ -33,6 +33,7 @@ pub mod comch;
 mod device;
 mod doctor;
 mod engine;
+mod engine_state;
 mod error;
 mod ffi;
 mod log;

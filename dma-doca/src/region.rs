@@ -12,7 +12,7 @@ use dma_core::{
 use doca_sys::bindings::*;
 
 use crate::buffers::BufferSource;
-use crate::engine::Inner;
+use crate::engine_state::EngineState;
 use crate::error::{NAME, error};
 use crate::memory::Mapping;
 use crate::mmap::{MapMemory, Mmap, permissions};
@@ -21,7 +21,7 @@ use crate::options::Fabric;
 /// Memory registered with a device until dropped.
 #[derive(Debug)]
 pub(crate) struct DocaRegion {
-    engine: Arc<Inner>,
+    engine: Arc<EngineState>,
     info: RegionInfo,
     /// The maximum rights of exports. `None` for imported memory, which cannot be exported.
     export: Option<Access>,
@@ -30,7 +30,7 @@ pub(crate) struct DocaRegion {
 }
 
 impl DocaRegion {
-    pub(crate) fn allocate(engine: &Arc<Inner>, request: &MemoryRequest) -> Result<Self> {
+    pub(crate) fn allocate(engine: &Arc<EngineState>, request: &MemoryRequest) -> Result<Self> {
         check_export(engine, request)?;
         let mapping = Mapping::new(request)?;
         let base = mapping.base();
@@ -42,7 +42,7 @@ impl DocaRegion {
     /// Registers the caller's host memory. The caller of `register_raw` promises that the memory outlives the
     /// region.
     pub(crate) fn register(
-        engine: &Arc<Inner>,
+        engine: &Arc<EngineState>,
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Self> {
@@ -60,7 +60,7 @@ impl DocaRegion {
     /// Registers memory of another device. The caller of `register_device_raw` promises that it outlives the
     /// region.
     pub(crate) fn register_device(
-        engine: &Arc<Inner>,
+        engine: &Arc<EngineState>,
         memory: &DeviceMemory,
         request: &MemoryRequest,
     ) -> Result<Self> {
@@ -86,7 +86,7 @@ impl DocaRegion {
         Ok(region)
     }
 
-    pub(crate) fn import(engine: &Arc<Inner>, descriptor: &ExportDescriptor) -> Result<Self> {
+    pub(crate) fn import(engine: &Arc<EngineState>, descriptor: &ExportDescriptor) -> Result<Self> {
         if descriptor.backend() != NAME {
             let message = format!("a descriptor of the backend {:?}", descriptor.backend());
             return Err(error(ErrorKind::Unsupported, message)
@@ -100,7 +100,7 @@ impl DocaRegion {
     }
 
     fn new(
-        engine: &Arc<Inner>,
+        engine: &Arc<EngineState>,
         map: Mmap,
         base: *mut u8,
         len: usize,
@@ -176,7 +176,7 @@ fn local(access: Access) -> u32 {
     permissions(access, Access::empty(), Fabric::Pci).unwrap_or(DOCA_ACCESS_FLAG_LOCAL_READ_WRITE)
 }
 
-fn check_export(engine: &Inner, request: &MemoryRequest) -> Result<()> {
+fn check_export(engine: &EngineState, request: &MemoryRequest) -> Result<()> {
     if request.export.is_empty() {
         return Ok(());
     }

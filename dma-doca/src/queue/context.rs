@@ -6,6 +6,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dma_core::{Completion, ErrorKind, Result, Segment};
 use doca_sys::bindings::*;
@@ -15,6 +16,9 @@ use crate::buffers::{Bound, Shortage};
 use crate::device::Device;
 use crate::error::{check, error, failed};
 use crate::ffi::{Sdk, creation, out};
+
+/// Time limit for a context to start, and to become idle after an error before it is started again.
+pub(super) const RESTART_TIMEOUT: Duration = Duration::from_secs(5);
 
 type SetData = unsafe extern "C" fn(*mut doca_buf, *mut std::ffi::c_void, usize) -> doca_error_t;
 
@@ -152,7 +156,7 @@ impl DmaContext {
         match unsafe { (sdk.common.doca_ctx_start)(self.ctx) } {
             DOCA_SUCCESS => Ok(()),
             DOCA_ERROR_IN_PROGRESS => {
-                let until = std::time::Instant::now() + super::RESTART_TIMEOUT;
+                let until = std::time::Instant::now() + RESTART_TIMEOUT;
                 while self.state() == DOCA_CTX_STATE_STARTING && std::time::Instant::now() < until {
                     self.progress_once();
                 }

@@ -8,7 +8,7 @@ mod recover;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use dma_core::{
     Completion, Descriptor, EngineId, Error, ErrorKind, NativeError, Operation, Outcome, QueueEvents,
@@ -17,13 +17,10 @@ use dma_core::{
 use doca_sys::bindings::*;
 
 use crate::buffers::{QueueBuffers, Shortage, is_full};
-use crate::engine::Inner;
+use crate::engine_state::EngineState;
 use crate::error::{error, explain, failed, task_kind};
 use crate::ffi::lock;
 use context::DmaContext;
-
-/// Time limit for a context to start, and to become idle after an error before it is started again.
-const RESTART_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Completions are coalesced in batches whose first descriptor is at most this long. For longer copies, the
 /// delay of a coalesced completion would be noticeable, and the cost of a separate completion would not be.
@@ -50,7 +47,7 @@ enum ContextState {
 /// descriptor needs a doorbell and a completion of its own. A flush submits it with both. So a batch costs
 /// one doorbell, and its last descriptor always has a completion of its own.
 pub(crate) struct DocaQueue {
-    engine: Arc<Inner>,
+    engine: Arc<EngineState>,
     context: DmaContext,
     buffers: Arc<Mutex<QueueBuffers>>,
     depth: usize,
@@ -83,7 +80,7 @@ impl fmt::Debug for DocaQueue {
 }
 
 impl DocaQueue {
-    pub(crate) fn open(engine: &Arc<Inner>, options: &QueueOptions) -> Result<Self> {
+    pub(crate) fn open(engine: &Arc<EngineState>, options: &QueueOptions) -> Result<Self> {
         let depth = options.depth.max(1);
         let count = u32::try_from(depth).map_err(|_| ErrorKind::OutOfRange)?;
         let list = engine.device.capabilities.max_list_len as usize;
@@ -389,7 +386,7 @@ impl QueueEvents for DocaQueue {
 }
 
 /// Makes the error of an opened queue if the device has no context left.
-fn scarce(e: Error, engine: &Inner) -> Error {
+fn scarce(e: Error, engine: &EngineState) -> Error {
     if e.kind() != ErrorKind::OutOfMemory {
         return e;
     }
@@ -403,6 +400,6 @@ fn scarce(e: Error, engine: &Inner) -> Error {
 }
 
 /// Makes the error of a call on a queue's context.
-fn call_failed(engine: &Inner, call: &'static str, code: doca_error_t) -> Error {
+fn call_failed(engine: &EngineState, call: &'static str, code: doca_error_t) -> Error {
     failed(&engine.device.sdk, call, code)
 }

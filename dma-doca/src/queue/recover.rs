@@ -6,7 +6,8 @@ use std::time::Instant;
 use dma_core::{ErrorKind, Outcome, STOP_GRACE};
 use doca_sys::bindings::*;
 
-use super::{ContextState, DocaQueue, RESTART_TIMEOUT, call_failed};
+use super::context::RESTART_TIMEOUT;
+use super::{ContextState, DocaQueue, call_failed};
 use crate::error::{native, on_imported};
 use crate::ffi::lock;
 use crate::mmap::Mmap;

@@ -7,11 +7,11 @@
 use dma_core::{Descriptor, Operation, RegionKey};
 
 use super::channel::{ChannelState, ChannelStats, Task};
-use super::device::Resources;
 use super::memory::{Memory, MemoryTable};
 use super::profile::{Found, OnFailure, Reporting};
 use super::region::{self, Rights};
 use super::remote_memory::move_part;
+use super::resources::Resources;
 use super::task::{HaltCause, Refused, Status, TaskError, TaskReport};
 use super::time::Time;
 use super::{check, motion};

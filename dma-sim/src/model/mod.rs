@@ -53,6 +53,7 @@ mod profile;
 pub mod published;
 mod region;
 mod remote_memory;
+mod resources;
 mod rng;
 mod task;
 mod time;

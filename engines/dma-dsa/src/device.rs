@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use crate::DsaOptions;
 use crate::error::{NAME, error};
 use crate::hardware::op;
+use crate::options::{check_name, numbers};
 use crate::portal::{Kernel, Portal};
 
 /// The properties of a work queue.
@@ -38,21 +39,6 @@ pub(crate) struct WorkQueue {
     pub(crate) numa_node: Option<u32>,
     /// The name of the stand-in, or `None` for a real device.
     pub(crate) stand_in: Option<String>,
-}
-
-/// Checks that `name` has the form of a work queue's name: `wqX.Y`.
-pub(crate) fn check_name(name: &str) -> Result<()> {
-    numbers(name).map(drop).ok_or_else(|| {
-        error(ErrorKind::InvalidArgument, format!("`{name}` is not the name of a work queue"))
-            .with_hint("name a work queue such as wq0.0, as in /dev/dsa (`accel-config list`)")
-    })
-}
-
-/// Returns the numbers of `wqX.Y`.
-fn numbers(name: &str) -> Option<(u32, u32)> {
-    let (device, queue) = name.strip_prefix("wq")?.split_once('.')?;
-    let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten();
-    Some((number(device)?, number(queue)?))
 }
 
 /// Returns the names of all work queues, ordered by their numbers.

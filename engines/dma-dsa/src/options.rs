@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::error::NAME;
+use dma_core::{ErrorKind, Result};
+
+use crate::error::{NAME, error};
 
 dma_core::options! {
     /// The work queue to open.
@@ -33,7 +35,7 @@ dma_core::options! {
             "sysfs": path("FOLDER"), "the folder of the devices' descriptions",
             default "DSA_SYSFS_PATH, then /sys/bus/dsa/devices", needs trust;
     }
-    names NAME, device queue = |name| crate::device::check_name(name).map(|()| name.to_owned()),
+    names NAME, device queue = |name| check_name(name).map(|()| name.to_owned()),
         "a work queue, such as wq0.0; without one, the first that can be used";
 }
 
@@ -59,6 +61,21 @@ fn directory(chosen: Option<&PathBuf>, variable: &str, usual: &str) -> (PathBuf,
         Some(dir) => (dir.clone(), dir == usual),
         None => (usual, true),
     }
+}
+
+/// Checks that `name` has the form of a work queue's name: `wqX.Y`.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    numbers(name).map(drop).ok_or_else(|| {
+        error(ErrorKind::InvalidArgument, format!("`{name}` is not the name of a work queue"))
+            .with_hint("name a work queue such as wq0.0, as in /dev/dsa (`accel-config list`)")
+    })
+}
+
+/// Returns the numbers of `wqX.Y`.
+pub(crate) fn numbers(name: &str) -> Option<(u32, u32)> {
+    let (device, queue) = name.strip_prefix("wq")?.split_once('.')?;
+    let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+    Some((number(device)?, number(queue)?))
 }
 
 #[cfg(test)]

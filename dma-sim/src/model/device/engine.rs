@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 
 use dma_core::Descriptor;
 
-use super::Resources;
 use crate::model::channel::{Channel, ChannelError, ChannelId, ChannelState, Stage};
 use crate::model::check;
 use crate::model::events::{Calendar, DeviceEvent};
@@ -13,6 +12,7 @@ use crate::model::fault::{Fault, FaultInjector, FaultPlan, FaultRule, Faults, Wh
 use crate::model::motion::Tearing;
 use crate::model::profile::{Direction, Found, OnFailure, Profile, Reporting};
 use crate::model::remote_memory::{corrupt, move_part};
+use crate::model::resources::Resources;
 use crate::model::rng;
 use crate::model::task::{HaltCause, Refused, Status, TaskError, TaskReport};
 use crate::model::time::Time;

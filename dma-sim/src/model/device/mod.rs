@@ -3,7 +3,7 @@
 mod config;
 mod engine;
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use dma_core::{Descriptor, RegionKey};
@@ -17,6 +17,7 @@ use super::memory::MemoryTable;
 use super::profile::{Profile, Reporting};
 use super::region::{KeyName, PeerAccess, RegionError, RegionSpec, Rights};
 use super::remote_memory::BounceBuffer;
+use super::resources::Resources;
 use super::task::{HaltCause, Refused, TaskReport};
 use super::time::Time;
 use super::trace::{Trace, TraceEvent, TraceMode};
@@ -34,24 +35,6 @@ pub struct Device {
     channels: Channels,
     /// Number of open channels.
     open: u32,
-}
-
-/// The state that channels of both kinds use.
-#[derive(Debug)]
-pub(super) struct Resources {
-    pub(super) profile: Profile,
-    pub(super) now: Time,
-    pub(super) memory: MemoryTable,
-    pub(super) bounce: BounceBuffer,
-    pub(super) trace: Trace,
-}
-
-impl Resources {
-    /// Records the event that `what` writes, for a channel or for the device.
-    #[inline]
-    fn record(&mut self, channel: Option<u32>, what: impl FnOnce(&mut String) -> fmt::Result) {
-        self.trace.record(self.now, channel, what);
-    }
 }
 
 #[derive(Debug)]

@@ -3,7 +3,8 @@
 use dma_core::{CacheHint, Descriptor, ErrorKind, Operation, Result, Segment};
 
 use super::lists::List;
-use super::ring::{DescriptorRing, ResultKind};
+use super::ring::DescriptorRing;
+use super::state::ResultKind;
 use crate::error::error;
 use crate::hardware::{HwDescriptor, flag, op};
 

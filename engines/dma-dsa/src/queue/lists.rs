@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use dma_core::{Completion, Outcome};
 
 use super::resume::failed;
-use super::ring::{DescriptorRing, ResultKind};
+use super::ring::DescriptorRing;
+use super::state::ResultKind;
 use crate::hardware::{flag, status};
 
 /// Descriptors in consecutive places, which are submitted with one doorbell.

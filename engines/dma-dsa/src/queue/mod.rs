@@ -5,6 +5,7 @@ mod build;
 mod lists;
 mod resume;
 mod ring;
+mod state;
 mod watch;
 
 use std::mem;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use dma_core::{Completion, Outcome};
 
-use super::ring::{Copy, DescriptorState, ResultKind};
+use super::state::{Copy, DescriptorState, ResultKind};
 use crate::error;
 use crate::hardware::{HwDescriptor, Record, op, status};
 use crate::portal::populate;

@@ -13,9 +13,10 @@ use dma_core::{
 
 use super::event::Events;
 use super::learner::{Class, Engine, Learner};
+use super::options::FAILURES;
 use super::region::RecentKeys;
 use super::report::Counts;
-use super::{AutoShared, FAILURES};
+use super::shared::AutoShared;
 
 /// Maximum number of descriptors in a submission, and of completions in a poll.
 const BATCH: usize = 32;

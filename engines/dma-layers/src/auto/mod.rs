@@ -50,13 +50,14 @@ mod cpu_times;
 mod device;
 mod event;
 mod learner;
+mod options;
 mod queue;
 mod region;
 mod report;
+mod shared;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use dma_core::{
     Capabilities, DeviceMemory, DmaEngine, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor,
@@ -64,67 +65,12 @@ use dma_core::{
 };
 
 use device::DeviceQueue;
+pub use options::{AutoOptions, FAILURES, Prefer};
 use queue::AutoQueue;
-use region::{AutoRegion, DeviceKeys, no_export};
+use region::{AutoRegion, no_export};
 use report::Ledger;
 pub use report::{AutoCost, AutoReport};
-
-/// Consecutive failures after which a queue stops using its device for a time.
-pub const FAILURES: u32 = 4;
-
-/// The way to choose between the engines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Prefer {
-    /// The engine that is faster by measured times.
-    #[default]
-    Measured,
-    /// The device, for every copy that it can execute.
-    Device,
-}
-
-/// The options of an [`AutoEngine`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct AutoOptions {
-    /// The way to choose between the engines. Default [`Prefer::Measured`].
-    pub prefer: Prefer,
-    /// If a device with work of a queue completes nothing for this time, the queue stops using the device.
-    /// Only time in which the queue is polled counts. Default: 400 ms.
-    pub stall_timeout: Duration,
-}
-
-impl Default for AutoOptions {
-    fn default() -> Self {
-        Self { prefer: Prefer::Measured, stall_timeout: Duration::from_millis(400) }
-    }
-}
-
-impl AutoOptions {
-    /// Returns the defaults.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    dma_core::setters! {
-        with_prefer(prefer: Prefer);
-        with_stall_timeout(stall_timeout: Duration);
-    }
-}
-
-/// State that the engine's queues and regions share.
-#[derive(Debug)]
-struct AutoShared {
-    id: EngineId,
-    device: Arc<dyn DmaEngine>,
-    options: AutoOptions,
-    /// True if this engine's device memory belongs to its device. False if the device has no memory of its
-    /// own; then the inner engine in the CPU's role may have device memory.
-    gives_memory: bool,
-    keys: Arc<DeviceKeys>,
-    ledger: Ledger,
-}
+use shared::AutoShared;
 
 /// The CPU and a device as one engine: see the [module](self).
 ///

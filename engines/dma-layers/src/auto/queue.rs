@@ -15,8 +15,9 @@ use super::cpu_streak::CpuStreak;
 use super::cpu_times::CpuTimes;
 use super::device::{DeviceQueue, Repeat};
 use super::learner::{Class, Engine, Learner};
+use super::options::Prefer;
 use super::report::Counts;
-use super::{AutoShared, Prefer};
+use super::shared::AutoShared;
 
 /// Maximum number of copies that go to the CPU without a call of the learner.
 const MAX_STREAK: u32 = 4096;

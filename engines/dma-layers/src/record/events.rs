@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use dma_core::{ErrorKind, Outcome};
 
+use super::content::{Kind, Span, TraceEvent};
+use super::error::{TraceError, damaged};
 use super::format::{
     BOTH, COMPARE, COPY, COPY_CRC, CRC, DONE, Decoder, ENDED, FENCE, FILL, FLUSH, KIND, LISTS, POLL, REPEAT,
     SAME_DST, SAME_LEN, SAME_SRC, STRIDE, SUBMIT, TIME, unzigzag,
 };
-use super::trace::{Kind, Span, TraceError, TraceEvent, damaged};
 
 /// The events of a queue, in order.
 #[derive(Clone, Debug)]

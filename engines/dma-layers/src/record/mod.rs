@@ -37,30 +37,34 @@
 //! ```
 #![expect(unsafe_code, reason = "implements the contract")]
 
+mod content;
+mod error;
 mod events;
 mod format;
 mod queue;
 mod regions;
 mod sink;
+mod state;
 mod summary;
 mod trace;
 
-use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use dma_core::{
-    CacheHint, Capabilities, DmaEngine, EngineName, Error, ErrorKind, NameFormat, OptionInfo, Place,
-    QueueOptions, RegionInfo, Result,
+    Capabilities, DmaEngine, EngineName, Error, ErrorKind, NameFormat, OptionInfo, Place, QueueOptions,
+    RegionInfo, Result,
 };
 
+pub use content::{Kind, QueueTrace, Recorded, Span, TraceEvent};
+pub use error::TraceError;
 pub use events::Events;
-use format::{CHECKPOINT, END};
 use queue::RecordQueue;
 use regions::Regions;
 use sink::Sink;
-pub use trace::{Kind, QueueTrace, Recorded, Span, Trace, TraceError, TraceEvent};
+use state::{Record, RecordState};
+pub use trace::Trace;
 
 use crate::os_clock;
 use crate::wrapper::{Layered, Wrapper};
@@ -193,108 +197,6 @@ unsafe impl dma_core::ForwardEngine for RecordEngine {
 }
 dma_core::forward_engine!([] RecordEngine);
 
-/// The state that the engine's queues and regions share.
-#[derive(Debug)]
-struct Record {
-    name: String,
-    cpu_copies: bool,
-    buffer: usize,
-    regions: Regions,
-    state: Mutex<RecordState>,
-}
-
-#[derive(Debug, Default)]
-struct RecordState {
-    /// `None` once the trace is finished, or has ended because of `error`.
-    sink: Option<Sink>,
-    error: Option<Error>,
-    /// The text of this error, for later callers: the first caller got the error itself.
-    lost: Option<String>,
-    /// True while the engine exists (`engine`), and the number of its open queues (`open`).
-    engine: bool,
-    open: usize,
-    queues: Vec<QueueTrace>,
-    /// The number of queues, and the value of [`Regions::growths`], at the last checkpoint.
-    described: (usize, u64),
-    /// The time at which the first queue was opened, and the CPU time until then.
-    began: Option<(Instant, Duration)>,
-    /// Time and CPU time from the opening of the first queue until the closing of the last one.
-    time: Duration,
-    cpu: Duration,
-}
-
-impl Record {
-    fn state(&self) -> MutexGuard<'_, RecordState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Writes a queue's events. Writes a checkpoint before them if they may name a queue or a region that the
-    /// last checkpoint does not contain.
-    fn write(&self, queue: u32, bytes: &[u8]) {
-        let mut state = self.state();
-        let now = (state.queues.len(), self.regions.growths());
-        let described = std::mem::replace(&mut state.described, now);
-        let RecordState { sink: Some(sink), queues, .. } = &mut *state else { return };
-        let mut written = Ok(());
-        if described != now {
-            let recorded = self.recorded(Duration::ZERO, Duration::ZERO);
-            written = sink.block(CHECKPOINT, &summary::encode_summary(&recorded, queues));
-        }
-        if let Err(error) = written.and_then(|()| sink.block(queue, bytes)) {
-            state.give_up(error);
-        }
-    }
-
-    fn recorded(&self, time: Duration, cpu: Duration) -> Recorded {
-        let (regions, places) = self.regions.lengths_and_places();
-        let (engine, cpu_copies) = (self.name.clone(), self.cpu_copies);
-        Recorded { engine, time, cpu, partial: false, cpu_copies, regions, places }
-    }
-
-    fn close_queue(&self, number: u32, mut trace: QueueTrace) {
-        let mut state = self.state();
-        if let Some((began, cpu)) = state.began {
-            (state.time, state.cpu) = (began.elapsed(), os_clock::process_cpu().saturating_sub(cpu));
-        }
-        trace.closed = state.time;
-        state.queues[number as usize] = trace;
-        state.open -= 1;
-        self.finish_if_unused(&mut state);
-    }
-
-    fn finish_if_unused(&self, state: &mut RecordState) {
-        if !state.engine && state.open == 0 && state.sink.is_some() {
-            // `finish` has logged the error.
-            let _ = self.finish(state);
-        }
-    }
-
-    fn finish(&self, state: &mut RecordState) -> Result<()> {
-        let Some(mut sink) = state.sink.take() else {
-            return Err(state.error.take().unwrap_or_else(sink::given_up));
-        };
-        let summary = summary::encode_summary(&self.recorded(state.time, state.cpu), &state.queues);
-        let finished = match sink.block(END, &summary) {
-            Ok(()) => sink.finish(),
-            Err(error) => Err(sink.give_up(error)),
-        };
-        finished.inspect_err(|error| {
-            dma_core::guarded_log!(error, %error, "the trace is lost");
-            state.lost = Some(error.to_string());
-        })
-    }
-}
-
-impl RecordState {
-    fn give_up(&mut self, error: io::Error) {
-        let Some(sink) = self.sink.take() else { return };
-        let error = sink.give_up(error);
-        dma_core::guarded_log!(error, %error, "the trace is given up");
-        self.lost = Some(error.to_string());
-        self.error = Some(error);
-    }
-}
-
 impl Wrapper for Record {
     type Queue = RecordQueue;
 
@@ -330,5 +232,3 @@ impl Wrapper for Record {
         self.regions.remove(region);
     }
 }
-
-const HINTS: [CacheHint; 3] = [CacheHint::Auto, CacheHint::Hot, CacheHint::Cold];

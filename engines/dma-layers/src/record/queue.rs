@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use dma_core::{Completion, Descriptor, Operation, Outcome, QueueStats, RawQueue, Result, Segment};
 
+use super::content::QueueTrace;
 use super::format::{
     BOTH, COMPARE, COPY, COPY_CRC, CRC, DONE, ENDED, Encoder, FENCE, FILL, FLUSH, LISTS, POLL, Place, REPEAT,
     ROOM, SAME_DST, SAME_LEN, SAME_SRC, STRIDE, SUBMIT, TIME, zigzag,
 };
 use super::regions::{Known, Placed, TracedSide};
-use super::{QueueTrace, Record};
+use super::state::Record;
 use crate::in_flight::InFlight;
 use crate::os_clock;
 use crate::wrapper::QueueHook;

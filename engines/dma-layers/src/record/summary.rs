@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use dma_core::Place;
+use dma_core::{CacheHint, Place};
 
-use super::HINTS;
+use super::content::{QueueTrace, Recorded};
 use super::format::{Decoder, PLACES};
-use super::trace::{QueueTrace, Recorded};
+
+/// The cache hints, by their number in a trace.
+const HINTS: [CacheHint; 3] = [CacheHint::Auto, CacheHint::Hot, CacheHint::Cold];
 
 fn put(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {

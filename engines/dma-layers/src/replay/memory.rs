@@ -9,8 +9,8 @@ use dma_core::{
     Segment, Window, racy_copy,
 };
 
-use super::requirements::Requirements;
-use super::{Mismatch, unsupported};
+use super::requirements::{Requirements, unsupported};
+use super::result::Mismatch;
 use crate::record::{Kind, Span};
 use crate::wrapper::for_each_pair;
 

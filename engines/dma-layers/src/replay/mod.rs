@@ -36,9 +36,12 @@
 //! ```
 #![expect(unsafe_code, reason = "submits descriptors, and reads the memory that they name")]
 
+mod clock;
 mod memory;
+mod options;
 mod player;
 mod requirements;
+mod result;
 mod split;
 mod timed;
 mod tokens;
@@ -47,80 +50,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use dma_core::{DmaEngine, Error, ErrorKind, Result};
+use dma_core::{DmaEngine, Result};
 
 use crate::record::{Trace, TraceEvent};
 use memory::{Content, ReplayMemory};
+pub use options::ReplayOptions;
 use player::{Pace, Player};
 use requirements::Requirements;
-
-/// The options of a [`replay`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ReplayOptions {
-    /// Number of timed runs, at least 1. The result is the run with the median time. Default: 3.
-    pub repetitions: u32,
-    /// Maximum memory to allocate, in bytes. Default: only the system limits it.
-    pub memory: u64,
-    /// An engine that has work and completes nothing for this time counts as hanging. Default: 10 s.
-    pub stall: Duration,
-}
-
-impl Default for ReplayOptions {
-    fn default() -> Self {
-        Self { repetitions: 3, memory: u64::MAX, stall: Duration::from_secs(10) }
-    }
-}
-
-impl ReplayOptions {
-    /// Returns the defaults.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    dma_core::setters! {
-        with_repetitions(repetitions: u32);
-        with_memory(memory: u64);
-        with_stall(stall: Duration);
-    }
-}
-
-/// The result of a replay on an engine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Replayed {
-    /// Time from opening the first queue to closing the last one.
-    pub time: Duration,
-    /// CPU time of the copies (see [`CopyTimes::cpu`]) and of the engine's own threads. The threads of a
-    /// model do not count, because they represent the device.
-    pub cpu: Duration,
-    /// Total time that the queues' threads waited for the engine.
-    pub wait: Duration,
-    /// Doorbells rung, as the engine counts them.
-    pub doorbells: u64,
-    /// Number of submitted descriptors. It exceeds the number of the trace's operations if some were split.
-    pub descriptors: u64,
-    /// Descriptors of the timed run that failed or were aborted.
-    pub failed: u64,
-    /// Descriptors whose bytes and results were checked and correct.
-    pub verified: u64,
-    /// The first wrong byte or result. If there is one, there were no timed runs.
-    pub mismatch: Option<Mismatch>,
-}
-
-/// The first wrong byte or result of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Mismatch {
-    /// The index of the queue in [`Trace::queues`].
-    pub queue: usize,
-    /// The number of the operation, counted from 0.
-    pub operation: u64,
-    /// The offset of the byte from the start of the destination. `None` if all bytes are right, but the
-    /// result is wrong.
-    pub offset: Option<usize>,
-}
+pub use result::{Mismatch, Replayed};
 
 /// Times of a trace, summed over all queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -187,8 +124,4 @@ pub fn replay(trace: &Trace, engine: &Arc<dyn DmaEngine>, options: &ReplayOption
     runs.sort_by_key(|run| run.time);
     let median = runs.swap_remove((runs.len() - 1) / 2);
     Ok(Replayed { verified: replayed.verified, ..median })
-}
-
-fn unsupported(message: String) -> Error {
-    Error::new(ErrorKind::Unsupported, message)
 }

@@ -11,11 +11,12 @@ use dma_core::{
     RawQueue, Result, STOP_GRACE,
 };
 
+use super::clock::Clock;
 use super::memory::{Check, ReplayMemory, Staging};
+use super::options::ReplayOptions;
+use super::result::Replayed;
 use super::split::Pieces;
-use super::timed::Clock;
 use super::tokens::Tokens;
-use super::{ReplayOptions, Replayed};
 use crate::record::{Events, QueueTrace, Span, Trace, TraceEvent};
 
 /// Number of polls without a report before the thread yields.

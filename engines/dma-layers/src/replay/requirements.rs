@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use dma_core::{Capabilities, EngineInfo, Error, ErrorKind, Result};
 
-use super::unsupported;
 use crate::record::{Kind, Span, Trace, TraceEvent};
 
 /// Maximum number of queues, because each needs a thread.
@@ -113,6 +112,10 @@ impl Requirements {
         }
         Ok(())
     }
+}
+
+pub(super) fn unsupported(message: String) -> Error {
+    Error::new(ErrorKind::Unsupported, message)
 }
 
 fn overlap(a: &Span, b: &Span) -> bool {
