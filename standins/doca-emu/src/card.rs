@@ -10,7 +10,7 @@ use dma_sim::model::{
 
 use crate::c_abi::{Outcome, c, require};
 use crate::config::{CardConfig, Clock, DestinationData, Found, Order};
-use crate::pe::Timer;
+use crate::notifier::Timer;
 
 const MAX_BUF_SIZE: u64 = 2 << 20;
 const MAX_LIST_LEN: u32 = 64;

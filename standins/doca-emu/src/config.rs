@@ -3,13 +3,15 @@
 use std::ffi::CString;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::descriptor::MAX_SERIAL;
 use dma_sim::model::{FaultPlan, Profile};
 use dma_standin::config::{faults, one_line, profile, tables};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
 pub(crate) use dma_standin::config::{Bytes, Clock};
+
+/// Maximum length of a card's serial number in bytes, so that an export descriptor has at most 150 bytes.
+pub(crate) const MAX_SERIAL: usize = 40;
 
 /// The default of the key `version`: the version of the headers.
 pub const VERSION: &str = if cfg!(feature = "generation-1-5") {

@@ -12,8 +12,6 @@ use crate::dev::Dev;
 /// the bytes for `dma_ipc`, each preceded by its length in one byte. The last 4 bytes are a checksum of all
 /// earlier bytes.
 const MARK: [u8; 4] = *b"EMX1";
-/// Maximum length of a card's serial number in bytes, so that a descriptor has at most [`MAX`] bytes.
-pub(crate) const MAX_SERIAL: usize = 40;
 /// Maximum length of a descriptor in bytes. Programs read descriptors of the real library into buffers of
 /// 256 bytes.
 const MAX: usize = 150;
@@ -147,6 +145,7 @@ impl Exported {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::MAX_SERIAL;
 
     fn descriptor() -> Descriptor {
         let (serial, remote) = ("SER1".to_owned(), vec![7; 56]);

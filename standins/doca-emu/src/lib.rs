@@ -178,6 +178,7 @@ mod inventory;
 mod log;
 mod mmap;
 mod mmap_advise;
+mod notifier;
 mod pe;
 mod rep;
 mod sync_event;

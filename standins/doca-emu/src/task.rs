@@ -11,7 +11,6 @@ use crate::c_abi::{
     Code, Handle, INVALID, Mark, NO_DATA, Object, Outcome, c, c_calls, object, pointer_to, require,
 };
 use crate::ctx::{Context, Ctx};
-use crate::graph::Instance;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskOwner {
@@ -43,9 +42,8 @@ pub(crate) struct Head {
     pub(crate) status: Cell<Code>,
     pub(crate) user_data: Cell<c::doca_data>,
     owner: Weak<dyn Context>,
-    /// The node of a graph's instance that submitted the task, and that receives its end. `None` if the
-    /// program submitted the task.
-    follower: RefCell<Option<(Rc<Instance>, usize)>>,
+    /// Receives the end of the task if a graph submitted it. `None` if the program submitted the task.
+    follower: RefCell<Option<Box<dyn FnOnce(Code)>>>,
 }
 
 object!(Head, 0x7a5c_0001);
@@ -74,9 +72,9 @@ impl Head {
         }
     }
 
-    /// Reports the end of the next submission to `follower`.
-    pub(crate) fn follow(&self, follower: Rc<Instance>, node: usize) {
-        self.follower.replace(Some((follower, node)));
+    /// Calls `follower` at the end of the next submission.
+    pub(crate) fn follow(&self, follower: impl FnOnce(Code) + 'static) {
+        self.follower.replace(Some(Box::new(follower)));
     }
 
     /// Cancels [`follow`](Self::follow) after a failed submission.
@@ -86,8 +84,8 @@ impl Head {
 
     #[cold]
     fn tell_graph(&self, status: Code) {
-        if let Some((follower, node)) = self.follower.take() {
-            follower.ended(node, status);
+        if let Some(follower) = self.follower.take() {
+            follower(status);
         }
     }
 

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "implements calls of C on objects that callers pass by address")]
 
 use std::collections::VecDeque;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 use std::{iter, slice};
@@ -11,19 +11,9 @@ use std::{iter, slice};
 use verbs_sys::*;
 
 use crate::abi::{self, ibv_data_buf, ibv_qp_ex};
-use crate::calls::{EmuQp, MAX_INLINE, cq_of, qp_of, srq_of};
+use crate::calls::{Built, EmuQp, MAX_INLINE, cq_of, qp_of, srq_of};
 use crate::device::{Armed, Pieces, Receive, SendRequest, State, lock};
 use crate::network::Request;
-
-/// A request that `wr_*` calls build in place.
-#[derive(Debug)]
-pub(crate) struct Built {
-    wr_id: u64,
-    flags: c_uint,
-    remote: Request,
-    pieces: Pieces,
-    inline: Option<Vec<u8>>,
-}
 
 /// Returns a list of C's, which may be NULL if it is empty.
 unsafe fn list<'a, T>(first: *const T, len: usize) -> &'a [T] {

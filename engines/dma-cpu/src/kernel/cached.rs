@@ -45,7 +45,7 @@ pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
 unsafe fn copy_long(dst: *mut u8, src: *const u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
     if len < VECTORS_BELOW
-        && let Some(copy) = super::x86_64::by_vectors()
+        && let Some(copy) = super::vectors::by_vectors()
     {
         // SAFETY: the caller ensures access to both ranges, which are longer than `SHORT` and do not overlap.
         return unsafe { copy(dst, src, len) };

@@ -16,6 +16,8 @@ mod cpuid;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
+mod vectors;
+#[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 use std::fmt;

@@ -103,8 +103,8 @@ fn twice_the_cases() -> ProptestConfig {
 #[cfg(target_arch = "x86_64")]
 fn by_vectors() -> impl Iterator<Item = Kernel> {
     let copies: [(_, _, super::CopyFn); 2] = [
-        ("vectors of 32 bytes", is_x86_feature_detected!("avx2"), super::x86_64::copy_by_32),
-        ("vectors of 64 bytes", is_x86_feature_detected!("avx512f"), super::x86_64::copy_by_64),
+        ("vectors of 32 bytes", is_x86_feature_detected!("avx2"), super::vectors::copy_by_32),
+        ("vectors of 64 bytes", is_x86_feature_detected!("avx512f"), super::vectors::copy_by_64),
     ];
     let available = copies.into_iter().filter(|(_, is_available, _)| *is_available);
     available.map(|(name, _, copy)| Kernel { name, copy, ..Kernel::memcpy() })

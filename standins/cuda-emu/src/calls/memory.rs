@@ -9,8 +9,6 @@ use crate::driver::{self, Driver, lock};
 use crate::memory::AllocationKind;
 use crate::peer_memory::MemHandle;
 
-use super::pool::Location;
-
 /// `CU_MEMHOSTREGISTER_IOMEMORY`.
 const IOMEMORY: c_uint = 4;
 /// `CU_MEMHOSTREGISTER_READ_ONLY`.
@@ -93,6 +91,21 @@ fn free(free: impl FnOnce(&mut Driver) -> Outcome) -> Outcome {
     let (context, _) = driver.current()?;
     driver::wait_context(driver, context)?;
     free(&mut *lock()?)
+}
+
+/// `CUmemLocation`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Location {
+    pub(crate) kind: c_int,
+    pub(crate) id: c_int,
+}
+
+impl Location {
+    /// `CU_MEM_LOCATION_TYPE_DEVICE`.
+    pub(crate) const DEVICE: c_int = 1;
+    /// `CU_MEM_LOCATION_TYPE_HOST`, `_HOST_NUMA` and `_HOST_NUMA_CURRENT`.
+    pub(crate) const HOST: std::ops::RangeInclusive<c_int> = 2..=4;
 }
 
 /// An attribute of a pointer or a pool, in the type that C expects.

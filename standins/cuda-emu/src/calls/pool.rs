@@ -8,22 +8,7 @@ use crate::codes::{Code, Outcome};
 use crate::driver::{self, Driver, lock};
 use crate::pool::READ_WRITE;
 
-use super::memory::Attribute;
-
-/// `CUmemLocation`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Location {
-    pub(crate) kind: c_int,
-    pub(crate) id: c_int,
-}
-
-impl Location {
-    /// `CU_MEM_LOCATION_TYPE_DEVICE`.
-    pub(crate) const DEVICE: c_int = 1;
-    /// `CU_MEM_LOCATION_TYPE_HOST`, `_HOST_NUMA` and `_HOST_NUMA_CURRENT`.
-    pub(crate) const HOST: std::ops::RangeInclusive<c_int> = 2..=4;
-}
+use super::memory::{Attribute, Location};
 
 /// `CU_MEM_ALLOCATION_TYPE_PINNED` and `_MANAGED`.
 const PINNED: c_int = 1;

@@ -1,25 +1,8 @@
 //! Contexts: which of them is current, the primary ones, their end, and access to peers.
 
+use super::objects::{Context, PrimaryContext};
 use super::{CURRENT, Driver, Locked, lock, wait};
 use crate::codes::{Code, Outcome};
-
-#[derive(Debug)]
-pub(crate) struct Context {
-    pub(crate) device: usize,
-    pub(crate) flags: u32,
-    pub(super) primary: bool,
-    /// The failure that ended the context. Every later call returns it.
-    pub(super) dead: Option<Code>,
-    pub(super) legacy: Option<u64>,
-    pub(super) peers: Vec<u64>,
-}
-
-#[derive(Debug)]
-pub(super) struct PrimaryContext {
-    pub(super) context: Option<u64>,
-    pub(super) retained: u32,
-    pub(super) flags: u32,
-}
 
 /// Changes which context is current.
 pub(crate) mod current {

@@ -3,22 +3,11 @@
 use std::time::Instant;
 
 use super::Driver;
-use super::streams::Step;
+use super::objects::{Step, StreamEvent};
 use crate::codes::{Code, Outcome};
 
 /// Flag of events without a time.
 pub(crate) const DISABLE_TIMING: u32 = 2;
-
-#[derive(Debug)]
-pub(super) struct StreamEvent {
-    pub(super) context: u64,
-    pub(super) flags: u32,
-    /// Number of requested records (`wanted`), and number of the last record that was executed (`recorded`).
-    pub(super) wanted: u64,
-    pub(super) recorded: u64,
-    pub(super) at: Instant,
-    pub(super) destroyed: bool,
-}
 
 impl Driver {
     pub(crate) fn create_event(&mut self, flags: u32) -> Outcome<u64> {

@@ -6,6 +6,8 @@
 mod contexts;
 mod events;
 mod moves;
+mod objects;
+mod pieces;
 mod streams;
 
 use std::cell::{Cell, RefCell};
@@ -14,14 +16,12 @@ use std::ffi::c_int;
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use contexts::{Context, PrimaryContext};
 pub(crate) use contexts::{current, disable_peer, enable_peer, end_context, release_primary, wait_context};
 use dma_sim::model::Time;
 use dma_standin::{ForkMark, with_signals_blocked};
 pub(crate) use events::DISABLE_TIMING;
-use events::StreamEvent;
+use objects::{Context, PrimaryContext, Step, Stream, StreamEvent};
 pub(crate) use streams::{NON_BLOCKING, stream_is_idle, wait_stream};
-use streams::{Step, Stream};
 
 use crate::codes::{Code, Outcome};
 use crate::config::{Config, Machine};

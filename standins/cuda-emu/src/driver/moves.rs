@@ -1,38 +1,12 @@
-//! Copies and fills: their pieces, and the pieces' progress on a device.
-
-use dma_sim::model::ChannelId;
+//! Copies and fills: queues their pieces.
 
 use super::Driver;
-use super::streams::{LEGACY, Step};
+use super::objects::Step;
+use super::pieces::{Moves, Pieces};
+use super::streams::LEGACY;
 use crate::codes::{Code, Outcome};
-use crate::gpu::{End, Gpu, Piece};
+use crate::gpu::Piece;
 use crate::memory::Range;
-
-/// One in `REPORT_EVERY` pieces of a batch is reported at once, so that a full channel makes progress.
-const REPORT_EVERY: usize = 256;
-
-/// Pieces of one copy, fill or batch.
-#[derive(Debug)]
-pub(super) struct Moves {
-    pieces: Pieces,
-    submitted: usize,
-    ended: usize,
-}
-
-#[derive(Debug)]
-pub(super) enum Pieces {
-    One(Piece),
-    Batch(Vec<Piece>),
-}
-
-impl Pieces {
-    fn as_slice(&self) -> &[Piece] {
-        match self {
-            Self::One(piece) => std::slice::from_ref(piece),
-            Self::Batch(pieces) => pieces,
-        }
-    }
-}
 
 impl Driver {
     /// Queues one copy. Returns true if the copy uses pageable memory, because the caller must then wait for
@@ -176,33 +150,4 @@ impl Driver {
 fn extent(pitch: u64, width: u64, rows: u64) -> Outcome<u64> {
     let last = pitch.checked_mul(rows - 1);
     last.and_then(|last| last.checked_add(width)).ok_or(Code::INVALID_VALUE)
-}
-
-/// Submits pieces to the model and polls their completions. Returns true if all pieces have ended.
-pub(super) fn advance_moves(gpu: &mut Gpu, channel: ChannelId, moves: &mut Moves) -> Result<bool, Code> {
-    let Moves { pieces, submitted, ended } = moves;
-    let pieces = pieces.as_slice();
-    loop {
-        let first = *submitted;
-        while let Some(piece) = pieces.get(*submitted) {
-            let coalesced = *submitted + 1 < pieces.len() && *submitted % REPORT_EVERY != REPORT_EVERY - 1;
-            if !gpu.submit(channel, *piece, coalesced)? {
-                break;
-            }
-            *submitted += 1;
-        }
-        if *submitted > first {
-            gpu.doorbell(channel);
-        }
-        let before = *ended;
-        while let Some(end) = gpu.poll(channel) {
-            match end {
-                End::Done => *ended += 1,
-                End::Failed(code) => return Err(code),
-            }
-        }
-        if *ended == pieces.len() || *ended == before {
-            return Ok(*ended == pieces.len());
-        }
-    }
 }

@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::time::Instant;
 
-use dma_sim::model::ChannelId;
-
-use super::moves::{Moves, advance_moves};
+use super::objects::{Step, Stream};
+use super::pieces::advance_moves;
 use super::{CHANGED, Driver, Locked, PER_THREAD_STREAMS, wait};
 use crate::codes::{Code, Outcome};
 use crate::host_call::{HostCall, StreamValue, Until};
@@ -17,60 +16,6 @@ pub(super) const LEGACY: u64 = 1;
 const PER_THREAD: u64 = 2;
 /// Flag of streams that are not ordered with the default stream.
 pub(crate) const NON_BLOCKING: u32 = 1;
-
-/// One step of a stream.
-#[derive(Debug)]
-pub(super) enum Step {
-    /// Pieces to move in any order.
-    Move(Moves),
-    /// Words of 4 bytes, `pitch` apart.
-    Strided {
-        bytes: u64,
-        pitch: u64,
-        word: u32,
-        rows: u64,
-    },
-    Record {
-        event: u64,
-        number: u64,
-    },
-    Wait {
-        event: u64,
-        number: u64,
-    },
-    /// Waits until another stream has executed this number of steps.
-    Behind {
-        stream: u64,
-        steps: u64,
-    },
-    /// Frees memory, unless the stream has allocated it again since.
-    Free {
-        addr: u64,
-        id: u64,
-    },
-    WriteValue(StreamValue),
-    WaitValue {
-        value: StreamValue,
-        until: Until,
-    },
-    Call(HostCall),
-    /// A host function that the thread is calling now.
-    Calling,
-}
-
-#[derive(Debug)]
-pub(crate) struct Stream {
-    pub(crate) context: u64,
-    pub(crate) flags: u32,
-    pub(crate) priority: c_int,
-    pub(super) channel: ChannelId,
-    pub(super) steps: VecDeque<Step>,
-    /// Number of steps so far (`queued`), and of those that have ended (`done`).
-    pub(super) queued: u64,
-    pub(super) done: u64,
-    pub(super) copies: u64,
-    pub(super) destroyed: bool,
-}
 
 impl Driver {
     pub(crate) fn create_stream(&mut self, flags: u32, priority: c_int) -> Outcome<u64> {

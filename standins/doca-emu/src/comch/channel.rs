@@ -32,7 +32,7 @@ use super::endpoint::Endpoint;
 use super::wire;
 use crate::c_abi::{Handle, INVALID, Mark, Outcome, c, object, require};
 use crate::dev::Dev;
-use crate::pe::Notifier;
+use crate::notifier::Notifier;
 use crate::pe::Pe;
 use crate::rep::Rep;
 

@@ -11,7 +11,7 @@ use super::channel::{Active, Channel, Peer, lock};
 use crate::c_abi::{Handle, INVALID, In, Out, Outcome, Text, c, c_calls, require};
 use crate::config::{ComchConfig, Side};
 use crate::dev::{Dev, Info};
-use crate::pe::Notifier;
+use crate::notifier::Notifier;
 use crate::rep::Rep;
 
 fn limit(info: &Handle<Info>, out: &Out<u32>, limit: impl FnOnce(&ComchConfig) -> u32) -> Outcome {

@@ -24,7 +24,7 @@ use crate::c_abi::{Outcome, c, require};
 use crate::dev::Dev;
 use crate::log::sdk_log;
 use crate::mmap::ExportedMap;
-use crate::pe::Timer;
+use crate::notifier::Timer;
 
 /// Maximum number of data packets that one call distributes.
 const ROUNDS: u32 = 256;

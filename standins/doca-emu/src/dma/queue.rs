@@ -12,8 +12,8 @@ use dma_sim::model::{
 use crate::c_abi::{Code, Outcome, c};
 use crate::config::Clock;
 use crate::dev::Dev;
+use crate::notifier::Timer;
 use crate::pe::Ready;
-use crate::pe::Timer;
 
 /// Maximum number of model events that one call handles, so that it returns soon.
 const EVENTS_PER_CALL: u32 = 4_096;

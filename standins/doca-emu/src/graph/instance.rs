@@ -154,7 +154,8 @@ impl Instance {
     fn submit_task(&self, this: &Rc<Self>, node: usize, task: Handle<Head>) -> Outcome {
         let head = task.get()?;
         require(head.holder.get() == TaskOwner::Program, c::DOCA_ERROR_BAD_STATE)?;
-        head.follow(Rc::clone(this), node);
+        let follower = Rc::clone(this);
+        head.follow(move |status| follower.ended(node, status));
         let how = Submit { flush: true, coalesce: false, validate: false };
         let submitted = head.owner().and_then(|owner| owner.submit_task(head, how));
         match submitted {
@@ -210,7 +211,7 @@ impl Instance {
     }
 
     /// Handles the end of a node that is counted as running.
-    pub(crate) fn ended(&self, node: usize, status: Code) {
+    fn ended(&self, node: usize, status: Code) {
         if let Some(run) = &mut *self.run.borrow_mut() {
             run.running -= 1;
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::event::{Compare, Event, Use};
-use super::tasks::{Job, Kind, is_mask};
+use super::job::{Job, Kind, is_mask};
 use crate::c_abi::{Code, Handle, INVALID, Outcome, c, require};
 use crate::ctx::{Context, Ctx, State};
 use crate::pe::Ready;

@@ -6,7 +6,7 @@ use std::rc::{Rc, Weak};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::tasks::{Job, Kind, Kinds};
+use super::job::{Job, Kind, Kinds};
 use super::value::Value;
 use crate::c_abi::{Code, INVALID, Mark, Outcome, c, object, require};
 use crate::ctx::{Ctx, State};

@@ -6,6 +6,7 @@
 mod calls;
 mod context;
 mod event;
+mod job;
 mod tasks;
 mod value;
 
@@ -13,5 +14,5 @@ mod value;
 pub(crate) use {
     context::POLL,
     event::{Compare, Event},
-    tasks::is_mask,
+    job::is_mask,
 };

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use rustix::event::EventfdFlags;
 use verbs_sys::*;
 
-use super::{EmuChannel, EmuCq, MAX_CQE, give, new_eventfd, refused, state_of, take};
+use super::objects::{EmuChannel, EmuCq, MAX_CQE, cq_of, give, new_eventfd, refused, state_of, take};
 use crate::abi;
-use crate::device::{Armed, Completions, Shared, lock, set_errno};
+use crate::device::{Armed, Completions, lock, set_errno};
 
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
@@ -91,13 +91,6 @@ unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     // SAFETY: the object was made by `ibv_create_cq`.
     unsafe { (*cq).cqe = cqe };
     0
-}
-
-/// Returns the state and the number of a completion queue.
-pub(crate) fn cq_of(cq: *mut ibv_cq) -> (Shared, u32) {
-    // SAFETY: the object was made by `ibv_create_cq`.
-    let cq = unsafe { &*cq };
-    (state_of(cq.context), cq.handle)
 }
 
 #[unsafe(no_mangle)]

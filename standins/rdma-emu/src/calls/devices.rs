@@ -10,11 +10,11 @@ use std::sync::Arc;
 use rustix::event::EventfdFlags;
 use verbs_sys::*;
 
-use super::queue_pairs::create_qp_ex;
-use super::{
+use super::objects::{
     EmuContext, EmuDevice, MAX_CQE, MAX_SGE, MAX_SRQ_WR, device_of, emu_context, give, new_eventfd, set_text,
     state_of, take,
 };
+use super::queue_pairs::create_qp_ex;
 use crate::abi;
 use crate::config::configured;
 use crate::device::{GID, LISTED, Nic, lock, set_errno};

@@ -6,7 +6,7 @@ use std::ptr;
 
 use verbs_sys::*;
 
-use super::{give, refused, state_of, take};
+use super::objects::{context_of, give, refused, state_of, take};
 use crate::abi;
 use crate::device::{Region, State, lock};
 
@@ -20,11 +20,6 @@ pub(super) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut 
     state.keys += 2;
     let handle = state.keys;
     give(&mut state, abi::ibv_pd { context, handle }).cast()
-}
-
-pub(super) fn context_of(pd: *mut ibv_pd) -> *mut ibv_context {
-    // SAFETY: the object was made by `ibv_alloc_pd`.
-    unsafe { (*pd.cast::<abi::ibv_pd>()).context }
 }
 
 #[unsafe(no_mangle)]

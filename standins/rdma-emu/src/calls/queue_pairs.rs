@@ -9,10 +9,9 @@ use std::sync::atomic::AtomicBool;
 
 use verbs_sys::*;
 
-use super::completions::cq_of;
-use super::memory::context_of;
-use super::shared_receives::srq_of;
-use super::{EmuQp, MAX_INLINE, MAX_SGE, give, refused, state_of, take};
+use super::objects::{
+    EmuQp, MAX_INLINE, MAX_SGE, context_of, cq_of, give, qp_of, refused, srq_of, state_of, take,
+};
 use crate::abi;
 use crate::abi::init_mask;
 use crate::device::{GID, Queue, Shared, State, lock};
@@ -159,13 +158,6 @@ fn number_of_new(shared: &Shared, state: &mut State) -> Option<u32> {
     }
     let State { node, queues, .. } = state;
     node.as_mut()?.number(|number| queues.contains_key(&number))
-}
-
-/// Returns the state and the number of a queue pair.
-pub(crate) fn qp_of(qp: *mut ibv_qp) -> (Shared, u32) {
-    // SAFETY: the object was made by `ibv_create_qp`.
-    let qp = unsafe { &*qp };
-    (state_of(qp.context), qp.qp_num)
 }
 
 /// Returns the attributes that a step from one state to another needs, and those that it may have besides:

@@ -7,10 +7,9 @@ use std::ptr;
 
 use verbs_sys::*;
 
-use super::memory::context_of;
-use super::{MAX_SGE, MAX_SRQ_WR, give, refused, state_of, take};
+use super::objects::{MAX_SGE, MAX_SRQ_WR, context_of, give, refused, srq_of, state_of, take};
 use crate::abi;
-use crate::device::{Shared, SharedReceives, lock};
+use crate::device::{SharedReceives, lock};
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_create_srq(
@@ -40,13 +39,6 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
     let shared = SharedReceives { public, pd: pd.addr(), max_wr, max_sge, limit: 0, receives };
     state.shared_receives.insert(handle, shared);
     srq
-}
-
-/// Returns the state and the number of a shared receive queue.
-pub(crate) fn srq_of(srq: *mut abi::ibv_srq) -> (Shared, u32) {
-    // SAFETY: the object was made by `ibv_create_srq`.
-    let srq = unsafe { &*srq };
-    (state_of(srq.context), srq.handle)
 }
 
 /// Sets the limit below which an event is reported (bit 1 of `mask`). Changing the length (bit 0) is refused.

@@ -272,13 +272,6 @@ impl Nic {
     pub fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.0)
     }
-
-    /// Returns the table of the library's calls, whose list shows this device to this thread.
-    #[must_use]
-    pub fn verbs(&self) -> Verbs {
-        LISTED.set(Some(self.clone()));
-        crate::calls::TABLE
-    }
 }
 
 impl State {

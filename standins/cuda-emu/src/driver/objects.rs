@@ -1,0 +1,94 @@
+//! The driver's objects: contexts, events, and streams with their steps.
+
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::time::Instant;
+
+use dma_sim::model::ChannelId;
+
+use super::pieces::Moves;
+use crate::codes::Code;
+use crate::host_call::{HostCall, StreamValue, Until};
+
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) device: usize,
+    pub(crate) flags: u32,
+    pub(super) primary: bool,
+    /// The failure that ended the context. Every later call returns it.
+    pub(super) dead: Option<Code>,
+    pub(super) legacy: Option<u64>,
+    pub(super) peers: Vec<u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct PrimaryContext {
+    pub(super) context: Option<u64>,
+    pub(super) retained: u32,
+    pub(super) flags: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct StreamEvent {
+    pub(super) context: u64,
+    pub(super) flags: u32,
+    /// Number of requested records (`wanted`), and number of the last record that was executed (`recorded`).
+    pub(super) wanted: u64,
+    pub(super) recorded: u64,
+    pub(super) at: Instant,
+    pub(super) destroyed: bool,
+}
+
+/// One step of a stream.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Pieces to move in any order.
+    Move(Moves),
+    /// Words of 4 bytes, `pitch` apart.
+    Strided {
+        bytes: u64,
+        pitch: u64,
+        word: u32,
+        rows: u64,
+    },
+    Record {
+        event: u64,
+        number: u64,
+    },
+    Wait {
+        event: u64,
+        number: u64,
+    },
+    /// Waits until another stream has executed this number of steps.
+    Behind {
+        stream: u64,
+        steps: u64,
+    },
+    /// Frees memory, unless the stream has allocated it again since.
+    Free {
+        addr: u64,
+        id: u64,
+    },
+    WriteValue(StreamValue),
+    WaitValue {
+        value: StreamValue,
+        until: Until,
+    },
+    Call(HostCall),
+    /// A host function that the thread is calling now.
+    Calling,
+}
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) context: u64,
+    pub(crate) flags: u32,
+    pub(crate) priority: c_int,
+    pub(super) channel: ChannelId,
+    pub(super) steps: VecDeque<Step>,
+    /// Number of steps so far (`queued`), and of those that have ended (`done`).
+    pub(super) queued: u64,
+    pub(super) done: u64,
+    pub(super) copies: u64,
+    pub(super) destroyed: bool,
+}
