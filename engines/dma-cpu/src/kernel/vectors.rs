@@ -1,4 +1,4 @@
-//! Copies by vectors through the cache, for ranges that are longer than 2 KiB and shorter than the level-1 cache.
+//! Copies by vectors through the cache, for ranges of more than 2 KiB that the level-1 cache holds.
 
 use std::arch::{asm, is_x86_feature_detected};
 use std::sync::OnceLock;

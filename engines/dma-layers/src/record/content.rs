@@ -87,7 +87,8 @@ pub enum TraceEvent {
         /// Number of descriptors, at least 1.
         count: u64,
     },
-    /// A descriptor. [`Events::src`](super::Events::src) and [`Events::dst`](super::Events::dst) return its segments.
+    /// A descriptor. [`Events::src`](super::Events::src) and [`Events::dst`](super::Events::dst) return its
+    /// segments.
     Operation {
         /// The kind of operation.
         kind: Kind,
