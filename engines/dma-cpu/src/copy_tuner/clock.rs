@@ -1,0 +1,50 @@
+//! The tuner's clock.
+
+#![expect(unsafe_code, reason = "reads the time stamp counter")]
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Converts a time to ticks of [`ticks`]. The first call measures the rate, which takes 60 us.
+pub(crate) fn ticks_in(time: Duration) -> u64 {
+    const MEASURED: Duration = Duration::from_micros(20);
+    static PER_SECOND: OnceLock<f64> = OnceLock::new();
+    let measure = || {
+        let (since, start) = (Instant::now(), ticks());
+        loop {
+            let (took, now) = (since.elapsed(), ticks());
+            if took >= MEASURED {
+                return now.wrapping_sub(start) as f64 / took.as_secs_f64();
+            }
+        }
+    };
+    let per_second = PER_SECOND.get_or_init(|| {
+        // The median is used, because the thread may be preempted between the two clock readings.
+        let mut measured = [measure(), measure(), measure()];
+        measured.sort_unstable_by(f64::total_cmp);
+        measured[1]
+    });
+    (per_second * time.as_secs_f64()) as u64
+}
+
+/// Reads a cheap clock. The unit of the clock does not matter, because only ratios are used.
+#[inline]
+pub(crate) fn ticks() -> u64 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        // SAFETY: every x86-64 CPU has a time stamp counter.
+        unsafe { std::arch::x86_64::_rdtsc() }
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    {
+        let ticks: u64;
+        // SAFETY: this reads the virtual counter, which Linux makes accessible to user space.
+        unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
+        ticks
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    {
+        // On these architectures, and in Miri, there is no streaming kernel, so nothing is timed.
+        0
+    }
+}
