@@ -12,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # file, number of sleeps, reason
 listed='
 apps/dma-copy/tests/admission.rs 2 polls until a condition holds, or connects until the copy has ended
-apps/dma-copy/tests/copies.rs 1 both orders of two starts are right, and the pause makes one likely
+apps/dma-copy/tests/copies/main.rs 1 both orders of two starts are right, and the pause makes one likely
 apps/dma-copy/tests/faults.rs 1 chooses a moment to kill; every moment is right
 apps/dma-copy/tests/pair/mod.rs 2 polls until a condition holds
 apps/dma-copy/tests/protocol.rs 1 repeats a message until the other side gives up
@@ -20,7 +20,8 @@ apps/dma-copy/tests/stream.rs 1 makes it likely that a sender blocks; a sender t
 dma-bench/tests/process/mod.rs 1 polls until a condition holds
 dma-bench/tests/serve.rs 1 polls until a condition holds
 bindings/c/tests/c/every_call.c 1 polls until a condition holds
-bindings/c/tests/nixl/host.cpp 5 polls until a condition holds; chooses a moment to kill; limits the whole program
+bindings/c/tests/nixl/agent.hpp 2 polls until a condition holds
+bindings/c/tests/nixl/host.cpp 3 polls until a condition holds; chooses a moment to kill; limits the whole program
 bindings/c/tests/nixl/kills.py 1 chooses a moment to kill; every moment is right
 dma-core/src/queue/fault_injection_tests/mod.rs 1 a device that needs time to stop
 dma-core/src/shared/tests/mod.rs 2 a device that needs time to stop; polls until a condition holds
@@ -33,7 +34,8 @@ standins/spdk-emu/tests/engine.rs 4 gives a wrong device time to do what it must
 standins/spdk-emu/tests/reattach.rs 1 polls until a condition holds
 engines/dma-cpu/src/queue/tests.rs 1 makes two moments differ
 engines/dma-cpu/tests/fork.rs 1 polls until a condition holds
-engines/dma-cpu/tests/queue.rs 3 gives a wrong engine time to write what it must not write
+engines/dma-cpu/tests/queue/ending.rs 2 gives a wrong engine time to write what it must not write
+engines/dma-cpu/tests/queue/progress.rs 1 gives helper threads time to go to sleep
 standins/cuda-emu/tests/reach.rs 1 a host function that takes time
 engines/dma-cuda/tests/behaviour.rs 1 polls until a condition holds
 standins/dsa-emu/tests/c/early.c 1 polls until a condition holds
@@ -50,7 +52,8 @@ tests/left_over.rs 1 polls until the kernel has removed threads
 '
 # file, number of clock reads other than limits against a hang, reason
 reads_listed='
-bindings/c/tests/nixl/host.cpp 6 limits against a hang of two minutes; a stopped peer is given up after 30 s, not before 25 s
+bindings/c/tests/nixl/agent.hpp 4 limits against a hang of two minutes
+bindings/c/tests/nixl/host.cpp 2 a stopped peer is given up after 30 s, not before 25 s
 bindings/c/tests/nixl/kills.py 2 limit against a hang, and the figure that is printed
 bindings/c/tests/nixl/peers.py 4 limits against a hang of two minutes
 dma-core/src/queue/fault_injection_tests/closing.rs 1 repeats what a stop of the machine has disturbed

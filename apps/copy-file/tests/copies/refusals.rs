@@ -1,0 +1,213 @@
+//! Errors that are named before anything is copied, and missing rights and space.
+
+use super::*;
+
+#[test]
+fn bad_sources_are_named() {
+    let place = Place::new();
+    place.file("file", 10);
+    fs::create_dir(place.path("dir")).expect("a directory");
+    assert!(Command::new("mkfifo").arg(place.path("fifo")).status().expect("mkfifo").success());
+    place.refuses("nothing dst", &["SRC nothing does not exist"]);
+    place.refuses("file/x dst", &["SRC file/x does not exist"]);
+    place.refuses("dir dst", &["SRC dir is a directory", "name a regular file"]);
+    place.refuses("fifo dst", &["SRC fifo is a pipe"]);
+    place.refuses("/dev/zero dst", &["SRC /dev/zero is a device"]);
+    // One file reports length 0 although it has bytes, and one file can be opened but not read.
+    place.refuses("/proc/version dst", &["/proc/version", "more bytes than the 0"]);
+    // Files in /sys report a page.
+    place.refuses(
+        "/sys/devices/system/cpu/online dst",
+        &["/sys/devices/system/cpu/online has fewer bytes than the", "that it reports; read it with cat"],
+    );
+    place.refuses("/proc/self/mem dst", &["cannot read SRC /proc/self/mem"]);
+}
+
+#[test]
+fn bad_destinations_are_named() {
+    let place = Place::new();
+    place.file("src", 10);
+    place.file("file", 10);
+    fs::create_dir(place.path("dir")).expect("a directory");
+    symlink("gone", place.path("dangling")).expect("a link");
+    assert!(Command::new("mkfifo").arg(place.path("fifo")).status().expect("mkfifo").success());
+    place.refuses("src dir", &["DST dir is a directory", "dir/src"]);
+    place.refuses("src new/", &["DST new/ names no file"]);
+    place.refuses("src nowhere/new", &["directory nowhere", "mkdir -p nowhere"]);
+    place.refuses("src file/new", &["DST file/new cannot exist"]);
+    place.refuses("src dangling", &["DST dangling is a dangling link"]);
+    place.refuses("src fifo", &["DST fifo is a pipe"]);
+    place.refuses("src /dev/null", &["DST /dev/null is a device"]);
+    let long = "x".repeat(300);
+    place.refuses(&format!("src {long}"), &[&format!("DST {long} cannot exist: its name is too long")]);
+    place.refuses(&format!("{long} dst"), &[&format!("SRC {long} cannot exist: its name is too long")]);
+    let output = place.command("src").arg("").output().expect("it runs");
+    assert_refused(&output, "an empty name", &["DST", "names no file"]);
+}
+
+#[test]
+fn a_file_that_the_shell_has_opened_is_not_replaced() {
+    let place = Place::new();
+    place.file("src", 10);
+    for dst in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+        fs::write(place.path("log"), "earlier\n").expect("a file");
+        let log = File::options().append(true).open(place.path("log")).expect("it opens");
+        let mut command = place.command(&format!("src {dst}"));
+        let output = command.stdout(log).output().expect("it runs");
+        assert_refused(&output, dst, &[dst, "is an open file of this process; name the file itself"]);
+        assert_eq!(fs::read_to_string(place.path("log")).expect("readable"), "earlier\n", "{dst}");
+    }
+}
+
+#[test]
+fn control_characters_of_names_do_not_reach_the_terminal() {
+    let place = Place::new();
+    place.file("src", 10);
+    for args in [["gone\x1b[2J\x07", "dst"], ["src", "nowhere\x1b[2J\x07/dst"]] {
+        let output = place.command("").args(args).output().expect("it runs");
+        assert_refused(&output, "a name", &["?[2J?"]);
+        assert!(!stderr(&output).contains(['\x1b', '\x07']), "{output:?}");
+    }
+    let output = place.command("--quiet src dst third\x1b").output().expect("it runs");
+    assert_refused(&output, "an argument", &["third? is a third file"]);
+}
+
+#[test]
+fn source_and_destination_must_differ() {
+    let place = Place::new();
+    let src = place.file("src", 10);
+    symlink("src", place.path("link")).expect("a link");
+    fs::hard_link(&src, place.path("hard")).expect("a link");
+    for args in ["src src", "src ./src", "src link", "link src", "src hard", "hard src"] {
+        place.refuses(args, &["are the same file", "choose another DST"]);
+    }
+    assert_eq!(fs::read(&src).expect("readable"), sample(10));
+}
+
+#[test]
+fn bad_arguments_are_named() {
+    let place = Place::new();
+    place.file("src", 10);
+    place.refuses("", &["SRC and DST are missing", "--help"]);
+    place.refuses("src", &["DST is missing", "the copy of src"]);
+    place.refuses("src dst more", &["more"]);
+    for (size, words) in [
+        ("abc", "is not a valid size"),
+        ("-1", "is not a valid size"),
+        ("", "--chunk"),
+        ("12Q", "is not a valid size"),
+        ("1.5M", "is not a valid size"),
+        ("0", "4K to 1G"),
+        ("4095", "4K to 1G"),
+        ("2G", "4K to 1G"),
+        ("99999999999999999999999", "4K to 1G"),
+    ] {
+        place.refuses(&format!("--chunk={size} src dst"), &[words]);
+    }
+    for depth in ["0", "x", "65537", "-3"] {
+        place.refuses(&format!("--depth={depth} src dst"), &["--depth"]);
+    }
+    place.refuses("--engine warp src dst", &["warp"]);
+    place.refuses("--engine cpu:threads=many src dst", &["many"]);
+    place.refuses("--engine= src dst", &["engine"]);
+}
+
+/// Runs the program as an unprivileged user who does not own the files.
+/// Runs a script of the shell without root's rights. In the script, the program is `./program`.
+fn as_user(place: &Place, script: &str) -> Output {
+    fs::copy(env!("CARGO_BIN_EXE_copy-file"), place.path("program")).expect("copied");
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).current_dir(place.dir.path()).stdin(Stdio::null());
+    if getuid().is_root() {
+        command.uid(65_534).gid(65_534);
+    }
+    command.output().expect("a shell")
+}
+
+#[test]
+fn a_limit_on_threads_is_named() {
+    let place = Place::new();
+    place.file("src", 10);
+    let output = as_user(&place, "exec prlimit --nproc=1 ./program src /tmp/never");
+    assert_refused(&output, "nproc", &["cannot handle signals", "os error 11", "ulimit -u"]);
+}
+
+#[test]
+fn missing_permissions_are_named() {
+    let place = Place::new();
+    let src = place.file("src", 10);
+    let secret = place.file("secret", 10);
+    fs::set_permissions(&src, Permissions::from_mode(0o644)).expect("permissions");
+    fs::set_permissions(&secret, Permissions::from_mode(0o000)).expect("permissions");
+    let locked = place.path("locked");
+    fs::create_dir(&locked).expect("a directory");
+    fs::write(locked.join("old"), "old").expect("a file");
+    fs::set_permissions(locked.join("old"), Permissions::from_mode(0o444)).expect("permissions");
+    fs::set_permissions(&locked, Permissions::from_mode(0o555)).expect("permissions");
+    let run = |src: &str, dst: &str| as_user(&place, &format!("exec ./program {src} {dst}"));
+    let output = run("secret", "/tmp/never");
+    assert_refused(&output, "secret", &["SRC secret cannot be read", "chmod"]);
+    let output = run("src", "locked/new");
+    assert_refused(&output, "locked/new", &["cannot create a file in locked", "choose a directory"]);
+    let output = run("src", "locked/old");
+    assert_refused(&output, "locked/old", &["DST locked/old exists and may not be written"]);
+    assert_eq!(fs::read_dir(&locked).expect("readable").count(), 1);
+    fs::set_permissions(&locked, Permissions::from_mode(0o755)).expect("permissions");
+}
+
+#[test]
+fn a_limit_on_file_sizes_is_named() {
+    let place = Place::new();
+    place.file("src", 100_000);
+    fs::write(place.path("dst"), "old").expect("a file");
+    let before = place.names();
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -f 8; exec \"$0\" src dst"])
+        .arg(env!("CARGO_BIN_EXE_copy-file"))
+        .current_dir(place.dir.path())
+        .output()
+        .expect("a shell");
+    assert_refused(&output, "ulimit -f", &["100000 bytes", "ulimit -f"]);
+    assert_eq!(place.names(), before);
+    assert_eq!(fs::read(place.path("dst")).expect("readable"), b"old");
+}
+
+/// This test needs the right to mount a small file system: as root, or in a user namespace.
+#[test]
+fn a_full_disk_is_named() {
+    let place = Place::new();
+    place.file("src", 3 << 20);
+    fs::create_dir(place.path("small")).expect("a directory");
+    let script = "mount -t tmpfs -o size=1m none small || exit 99
+        printf old > small/dst
+        \"$0\" src small/dst; code=$?
+        ls -A small; cat small/dst
+        exit $code";
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+        .arg(env!("CARGO_BIN_EXE_copy-file"))
+        .current_dir(place.dir.path())
+        .output();
+    let output = match output {
+        Ok(output) if stderr(&output).contains("copy-file:") => output,
+        other => {
+            println!("skipped: no small file system can be mounted here: {other:?}");
+            return;
+        }
+    };
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains("no space left in") && said.contains("DST needs 3145728 bytes"), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "dst\nold", "only the old file exists");
+}
+
+/// The exit status is right even if the message cannot be written.
+#[test]
+fn a_full_standard_error_does_not_change_the_exit_status() {
+    let place = Place::new();
+    for (args, expected) in [("nothing dst", 1), ("--nonsense", 2)] {
+        let full = File::options().write(true).open("/dev/full").expect("a device");
+        let status = place.command(args).stderr(full).status().expect("it runs");
+        assert_eq!(status.code(), Some(expected), "{args}");
+    }
+}
