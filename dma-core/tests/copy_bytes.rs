@@ -1,6 +1,6 @@
 //! Tests of `copy_bytes`: plain slices, copied through the buffers of a pool.
 
-#[path = "../conformance/tests/faulty/engine.rs"]
+#[path = "../conformance/tests/faulty/engine/mod.rs"]
 #[expect(dead_code, reason = "these tests need two of the faults")]
 mod engine;
 

@@ -24,7 +24,16 @@ static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
         std::os::unix::fs::symlink(&built, dir.join(name)).expect("a link");
     }
     // Compiling all sources as one takes less time than compiling them one by one.
-    let sources = ["remote_notifier.cpp", "backend.cpp", "peer.cpp", "release_check.cpp", "plugin.cpp"];
+    let sources = [
+        "remote_notifier.cpp",
+        "failures.cpp",
+        "memory.cpp",
+        "transfers.cpp",
+        "backend.cpp",
+        "peer.cpp",
+        "release_check.cpp",
+        "plugin.cpp",
+    ];
     let text: String = sources.iter().map(|source| format!("#include <{source}>\n")).collect();
     fs::write(dir.join("plugin.cpp"), text).expect("a file");
     dir

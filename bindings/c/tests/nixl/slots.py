@@ -1,4 +1,4 @@
-"""Compares the slots of host.cpp with the table of NIXL's own plugin: slots.py libplugin_POSIX.so
+"""Compares the slots of agent.hpp with the table of NIXL's own plugin: slots.py libplugin_POSIX.so
 
 The table's entries are relocations to named functions, so no headers are needed.
 """
@@ -34,7 +34,7 @@ def table(library, name):
 
 
 def main(library):
-    source = pathlib.Path(__file__).with_name("host.cpp").read_text()
+    source = pathlib.Path(__file__).with_name("agent.hpp").read_text()
     names = re.search(r"enum Slot \{\n(.*?)\n\};", source, re.DOTALL).group(1)
     slots = {int(number): name.rstrip("_") for name, number in re.findall(r"(\w+) = (\d+),", names)}
     found = table(library, "_ZTV15nixlPosixEngine")

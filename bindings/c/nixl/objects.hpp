@@ -1,0 +1,123 @@
+// The objects that NIXL stores for the backend, and the device that executes transfers.
+#pragma once
+#include "failures.hpp"
+#include "peer.hpp"
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace dma_nixl {
+
+using Clock = std::chrono::steady_clock;
+
+// Returns whether `len` bytes from `address` on contain a range.
+inline bool contains(uintptr_t address, size_t len, const Range &range) {
+  return range.address >= address && range.address - address <= len && range.len <= len - (range.address - address);
+}
+
+// Memory that the user has registered.
+struct Region {
+  uintptr_t address;
+  size_t len;
+  MemoryType type;
+  dma_region handle{};
+  // The region for peers on other hosts, if they can reach this memory.
+  dma_region remote_handle{};
+  dma_export exported{};
+  std::string descriptor = {};
+};
+
+// A peer's memory on another host.
+struct Import {
+  explicit Import(dma_region handle) : handle(handle) {}
+  Import(const Import &) = delete;
+  Import &operator=(const Import &) = delete;
+  ~Import() {
+    if (dma_region_close(handle) != DMA_OK)
+      log(last_error());
+  }
+  const dma_region handle;
+};
+
+// The object that NIXL stores for memory: a region of this process, or memory of a peer.
+struct Piece final : Memory {
+  std::shared_ptr<Region> region; // null for a peer's memory
+  std::shared_ptr<Peer> peer;
+  std::shared_ptr<Import> import; // For a peer on another host; null if the import failed, with the reason in `refusal`.
+  Outcome refusal{};
+  uintptr_t address;
+  size_t len;
+  MemoryType type;
+
+  bool contains(const Range &range) const { return dma_nixl::contains(address, len, range); }
+};
+
+// Names the part of the plugin that must act next for a transfer to continue.
+enum class Runner { NONE, DEVICE, QUEUE_IS_FULL, THREADS, REMOTE_NOTIFIER };
+
+struct Device;
+
+// A transfer. The backend's mutex guards its state.
+struct Transfer final : Handle {
+  // These members are constant after the preparation.
+  Direction direction{};
+  std::set<std::shared_ptr<Region>> regions;
+  size_t bytes = 0;
+  std::shared_ptr<Peer> peer; // null for a transfer within the process
+  std::vector<iovec> local, remote;
+  Device *device = nullptr; // null for another process of this host
+  std::set<std::shared_ptr<Import>> imports;
+  std::string agent;
+
+  dma_batch batch{};
+  bool revoked = false; // True if one of its regions was deregistered.
+  Status status = NOT_POSTED;
+  Runner runner = Runner::NONE;
+  bool cancelled = false;
+  bool notifies = false;
+  std::string message;
+
+  // A copy to or from another process. Threads copy slices of it. The thread that ends the last slice sends the notification.
+  Position next{};
+  size_t running = 0; // Number of threads that copy a slice or send the notification.
+  Outcome failure{};
+  Clock::time_point mailbox_deadline{}; // Set when the mailbox is found full.
+
+  // Returns whether a thread can continue the transfer.
+  bool has_work() const { return runner == Runner::THREADS && (!next.is_end(local) || running == 0); }
+  bool waits_for_mailbox() const { return mailbox_deadline != Clock::time_point{}; }
+};
+
+// An engine of dma.h with a queue. The backend's mutex guards the members below `capabilities`.
+struct Device {
+  std::string name = {};
+  dma_engine engine{};
+  dma_queue queue{};
+  uint32_t capabilities = 0;
+
+  std::deque<Transfer *> waiting = {};
+  size_t on_device = 0, bytes_on_device = 0;
+  Clock::duration idle_for{};
+  Clock::time_point last_poll = Clock::now();
+
+  bool is_open() const { return queue.id != 0; }
+
+  bool open(const std::string &engine_name) {
+    name = engine_name;
+    return dma_open(name.c_str(), &engine) == DMA_OK && open_queue();
+  }
+
+  bool open_queue() {
+    dma_engine_info info{};
+    info.size = sizeof info;
+    const bool opened = dma_engine_describe(engine, &info) == DMA_OK && dma_queue_open(engine, nullptr, &queue) == DMA_OK;
+    capabilities = info.capabilities;
+    return opened;
+  }
+};
+
+} // namespace dma_nixl
