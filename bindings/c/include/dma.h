@@ -398,9 +398,10 @@ typedef struct dma_queue_options {
 dma_status dma_queue_open(dma_engine engine, const dma_queue_options *options, dma_queue *queue);
 
 /* Stops a queue: refuses new operations, blocks up to timeout_ms for operations in flight, and then aborts
- * the rest, which takes up to one more second. Afterwards dma_queue_poll and the waits return the remaining
- * completions, and the functions that submit, dma_queue_flush, dma_queue_descriptor and dma_queue_arm return
- * DMA_CLOSED. One thread at a time.
+ * the rest, which takes up to one more second. Afterwards dma_queue_poll, dma_queue_wait and
+ * dma_queue_wait_for return the remaining completions, and the functions that submit,
+ * dma_queue_wait_for_room, dma_queue_flush, dma_queue_descriptor and dma_queue_arm return DMA_CLOSED. One
+ * thread at a time.
  * DMA_TIMED_OUT: some operations did not end. They are reported as failed, but a device may still access
  * their memory, so their regions stay in use forever. DMA_CLOSED: the handle was closed. */
 dma_status dma_queue_stop(dma_queue queue, uint32_t timeout_ms);
@@ -465,7 +466,8 @@ dma_status dma_queue_copy(dma_queue queue, const dma_copy *copies, size_t count,
 dma_status dma_queue_copy_list(dma_queue queue, const dma_range *src, size_t src_count, const dma_range *dst,
                                size_t dst_count, uint64_t token);
 
-/* Submits one copy of src to both dst and `also`. */
+/* Submits one copy of src to both dst and `also`. For the CRC-32C too, submit dma_queue_copy_crc32c to one
+ * destination and dma_queue_copy to the other: both may be in flight at once, because they only read src. */
 dma_status dma_queue_copy_to_both(dma_queue queue, const dma_range *src, const dma_range *dst, const dma_range *also,
                                   uint64_t token);
 
@@ -520,6 +522,17 @@ dma_status dma_queue_wait(dma_queue queue, dma_completion *completions, size_t c
  * DMA_INVALID_ARGUMENT: NULL.
  * DMA_CLOSED. */
 dma_status dma_queue_wait_for(dma_queue queue, uint64_t token, uint32_t timeout_ms, dma_completion *completion);
+
+/* Waits until the queue has room for an operation. If it has room, returns DMA_OK at once with a count of 0.
+ * Otherwise flushes, and blocks up to timeout_ms until there is at least one completion or other room.
+ * Writes completions as dma_queue_poll does; each of them makes room. Threads: as for the functions that
+ * submit. On a shared queue, `capacity` may be 0 if other threads receive the completions, and another thread
+ * may take the room first.
+ * DMA_TIMED_OUT: there is no room; dma_queue_stalled tells whether the device is stalled.
+ * DMA_INVALID_ARGUMENT: a pointer is NULL (completions may be NULL if capacity is 0), or capacity is 0 and
+ * the queue is not shared. DMA_CLOSED. */
+dma_status dma_queue_wait_for_room(dma_queue queue, dma_completion *completions, size_t capacity, uint32_t timeout_ms,
+                                   size_t *count);
 
 /* Writes a file descriptor to sleep on by poll(2) or epoll(7): see dma_queue_arm. The queue owns it; do not
  * close, read or write it. Threads: as for the functions that submit.

@@ -587,6 +587,13 @@ unsafe extern "C" {
         timeout_ms: u32,
         completion: *mut dma_completion,
     ) -> dma_status;
+    pub fn dma_queue_wait_for_room(
+        queue: dma_queue,
+        completions: *mut dma_completion,
+        capacity: usize,
+        timeout_ms: u32,
+        count: *mut usize,
+    ) -> dma_status;
     pub fn dma_queue_descriptor(queue: dma_queue, fd: *mut ::core::ffi::c_int) -> dma_status;
     pub fn dma_queue_arm(queue: dma_queue, ready: *mut usize) -> dma_status;
     pub fn dma_queue_counters(queue: dma_queue, counters: *mut dma_counters) -> dma_status;

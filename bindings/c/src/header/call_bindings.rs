@@ -62,6 +62,7 @@ pub type dma_queue_cancel = unsafe extern "C" fn(queue: dma_queue, token: u64) -
 pub type dma_queue_poll = unsafe extern "C" fn(queue: dma_queue, completions: *mut dma_completion, capacity: usize, count: *mut usize) -> dma_status;
 pub type dma_queue_wait = unsafe extern "C" fn(queue: dma_queue, completions: *mut dma_completion, capacity: usize, timeout_ms: u32, count: *mut usize) -> dma_status;
 pub type dma_queue_wait_for = unsafe extern "C" fn(queue: dma_queue, token: u64, timeout_ms: u32, completion: *mut dma_completion) -> dma_status;
+pub type dma_queue_wait_for_room = unsafe extern "C" fn(queue: dma_queue, completions: *mut dma_completion, capacity: usize, timeout_ms: u32, count: *mut usize) -> dma_status;
 pub type dma_queue_descriptor = unsafe extern "C" fn(queue: dma_queue, fd: *mut ::core::ffi::c_int) -> dma_status;
 pub type dma_queue_arm = unsafe extern "C" fn(queue: dma_queue, ready: *mut usize) -> dma_status;
 pub type dma_queue_counters = unsafe extern "C" fn(queue: dma_queue, counters: *mut dma_counters) -> dma_status;

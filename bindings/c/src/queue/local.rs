@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use dma::{Answer, Counters, Driver, Error, ErrorKind, Queue, Result, Transfer, Window};
 
-use super::operations::{Operations, Request, completion, expect_ended, no_token, stopped, timed_out};
+use super::operations::{
+    Operations, Request, completion, expect_ended, no_capacity, no_token, stopped, timed_out,
+};
 use crate::arguments::{OutArray, invalid};
 use crate::batch::{self, InFlight, List, Taken};
 use crate::error::Failure;
@@ -266,6 +268,31 @@ impl Local {
         }
     }
 
+    /// Flushes, and waits for at least one completion. Returns earlier if, without a completion, `is_over`
+    /// returns true.
+    #[inline]
+    fn wait_unless(
+        &mut self,
+        out: &mut OutArray<dma_completion>,
+        deadline: Instant,
+        is_over: impl Fn(&Self) -> bool,
+    ) -> Result<()> {
+        self.flush_others();
+        self.take_done(out);
+        if out.written() > 0 {
+            return Ok(());
+        }
+        loop {
+            let mut in_time = Ok(());
+            self.refill(|queue, ended| in_time = queue.wait_tokens(ended, deadline).map(drop));
+            self.take_ended(out);
+            if out.written() > 0 || is_over(self) {
+                return Ok(());
+            }
+            in_time.map_err(|_| timed_out())?;
+        }
+    }
+
     /// Removes an entry from the list of ended entries. Returns whether it was in the list.
     fn remove_ended(&mut self, at: usize) -> bool {
         let found = self.ended[self.taken..].iter().position(|ended| *ended == at as u64);
@@ -359,20 +386,7 @@ impl Operations for Local {
     }
 
     fn wait(&mut self, out: &mut OutArray<dma_completion>, deadline: Instant) -> Result<()> {
-        self.flush_others();
-        self.take_done(out);
-        if out.written() > 0 {
-            return Ok(());
-        }
-        loop {
-            let mut in_time = Ok(());
-            self.refill(|queue, ended| in_time = queue.wait_tokens(ended, deadline).map(drop));
-            self.take_ended(out);
-            if out.written() > 0 || self.in_flight() == 0 {
-                return Ok(());
-            }
-            in_time.map_err(|_| timed_out())?;
-        }
+        self.wait_unless(out, deadline, |queue| queue.in_flight() == 0)
     }
 
     fn wait_for(&mut self, token: u64, deadline: Instant) -> Result<dma_completion> {
@@ -392,6 +406,15 @@ impl Operations for Local {
             self.remove_ended(at);
         }
         self.complete(at).ok_or_else(|| no_token(token))
+    }
+
+    fn wait_for_room(&mut self, out: &mut OutArray<dma_completion>, deadline: Instant) -> Result<()> {
+        if out.is_full() {
+            return Err(no_capacity());
+        }
+        self.queue()?;
+        let has_room = |queue: &Self| queue.in_flight() < queue.depth;
+        if has_room(self) { Ok(()) } else { self.wait_unless(out, deadline, has_room) }
     }
 
     fn descriptor(&mut self) -> Result<c_int> {

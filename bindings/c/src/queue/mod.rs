@@ -18,7 +18,7 @@ use crate::handles::Table;
 use crate::header::*;
 use crate::region::{LastRegion, window};
 use local::Local;
-use operations::{Operations, Request};
+use operations::{Operations, Request, no_capacity};
 use shared::Shared;
 
 /// The bit in the index of a shared queue's handle.
@@ -272,7 +272,7 @@ pub(crate) mod calls {
                 // write.
                 let count = unsafe { Out::new("count", count) }?;
                 if capacity == 0 {
-                    return Err(invalid("the capacity for completions is 0"));
+                    return Err(no_capacity());
                 }
                 // SAFETY: the header requires that `completions` is NULL or leads to `capacity` places that
                 // this call may write.
@@ -289,6 +289,20 @@ pub(crate) mod calls {
                 // may write.
                 let out = unsafe { Out::new("completion", completion) }?;
                 out.write(with!(queue, queue => queue.wait_for(token, deadline(timeout_ms)))?);
+                Ok(())
+            })
+        }
+
+        fn dma_queue_wait_for_room(queue: dma_queue, completions: *mut dma_completion, capacity: usize, timeout_ms: u32, count: *mut usize) -> dma_status {
+            guard(|| {
+                // SAFETY: the header requires that `count` is NULL or leads to a place that this call may
+                // write.
+                let count = unsafe { Out::new("count", count) }?;
+                // SAFETY: the header requires that `completions` is NULL or leads to `capacity` places that
+                // this call may write.
+                let mut out = unsafe { OutArray::new("completions", completions, capacity) }?;
+                with!(queue, queue => queue.wait_for_room(&mut out, deadline(timeout_ms)))?;
+                count.write(out.written());
                 Ok(())
             })
         }

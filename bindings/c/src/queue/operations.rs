@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use dma::prelude::*;
 use dma::{Counters, Error, Result};
 
-use crate::arguments::OutArray;
+use crate::arguments::{OutArray, invalid};
 use crate::error::{Failure, fail};
 use crate::header::*;
 use crate::region::Region;
@@ -32,6 +32,7 @@ pub(super) trait Operations {
     fn poll(&mut self, out: &mut OutArray<dma_completion>) -> Result<()>;
     fn wait(&mut self, out: &mut OutArray<dma_completion>, deadline: Instant) -> Result<()>;
     fn wait_for(&mut self, token: u64, deadline: Instant) -> Result<dma_completion>;
+    fn wait_for_room(&mut self, out: &mut OutArray<dma_completion>, deadline: Instant) -> Result<()>;
     fn descriptor(&mut self) -> Result<c_int>;
     fn arm(&mut self) -> Result<usize>;
     fn counters(&mut self) -> Counters;
@@ -62,6 +63,10 @@ pub(super) fn no_token(token: u64) -> Error {
 
 pub(super) fn stopped() -> Error {
     Error::new(ErrorKind::Closed, "the queue was stopped before").with_hint("open another queue")
+}
+
+pub(super) fn no_capacity() -> Error {
+    invalid("the capacity for completions is 0")
 }
 
 pub(super) fn timed_out() -> Error {

@@ -107,6 +107,8 @@ struct Entry {
 struct State {
     /// Number of operations whose completions were not received, plus [`Reservation`]s.
     occupied: usize,
+    /// Number of threads that wait for `occupied` to decrease.
+    room_waiters: usize,
     /// True if the queue refuses operations.
     stopped: bool,
     entries: Vec<Entry>,
@@ -139,7 +141,7 @@ impl Reservation<'_> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.0.lock().occupied -= 1;
+        self.0.free_room(&mut self.0.lock());
     }
 }
 
@@ -220,6 +222,30 @@ impl InFlight {
         }
     }
 
+    fn free_room(&self, state: &mut State) {
+        state.occupied -= 1;
+        if state.room_waiters > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Frees an entry and returns its operation, if the operation has ended.
+    fn take(&self, state: &mut State, at: usize) -> Option<Ended> {
+        let entry = &mut state.entries[at];
+        match std::mem::replace(&mut entry.phase, Phase::Free) {
+            Phase::Ended(result, op) => {
+                let ended = Ended { token: entry.token, result, is_cancelled: entry.cancelled, op };
+                state.free.push(at);
+                self.free_room(state);
+                Some(ended)
+            }
+            other => {
+                entry.phase = other;
+                None
+            }
+        }
+    }
+
     /// Polls the operations whose wakers were called.
     fn advance(&self) {
         let mut state = self.lock();
@@ -254,24 +280,6 @@ impl Ended {
     fn complete(self) -> Option<dma_completion> {
         drop(self.op);
         (!self.is_cancelled).then(|| completion(self.token, self.result))
-    }
-}
-
-impl State {
-    /// Frees an entry and returns its operation, if the operation has ended.
-    fn take(&mut self, at: usize) -> Option<Ended> {
-        let entry = &mut self.entries[at];
-        match std::mem::replace(&mut entry.phase, Phase::Free) {
-            Phase::Ended(result, op) => {
-                self.free.push(at);
-                self.occupied -= 1;
-                Some(Ended { token: entry.token, result, is_cancelled: entry.cancelled, op })
-            }
-            other => {
-                entry.phase = other;
-                None
-            }
-        }
     }
 }
 
@@ -311,7 +319,8 @@ impl Shared {
             keep
         });
         let count = ended.len();
-        let cancelled: Vec<_> = cancelled.into_iter().filter_map(|at| state.take(at)).collect();
+        let cancelled: Vec<_> =
+            cancelled.into_iter().filter_map(|at| self.in_flight.take(&mut state, at)).collect();
         // Operations are dropped after the lock is released.
         drop(state);
         drop(cancelled);
@@ -326,7 +335,7 @@ impl Shared {
         while !out.is_full() {
             let mut state = self.in_flight.lock();
             let Some(at) = state.ended.pop_front() else { return };
-            let ended = state.take(at);
+            let ended = self.in_flight.take(&mut state, at);
             drop(state);
             if let Some(completion) = ended.and_then(Ended::complete) {
                 out.push(completion);
@@ -458,9 +467,31 @@ impl Operations for &Shared {
                 !matches!(entry.phase, Phase::Free) && entry.token == token && !entry.cancelled
             };
             let at = state.entries.iter().position(is_it).ok_or_else(|| no_token(token))?;
-            Ok(state.take(at).inspect(|_| state.ended.retain(|ended| *ended != at)))
+            Ok(self.in_flight.take(state, at).inspect(|_| state.ended.retain(|ended| *ended != at)))
         })?;
         ended.complete().ok_or_else(|| no_token(token))
+    }
+
+    fn wait_for_room(&mut self, out: &mut OutArray<dma_completion>, deadline: Instant) -> Result<()> {
+        loop {
+            self.in_flight.lock().room_waiters += 1;
+            let has_room = self.until(deadline, |state| {
+                if state.stopped {
+                    return Err(stopped());
+                }
+                let has_room = state.occupied < self.queue.depth();
+                Ok((has_room || (!out.is_full() && !state.ended.is_empty())).then_some(has_room))
+            });
+            self.in_flight.lock().room_waiters -= 1;
+            if has_room? {
+                return Ok(());
+            }
+            self.take_ended(out);
+            // Another thread may have received or cancelled the completions.
+            if out.written() > 0 {
+                return Ok(());
+            }
+        }
     }
 
     fn descriptor(&mut self) -> Result<c_int> {
@@ -504,6 +535,7 @@ impl Operations for &Shared {
 
     fn stop(&mut self, timeout: Duration) -> Result<()> {
         self.in_flight.lock().stopped = true;
+        self.in_flight.changed.notify_all();
         let counters = self.queue.close(timeout);
         self.in_flight.advance();
         expect_ended(&counters)

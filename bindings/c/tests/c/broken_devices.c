@@ -152,6 +152,9 @@ static void a_stall_is_known(uint32_t lanes) {
   CHECK(stalled >= 20);
   OK(dma_queue_depth(queue, NULL, &available));
   CHECK(available == 7);
+  while (available-- > 0)
+    OK(dma_queue_copy(queue, &one, 1, NULL));
+  FAILS(DMA_TIMED_OUT, dma_queue_wait_for_room(queue, &done, 1, 10, &count));
   OK(dma_queue_stop(queue, 0));
   OK(dma_queue_stalled(queue, &stalled));
   CHECK(stalled == 0);

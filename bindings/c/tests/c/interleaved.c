@@ -1,6 +1,6 @@
 /* Copies and batches that are executed within the call, in random order with polls, waits and cancellations: a model
  * computes the expected completions and their order. Then threads submit one batch, and close regions of copies whose
- * completions were not received. */
+ * completions were not received. At last, threads wait for room on a queue whose completions another thread receives. */
 #include "check.h"
 #include <pthread.h>
 
@@ -133,6 +133,49 @@ static void *closes_regions(void *unused) {
   return unused;
 }
 
+static dma_queue crowded;
+
+/* Waits for room without receiving completions. Returns when the queue is stopped. */
+static void *submits_until_stopped(void *unused) {
+  dma_copy copy = copy_of(from, to, 1);
+  size_t count;
+  for (;;) {
+    dma_status status = dma_queue_wait_for_room(crowded, NULL, 0, 60000, &count);
+    if (status == DMA_CLOSED)
+      return unused;
+    CHECK(status == DMA_OK && count == 0);
+    status = dma_queue_copy(crowded, &copy, 1, NULL);
+    CHECK(status == DMA_OK || status == DMA_QUEUE_FULL || status == DMA_CLOSED);
+    if (checks_failed)
+      return unused;
+  }
+}
+
+static void waits_for_room(void) {
+  pthread_t threads[THREADS];
+  dma_queue_options options;
+  dma_completion done[DEPTH];
+  size_t count, i, received = 0;
+  memset(&options, 0, sizeof options);
+  options.size = sizeof options;
+  options.depth = DEPTH;
+  options.lanes = 1;
+  OK(dma_queue_open(engine, &options, &crowded));
+  for (i = 0; i < THREADS; i++)
+    CHECK(pthread_create(&threads[i], NULL, submits_until_stopped, NULL) == 0);
+  while (received < SUBMISSIONS && !checks_failed) {
+    OK(dma_queue_wait(crowded, done, 1 + received % DEPTH, 60000, &count));
+    received += count;
+  }
+  /* The threads fill the queue, and then wait until it is stopped. */
+  for (count = 1; count > 0 && !checks_failed;)
+    OK(dma_queue_depth(crowded, NULL, &count));
+  OK(dma_queue_stop(crowded, 60000));
+  for (i = 0; i < THREADS; i++)
+    CHECK(pthread_join(threads[i], NULL) == 0);
+  OK(dma_queue_close(crowded, 60000));
+}
+
 int main(void) {
   pthread_t threads[THREADS];
   dma_copy copy;
@@ -148,6 +191,7 @@ int main(void) {
   for (i = 0; i < THREADS; i++)
     CHECK(pthread_join(threads[i], NULL) == 0);
   OK(dma_batch_close(shared));
+  waits_for_room();
   OK(dma_region_close(from));
   OK(dma_region_close(to));
   OK(dma_close(engine));

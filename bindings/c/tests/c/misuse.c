@@ -261,6 +261,9 @@ static void submissions(dma_engine engine, dma_engine other_engine, uint32_t lan
   FAILS(DMA_OUT_OF_RANGE, dma_queue_poll(queue, &done, SIZE_MAX, &count));
   FAILS(DMA_INVALID_ARGUMENT, dma_queue_wait(queue, &done, 0, 0, &count));
   FAILS(DMA_INVALID_ARGUMENT, dma_queue_wait(queue, NULL, 1, 0, &count));
+  FAILS(DMA_INVALID_ARGUMENT, dma_queue_wait_for_room(queue, &done, 1, 0, NULL));
+  FAILS(DMA_INVALID_ARGUMENT, dma_queue_wait_for_room(queue, NULL, 1, 0, &count));
+  FAILS(DMA_CLOSED, dma_queue_wait_for_room(gone, &done, 1, 0, &count));
   FAILS(DMA_INVALID_ARGUMENT, dma_queue_wait_for(queue, 2, 0, NULL));
   FAILS(DMA_NOT_FOUND, dma_queue_wait_for(queue, 2, 0, &done));
   FAILS(DMA_INVALID_ARGUMENT, dma_queue_descriptor(queue, NULL));
@@ -300,6 +303,7 @@ static void submissions(dma_engine engine, dma_engine other_engine, uint32_t lan
   FAILS(DMA_CLOSED, dma_queue_flush(queue));
   FAILS(DMA_CLOSED, dma_queue_descriptor(queue, &fd));
   FAILS(DMA_CLOSED, dma_queue_arm(queue, &ready));
+  FAILS(DMA_CLOSED, dma_queue_wait_for_room(queue, &done, 1, 0, &count));
   OK(dma_queue_poll(queue, &done, 1, &count));
   OK(dma_queue_close(queue, 1000));
   FAILS(DMA_CLOSED, dma_queue_close(queue, 1000));
@@ -339,14 +343,20 @@ static void unreceived(dma_engine engine, uint32_t lanes) {
   OK(dma_queue_wait(queue, &done, 1, 20000, &count));
   OK(dma_queue_depth(queue, NULL, &available));
   CHECK(available == 1);
+  OK(dma_queue_wait_for_room(queue, &done, 1, 0, &count));
+  CHECK(count == 0);
   OK(dma_queue_copy(queue, &one, 1, NULL));
   FAILS(DMA_QUEUE_FULL, dma_queue_copy(queue, &one, 1, NULL));
+  FAILS(lanes ? DMA_TIMED_OUT : DMA_INVALID_ARGUMENT, dma_queue_wait_for_room(queue, NULL, 0, 0, &count));
+  OK(dma_queue_wait_for_room(queue, &done, 1, 20000, &count));
+  CHECK(count == 1 && done.status == DMA_OK);
+  OK(dma_queue_copy(queue, &one, 1, NULL));
   OK(dma_queue_close(queue, 20000));
   OK(dma_region_close(src));
   OK(dma_region_close(dst));
 }
 
-/* dma_queue_arm counts no completion that was cancelled, and frees the operation's regions. */
+/* dma_queue_arm counts no completion that was cancelled, and frees the operation's regions and room. */
 static void cancelled(const char *name, uint32_t lanes) {
   dma_engine engine;
   dma_queue_options options;
@@ -386,6 +396,18 @@ static void cancelled(const char *name, uint32_t lanes) {
       OK(dma_queue_cancel(queue, i));
   OK(dma_queue_arm(queue, &ready));
   CHECK(ready == 0);
+  /* An operation whose completion was cancelled makes room when it ends. */
+  for (i = 0; i < 8; i++) {
+    dma_copy one = copy(range(src, i, 1), range(dst, i, 1));
+    one.token = i;
+    OK(dma_queue_copy(queue, &one, 1, NULL));
+    OK(dma_queue_cancel(queue, i));
+  }
+  OK(dma_queue_wait_for_room(queue, done, 8, 60000, &count));
+  OK(dma_queue_depth(queue, NULL, &ready));
+  CHECK(count == 0 && ready > 0);
+  OK(dma_queue_wait(queue, done, 8, 60000, &count));
+  CHECK(count == 0);
   OK(dma_region_close(src));
   OK(dma_region_close(dst));
   OK(dma_queue_poll(queue, done, 8, &count));
