@@ -176,8 +176,9 @@ pub trait DmaEngineExt: DmaEngine {
     ///
     /// See [`DmaEngine::import_raw`].
     fn import(&self, descriptor: &ExportDescriptor) -> Result<Window> {
-        let backend = self.info().backend;
+        let (info, backend) = (self.info(), self.info().backend);
         let fail = |e: Error| e.with_operation("import").with_backend(backend);
+        info.check_process().map_err(fail)?;
         if descriptor.is_empty() && descriptor.backend() == backend {
             return memory::import_no_bytes(self, descriptor.rights()).map(Window::new).map_err(fail);
         }
@@ -225,9 +226,7 @@ fn open<E: DmaEngine + ?Sized>(engine: &E, options: &QueueOptions) -> Result<Ope
 
     let info = engine.info();
     let fail = |e: Error| e.with_operation("open queue").with_backend(info.backend);
-    if info.is_parents() {
-        return Err(fail(crate::planner::error::forked("engine")));
-    }
+    info.check_process().map_err(fail)?;
     options.check().map_err(fail)?;
     let options = options.clone().with_depth(options.depth_on(&info.limits).map_err(fail)?);
     dma_process::check_headroom(

@@ -61,7 +61,7 @@ pub fn exit(name: &str, quiet: u8, copied: Result<String, impl Display>) -> Exit
 /// Writes `name` and a message to standard error. Control characters, which file names may contain, become
 /// `?`, because a terminal would obey them.
 pub fn say(name: &str, message: impl Display) {
-    let text = message.to_string().replace(|c: char| c.is_control() && c != '\n', "?");
+    let text = message.to_string().replace(char::is_control, "?");
     // The exit status says it, even if the message cannot be written.
     let _ = writeln!(std::io::stderr(), "{name}: {text}");
 }

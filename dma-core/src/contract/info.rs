@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bitflags::bitflags;
 use dma_process::ForkMark;
 
-use crate::Place;
+use crate::{Error, ErrorKind, Place, Result};
 
 /// The id of an opened engine in this process. The engine's regions and queues have the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,9 +77,18 @@ impl EngineInfo {
         }
     }
 
-    /// Returns whether the engine belongs to the parent of this forked process.
-    pub(crate) fn is_parents(&self) -> bool {
-        self.process.is_child()
+    /// Checks that this process has opened the engine. Locks of a parent's engine may be held for ever in a
+    /// forked child, so the child must not call the engine.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the engine belongs to the parent of this forked process.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if !self.process.is_child() {
+            return Ok(());
+        }
+        let message = "the engine belongs to the parent of this forked process";
+        Err(Error::new(ErrorKind::Unsupported, message).with_hint("open the engine in the forked process"))
     }
 
     crate::contract::setters::setters! {

@@ -71,6 +71,7 @@ pub(crate) fn register<E: DmaEngine + ?Sized>(
 ) -> Result<Region> {
     let info = engine.info();
     let fail = |e: Error| e.with_operation("register").with_backend(info.backend);
+    info.check_process().map_err(fail)?;
     request.check_rights().map_err(fail)?;
     if memory.is_empty() {
         require(engine, Capabilities::REGISTER, "the engine cannot register memory").map_err(fail)?;
@@ -102,6 +103,7 @@ pub(crate) fn register_device<E: DmaEngine + ?Sized>(
 ) -> Result<Region> {
     let info = engine.info();
     let fail = |e: Error| e.with_operation("register device memory").with_backend(info.backend);
+    info.check_process().map_err(fail)?;
     if memory.addr().0.checked_add(memory.len() as u64).is_none() {
         let message = format!("{} bytes at {:?}", memory.len(), memory.addr());
         return Err(fail(
@@ -162,6 +164,7 @@ pub(crate) fn allocate_buffer<E: DmaEngine + ?Sized>(
 pub(crate) fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryRequest) -> Result<Range> {
     let info = engine.info();
     let fail = |e: Error| e.with_operation("allocate").with_backend(info.backend);
+    info.check_process().map_err(fail)?;
     if request.len == 0 {
         return allocate_no_bytes(engine, request).map(Range::whole).map_err(fail);
     }

@@ -60,10 +60,10 @@ pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the queue accepts no more operations").with_hint(REOPEN)
 }
 
-/// Makes the error for the use of `what`, a queue or an engine, in a process that was forked from its owner.
+/// Makes the error for the use of a queue in a process that was forked from its owner.
 #[cold]
-pub(crate) fn forked(what: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, format!("the {what} belongs to the parent of this forked process"))
+pub(crate) fn forked() -> Error {
+    Error::new(ErrorKind::Unsupported, "the queue belongs to the parent of this forked process")
         .with_hint("open the engine and the queue in the forked process")
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn never_answered<T>(
     is_parents: bool,
 ) -> OpError<T> {
     let error = if is_parents {
-        forked("queue")
+        forked()
     } else {
         Error::new(ErrorKind::DeviceLost, "the queue was closed before the device completed the operation")
             .with_hint("the operands' memory is leaked, because the device may still write to it")

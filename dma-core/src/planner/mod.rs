@@ -185,7 +185,7 @@ impl Planner {
 
     /// Returns the error for a submission, if the queue is closed or belongs to the parent of this process.
     pub(crate) fn refusal(&self) -> Option<Error> {
-        if self.is_parents() { Some(error::forked("queue")) } else { self.is_closed().then(error::closed) }
+        if self.is_parents() { Some(error::forked()) } else { self.is_closed().then(error::closed) }
     }
 
     /// Returns whether operations are open, and all of them are submitted to the device.

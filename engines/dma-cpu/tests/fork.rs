@@ -78,6 +78,8 @@ fn a_forked_child_leaves_the_threads_to_its_parent() {
             let fresh = fresh.take().expect("the engine has not started threads yet");
             let error = fresh.open_queue(&QueueOptions::new()).expect_err("the engine is the parent's");
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            let error = fresh.allocate(1).expect_err("its locks may be held for ever");
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
             let own = open();
             let queue = own.open_queue(&QueueOptions::new()).expect("a queue");
             copy(&own, &queue);

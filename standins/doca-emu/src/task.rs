@@ -33,6 +33,9 @@ pub(crate) struct Submit {
     pub(crate) validate: bool,
 }
 
+/// Receives the end of a task.
+type Follower = Box<dyn FnOnce(Code)>;
+
 /// Common first part of all tasks: `struct doca_task`.
 #[repr(C)]
 pub(crate) struct Head {
@@ -43,7 +46,7 @@ pub(crate) struct Head {
     pub(crate) user_data: Cell<c::doca_data>,
     owner: Weak<dyn Context>,
     /// Receives the end of the task if a graph submitted it. `None` if the program submitted the task.
-    follower: RefCell<Option<Box<dyn FnOnce(Code)>>>,
+    follower: RefCell<Option<Follower>>,
 }
 
 object!(Head, 0x7a5c_0001);

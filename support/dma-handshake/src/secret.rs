@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// The public name of a secret. Secrets of files have the id 0.
@@ -69,7 +69,13 @@ impl Secret {
     /// The error's text names the remedy.
     pub fn read(path: &Path) -> Result<Self, String> {
         let shown = path.display();
-        let file = File::open(path).map_err(|e| format!("cannot open --secret-file {shown}: {e}"))?;
+        // A pipe without a writer would block.
+        const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let file = File::options()
+            .read(true)
+            .custom_flags(NONBLOCK)
+            .open(path)
+            .map_err(|e| format!("cannot open --secret-file {shown}: {e}"))?;
         let metadata = file.metadata().map_err(|e| format!("cannot stat --secret-file {shown}: {e}"))?;
         if !metadata.is_file() {
             return Err(format!("--secret-file {shown} is not a regular file"));

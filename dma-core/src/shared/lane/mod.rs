@@ -192,7 +192,7 @@ impl Lane {
 
     /// Returns the error for a submission if the lane refuses it.
     pub(in crate::shared) fn refusal(&self) -> Option<Error> {
-        self.refuses().then(|| if self.is_parents() { error::forked("queue") } else { error::closed() })
+        self.refuses().then(|| if self.is_parents() { error::forked() } else { error::closed() })
     }
 
     /// Executes an operation in this call, if the lane allows this and `run` finds the operation valid and
