@@ -154,8 +154,8 @@ impl Distribution {
 
 /// Counts of the descriptors of a queue of a [`MeterEngine`](super::MeterEngine) so far. An operation that
 /// exceeds the engine's limits is split into several descriptors, and an operation that the CPU executes
-/// within the call that submits it counts as one, or as one for each of its rows. A queue that is opened after another queue
-/// was closed gets the number of the closed queue, and adds to its counts.
+/// within the call that submits it counts as one, or as one for each of its rows. A queue that is opened
+/// after another queue was closed gets the number of the closed queue, and adds to its counts.
 ///
 /// The counts are read one after the other while the queue is running, so descriptors that end at this time
 /// may be missing in some of them.

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Replayed {
     /// Time from opening the first queue to closing the last one.
     pub time: Duration,
-    /// CPU time of the copies (see [`CopyTimes::cpu`](super::CopyTimes::cpu)) and of the engine's own threads.
+    /// CPU time of the copies (see [`CopyTimes::cpu`](super::CopyTimes::cpu)) and of the engine's threads.
     /// The threads of a model do not count, because they represent the device.
     pub cpu: Duration,
     /// Total time that the queues' threads waited for the engine.
