@@ -133,6 +133,8 @@ struct Opened {
     driver: Driver,
     shared: SharedQueue,
     pool: BufferPool,
+    /// Operands for a child, which gets no memory from the engine.
+    held: Vec<(Vec<BufferMut>, Window)>,
 }
 
 impl Opened {
@@ -142,7 +144,11 @@ impl Opened {
         let shared = engine.open_shared_queue(&SharedQueueOptions::new()).expect("a queue");
         let pool = BufferPool::new(&engine, &PoolOptions::new().with_class(64, 2)).expect("a pool");
         let driver = queue.driver().expect("a driver");
-        Self { engine, queue, driver, shared, pool }
+        let held = [64, 1 << 20].map(|len| {
+            let buffers = (0..6).map(|_| engine.allocate(len).expect("memory")).collect();
+            (buffers, engine.allocate_window(&MemoryRequest::new(len)).expect("memory"))
+        });
+        Self { engine, queue, driver, shared, pool, held: held.into() }
     }
 
     fn memory(&self, len: usize) -> BufferMut {
@@ -150,9 +156,12 @@ impl Opened {
     }
 
     /// Checks that each call fails with `Unsupported`, and returns the operands of a submission.
-    fn check_refused(self, name: &str) {
-        for len in [64, 1 << 20] {
-            let pair = || (self.memory(len), self.memory(len));
+    fn check_refused(mut self, name: &str) {
+        let error = self.engine.allocate(64).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{name}: {error}");
+        for (buffers, window) in std::mem::take(&mut self.held) {
+            let (mut buffers, len) = (buffers.into_iter(), window.len());
+            let mut pair = || (buffers.next().expect("held"), buffers.next().expect("held"));
             let refused = |what: &str, error: dma::OpError<_>| {
                 assert_eq!(error.error().kind(), ErrorKind::Unsupported, "{name}, {what}, {len}: {error}");
                 error.into_operands().expect("a refusal returns the operands")
@@ -166,12 +175,11 @@ impl Opened {
                 std::task::Poll::Ready(result) => drop(refused("task", result.expect_err("refused"))),
                 std::task::Poll::Pending => panic!("{name}: the task waits for a thread of the parent"),
             }
-            let batch = || Batch::from_iter([pair()]);
+            let mut batch = || Batch::from_iter([pair()]);
             let error = self.queue.submit(batch()).expect_err("refused");
             assert_eq!(error.error().kind(), ErrorKind::Unsupported, "{name}, batch: {error}");
             let error = self.shared.submit(batch()).expect_err("refused");
             assert_eq!(error.error().kind(), ErrorKind::Unsupported, "{name}, batch: {error}");
-            let window = self.engine.allocate_window(&MemoryRequest::new(len)).expect("memory");
             let (from, to) = ((&window, 0), (&window, len / 2));
             assert!(!self.queue.copy_at_once(from, to, len / 2), "{name}");
         }

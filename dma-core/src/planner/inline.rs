@@ -41,6 +41,8 @@ pub(crate) struct Inline {
     limit: usize,
     /// The value of `limit` while operations may be executed; 0 without an executor.
     max_len: usize,
+    /// See [`InlineExecutor::batches_short_copies`].
+    batches_short_copies: bool,
 }
 
 /// An operation that was executed.
@@ -65,12 +67,13 @@ impl Inline {
     pub(crate) fn new(raw: &dyn RawQueue) -> Self {
         let executor = raw.inline_executor();
         let max_len = executor.as_ref().map_or(0, |executor| executor.max_len());
-        Self { engine: raw.engine_id(), executor, limit: max_len, max_len }
+        let batches_short_copies = executor.as_ref().is_some_and(|executor| executor.batches_short_copies());
+        Self { engine: raw.engine_id(), executor, limit: max_len, max_len, batches_short_copies }
     }
 
     /// Makes an `Inline` without an executor.
     pub(crate) const fn none(engine: EngineId) -> Self {
-        Self { engine, executor: None, limit: 0, max_len: 0 }
+        Self { engine, executor: None, limit: 0, max_len: 0, batches_short_copies: false }
     }
 
     /// Allows operations, or suspends them while others are in flight.
@@ -192,7 +195,7 @@ impl Inline {
             bytes += dst.len;
         }
         // The product does not overflow, because each pair has at least one byte.
-        if bytes >= LONG_COPY * pairs.len() {
+        if self.batches_short_copies || bytes >= LONG_COPY * pairs.len() {
             // SAFETY: the loop above has checked each pair as `copy` does. The operands are behind a shared
             // reference, so they have not changed.
             unsafe { Self::copy_long(&**executor, pairs) };

@@ -233,6 +233,10 @@ struct MeteredExecutor {
     counts: Arc<Counts>,
 }
 
+/// Average length, in bytes, from which the inner executor gets the copies of a batch in one call, unless it
+/// asks for shorter ones: see [`InlineExecutor::copy_all`].
+const LONG_COPY: usize = 4 << 10;
+
 /// Runs `work`, and returns its result and its time in nanoseconds.
 #[inline]
 fn timed<T>(work: impl FnOnce() -> T) -> (T, u64) {
@@ -251,22 +255,36 @@ unsafe impl InlineExecutor for MeteredExecutor {
     unsafe fn execute(&self, operation: &Operation<'_>) -> u64 {
         // SAFETY: the inner method has the same requirements, which the caller meets.
         let (result, time) = timed(|| unsafe { self.inner.execute(operation) });
-        self.counts.count_inline(operation_len(operation), time);
+        self.counts.count_inline(1, operation_len(operation), time);
         result
     }
 
     unsafe fn copy(&self, src: DeviceAddr, dst: DeviceAddr, len: usize) {
         // SAFETY: the inner method has the same requirements, which the caller meets.
         let ((), time) = timed(|| unsafe { self.inner.copy(src, dst, len) });
-        self.counts.count_inline(len, time);
+        self.counts.count_inline(1, len, time);
+    }
+
+    fn batches_short_copies(&self) -> bool {
+        // The clock is read once for all copies.
+        true
     }
 
     unsafe fn copy_all(&self, copies: &[InlineCopy]) {
-        // The copies overlap in time, so the latency of each is that of all.
-        // SAFETY: the inner method has the same requirements, which the caller meets.
-        let ((), time) = timed(|| unsafe { self.inner.copy_all(copies) });
-        for copy in copies {
-            self.counts.count_inline(copy.len, time);
+        let bytes: usize = copies.iter().map(|copy| copy.len).sum();
+        let ((), time) = timed(|| {
+            if self.inner.batches_short_copies() || bytes >= LONG_COPY * copies.len() {
+                // SAFETY: the inner method has the same requirements, which the caller meets.
+                return unsafe { self.inner.copy_all(copies) };
+            }
+            for copy in copies {
+                // SAFETY: the inner method has the same requirements, which the caller meets for each copy.
+                unsafe { self.inner.copy(copy.src, copy.dst, copy.len) };
+            }
+        });
+        // The copies are reported together, so the latency of each is that of all.
+        for equal in copies.chunk_by(|a, b| a.len == b.len) {
+            self.counts.count_inline(equal.len() as u64, equal[0].len, time);
         }
     }
 }

@@ -77,16 +77,17 @@ impl Counts {
         self.done.add(count);
     }
 
-    /// Counts an operation that was executed within `latency` nanoseconds. Any thread may call this.
+    /// Counts operations of `len` bytes that were executed within `latency` nanoseconds. Any thread may call
+    /// this.
     #[inline]
-    pub(super) fn count_inline(&self, len: usize, latency: u64) {
+    pub(super) fn count_inline(&self, count: u64, len: usize, latency: u64) {
         let len = len as u64;
         // All values fit.
-        let _ = self.latencies.0.add(latency, 1);
-        let _ = self.sizes.0.add(len.saturating_sub(1), 1);
-        self.inline.nanoseconds.fetch_add(latency, Ordering::Relaxed);
-        self.inline.bytes.fetch_add(len, Ordering::Relaxed);
-        self.inline.done.fetch_add(1, Ordering::Relaxed);
+        let _ = self.latencies.0.add(latency, count);
+        let _ = self.sizes.0.add(len.saturating_sub(1), count);
+        self.inline.nanoseconds.fetch_add(latency.saturating_mul(count), Ordering::Relaxed);
+        self.inline.bytes.fetch_add(len.saturating_mul(count), Ordering::Relaxed);
+        self.inline.done.fetch_add(count, Ordering::Relaxed);
     }
 
     fn in_flight(&self) -> u64 {
