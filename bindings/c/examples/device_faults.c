@@ -42,16 +42,17 @@ int main(int argc, char **argv) {
   while (left > 0) {
     dma_completion done[32];
     size_t count;
-    if (next < COPIES) {
+    /* Submit until the queue is full. */
+    while (next < COPIES) {
       dma_copy copy = {{from, next * LEN, LEN}, {to, next * LEN, LEN}, next};
-      /* A full queue gets room from the completions that this receives. */
-      check(dma_queue_wait_for_room(queue, done, 32, 5000, &count), "wait for room");
-      check(dma_queue_copy(queue, &copy, 1, NULL), "copy");
+      dma_status status = dma_queue_copy(queue, &copy, 1, NULL);
+      if (status == DMA_QUEUE_FULL)
+        break;
+      check(status, "copy");
       next++;
       in_flight++;
-    } else {
-      check(dma_queue_wait(queue, done, 32, 5000, &count), "wait");
     }
+    check(dma_queue_wait(queue, done, 32, 5000, &count), "wait");
     for (size_t i = 0; i < count; i++) {
       size_t which = (size_t)done[i].token;
       dma_copy again = {{from, which * LEN, LEN}, {to, which * LEN, LEN}, which};
