@@ -65,13 +65,13 @@ impl RegionKey {
 pub struct Segment {
     /// The region.
     pub key: RegionKey,
-    /// The address of the first byte: the region's [`addr`](RegionInfo::addr) plus the offset.
+    /// The address of the first byte: the region's [`addr`](crate::RegionInfo::addr) plus the offset.
     pub addr: DeviceAddr,
     /// The length in bytes.
     pub len: usize,
 }
 
-/// The operation of a [`Descriptor`].
+/// The operation of a [`Descriptor`](crate::Descriptor).
 ///
 /// An operation reads `src` (or `a` and `b`) and writes `dst`. Without lists, all segments have the same
 /// length. Two lists have the same total length, and their segments are used in order. `seed` is the CRC-32C
@@ -122,7 +122,8 @@ pub struct Completion {
     pub token: u64,
     /// The result of the [`Operation`] if the outcome is `Done` and the operation has a result; otherwise 0.
     pub result: u64,
-    /// The failure code of the device or library, for [`RawQueue::explain`]; 0 without a failure code.
+    /// The failure code of the device or library, for [`RawQueue::explain`](crate::RawQueue::explain); 0
+    /// without a failure code.
     pub native: i32,
     /// The outcome.
     pub outcome: Outcome,

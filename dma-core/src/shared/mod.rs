@@ -333,7 +333,7 @@ impl SharedQueue {
     /// # Errors
     ///
     /// The last attempt's error, which is one of `submit`, of [`ready`](Self::ready), or of
-    /// [`SharedTransfer::wait`]. `QueueFull` if the queue stays full for [`QueueOptions::stall_timeout`]
+    /// [`SharedTransfer::wait`]. `QueueFull` if the queue stays full for the stall timeout of its options
     /// although all operations have ended, because the program holds their transfers.
     pub fn retry<T: Send + 'static, R: Answer>(
         &self,

@@ -72,7 +72,7 @@ impl PoolOptions {
 
     /// Adds `count` buffers of up to `len` bytes, as [`with_class`](Self::with_class) does. When all of them
     /// are in use, the pool adds up to `count` more at a time, up to `max` in total. Only for
-    /// [`BufferPool::growing`].
+    /// [`BufferPool::growing`](crate::BufferPool::growing).
     #[must_use]
     pub fn with_growing_class(mut self, len: usize, count: usize, max: usize) -> Self {
         self.classes.push(ClassOptions { len, count, max });
