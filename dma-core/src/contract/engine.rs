@@ -394,15 +394,16 @@ pub unsafe trait InlineExecutor: fmt::Debug + Send + Sync {
     /// See [`execute`](Self::execute).
     unsafe fn copy(&self, src: DeviceAddr, dst: DeviceAddr, len: usize);
 
-    /// Returns true if batches of short copies are also passed to [`copy_all`](Self::copy_all). The value never
-    /// changes. The default is false, because separate calls take less time for short copies.
+    /// Returns true if batches of short copies are also passed to [`copy_all`](Self::copy_all). The value
+    /// never changes. The default is false, because separate calls take less time for short copies.
     fn batches_short_copies(&self) -> bool {
         false
     }
 
     /// Executes copies of one batch, in any order. The default calls [`copy`](Self::copy) for each. The safe
     /// API passes up to 32 copies in a call, if the copies of the batch have 4 KiB or more on average, or if
-    /// [`batches_short_copies`](Self::batches_short_copies) returns true. An executor may overlap the copies' memory accesses; the default does not.
+    /// [`batches_short_copies`](Self::batches_short_copies) returns true. An executor may overlap the copies'
+    /// memory accesses; the default does not.
     ///
     /// # Safety
     ///
