@@ -126,7 +126,7 @@ done <"$tree/built"
 # Adds the repository's files, and the stand-ins that tests install. They are installed here; the `install` script in the machine
 # only checks that they exist.
 git ls-files -z | tar --null -T - -cf "$tree/files.tar" --transform "s,^,${PWD#/}/,"
-started_by_tests() { # FOLDER OPTIONS...: as tests/stand_ins/mod.rs does
+started_by_tests() { # FOLDER OPTIONS...: as tests/support/src/stand_ins.rs does
     local prefix script=$tree/scripts$PWD/$1/install
     prefix=$CARGO_TARGET_DIR/$target/tmp/$(basename "$1")$(IFS=- && echo "${*:2}")
     CARGO_BUILD_TARGET=$target "$1/install" "$prefix" --profile test "${@:2}"
