@@ -11,8 +11,8 @@ fail() {
     exit 1
 }
 
-# The stand-ins and the programs of apps/ are installed from the repository.
-unpublished=(bindings apps-shared copy-file dma-copy test-support dma-standin dma-{doca,spdk,dsa,cuda,rdma}-emu)
+# The stand-ins and the programs are installed from the repository.
+unpublished=(bindings apps-shared copy-file dma-copy dma-bench test-support dma-standin dma-{doca,spdk,dsa,cuda,rdma}-emu)
 cargo package --locked --workspace "${unpublished[@]/#/--exclude=}" --no-verify --allow-dirty
 
 dir=$(mktemp -d)

@@ -4,7 +4,6 @@
 mod cli;
 mod compare;
 mod files;
-mod hold;
 mod interrupt;
 mod output;
 mod peer;

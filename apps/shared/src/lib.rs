@@ -1,5 +1,4 @@
-//! Code that the programs `copy-file` and `dma-copy` share. `dma-bench`, which is published without this
-//! crate, has a link to `hold.rs`.
+//! Code that the programs `copy-file`, `dma-copy` and `dma-bench` share.
 
 pub mod command;
 pub mod disk;

@@ -19,6 +19,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use apps_shared::hold;
 use clap::{CommandFactory, Parser};
 use dma::layers::record::Trace;
 
@@ -31,7 +32,7 @@ use crate::output::{self, Format, Shown, Style};
 use crate::plan::Refused;
 use crate::results::{self, Results, Status, published, saved};
 use crate::run::placement;
-use crate::{compare, hold, interrupt, peer, report, run};
+use crate::{compare, interrupt, peer, report, run};
 
 /// Exit code: an engine, a cell or an output failed.
 const FAILED: u8 = 1;

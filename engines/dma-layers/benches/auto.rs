@@ -15,12 +15,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dma_core::{
-    Completion, Descriptor, DmaEngine, EngineId, EngineInfo, ExportDescriptor, HostMemory, MemoryRequest,
-    NativeError, QueueEvents, QueueOptions, QueueStats, RawQueue, RawRegion, Result,
+    Completion, Descriptor, DmaEngine, EngineId, MemoryRequest, NativeError, QueueEvents, QueueOptions,
+    QueueStats, RawQueue, RawRegion, Result,
 };
 use dma_cpu::{CpuEngine, CpuOptions};
 use dma_layers::auto::{AutoEngine, AutoOptions};
 use dma_sim::sim::{SimEngine, SimOptions};
+use test_support::with_queues::WithQueues;
 
 const SIZES: [usize; 6] = [64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 2 << 20];
 /// Bytes of memory for the sources, and the same number for the destinations: `COLD` for cold copies; `HOT`
@@ -30,44 +31,19 @@ const HOT: usize = 256 << 10;
 const LATENCY: Duration = Duration::from_nanos(1500);
 const BYTES_PER_NS: u64 = 30;
 
-/// A simulated engine whose queues complete copies by the clock alone.
-#[derive(Debug)]
-struct Timer(SimEngine);
-
-// SAFETY: the regions are the simulator's, and the queues never access them.
-unsafe impl DmaEngine for Timer {
-    fn info(&self) -> &EngineInfo {
-        self.0.info()
-    }
-    fn id(&self) -> EngineId {
-        self.0.id()
-    }
-    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        self.0.allocate_raw(request)
-    }
-    unsafe fn register_raw(
-        &self,
-        memory: &HostMemory,
-        request: &MemoryRequest,
-    ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: the caller promises that the memory outlives the region, which is the simulator's.
-        unsafe { self.0.register_raw(memory, request) }
-    }
-    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
-        self.0.import_raw(descriptor)
-    }
-    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
-        let inner = self.0.open_queue_raw(options)?;
-        Ok(Box::new(TimerQueue { inner, due: VecDeque::new(), free_at: Instant::now(), doorbells: 0 }))
-    }
-}
-
+/// A queue that completes copies by the clock alone.
 #[derive(Debug)]
 struct TimerQueue {
     inner: Box<dyn RawQueue>,
     due: VecDeque<(u64, Instant)>,
     free_at: Instant,
     doorbells: u64,
+}
+
+impl TimerQueue {
+    fn around(inner: Box<dyn RawQueue>) -> Box<dyn RawQueue> {
+        Box::new(Self { inner, due: VecDeque::new(), free_at: Instant::now(), doorbells: 0 })
+    }
 }
 
 // SAFETY: each descriptor is reported once, and the queue accesses no memory.
@@ -213,7 +189,11 @@ fn main() {
     let devices: [(&str, bool, Arc<dyn DmaEngine>); 3] = [
         ("model of dsa", true, Arc::new(simulated("profile=dsa,clock=real"))),
         ("model of bluefield3", true, Arc::new(simulated("profile=bluefield3,clock=real"))),
-        ("timer", false, Arc::new(Timer(simulated("profile=dsa,clock=real")))),
+        (
+            "timer",
+            false,
+            Arc::new(WithQueues::new(Arc::new(simulated("profile=dsa,clock=real")), TimerQueue::around)),
+        ),
     ];
     let wanted: Vec<_> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     for (name, moves, device) in devices {

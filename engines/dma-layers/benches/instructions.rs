@@ -3,19 +3,19 @@
 //!
 //! `cargo bench -p dma-layers --bench instructions` runs itself under `valgrind --tool=callgrind` with two
 //! numbers of batches for each engine, and prints the cost of each additional copy and the ratio to the CPU
-//! engine alone. The reference is the engine's queue without the executor of short operations, because
-//! wrappers must see every operation and do not offer it. In `AutoEngine` the device executes only the copies
-//! of its trials. If a ratio exceeds its limit, the bench exits with 1, unless run with `--test`. Valgrind
-//! has no vDSO: reading the clock is a system call, whose instructions in the kernel are not counted.
+//! engine alone. The reference is the engine's queue without the executor of short operations, as a device's.
+//! `cargo bench --bench instructions` counts `meter+cpu` with the executor. In `AutoEngine` the device executes
+//! only the copies of its trials. If a ratio exceeds its limit, the bench exits with 1, unless run with
+//! `--test`. Valgrind has no vDSO: reading the clock is a system call, whose instructions in the kernel are not
+//! counted.
 #![expect(unsafe_code, reason = "drives raw queues")]
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use dma_core::{
-    Batch, BufferMut, Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, EngineInfo,
-    ExportDescriptor, HostMemory, MemoryRequest, NativeError, QueueEvents, QueueOptions, QueueStats,
-    RawQueue, RawRegion, Result,
+    Batch, BufferMut, Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, MemoryRequest, NativeError,
+    QueueEvents, QueueOptions, QueueStats, RawQueue, Result,
 };
 use dma_cpu::{CpuEngine, CpuOptions};
 use dma_layers::auto::{AutoEngine, AutoOptions};
@@ -23,6 +23,7 @@ use dma_layers::meter::{MeterEngine, MeterOptions};
 use dma_layers::record::{RecordEngine, RecordOptions};
 use dma_sim::sim::{SimEngine, SimOptions};
 use test_support::callgrind;
+use test_support::with_queues::WithQueues;
 
 const BATCH: usize = 32;
 const SIZE: usize = 64;
@@ -30,7 +31,7 @@ const SIZE: usize = 64;
 /// ratio of 1.
 const ENGINES: [(&str, f64); 9] = [
     ("cpu by its queue", 1.0),
-    ("meter+cpu", 1.3),
+    ("meter+cpu by its queue", 1.3),
     ("record+cpu", 1.5),
     ("record+cpu reversed", 1.5),
     // The distances between the copies differ, so a trace has an entry for each copy.
@@ -42,41 +43,9 @@ const ENGINES: [(&str, f64); 9] = [
     ("raw auto alone", 1.5),
 ];
 
-/// An engine whose queues offer no executor.
-#[derive(Debug)]
-struct ByQueue(CpuEngine);
-
 /// A queue that offers no executor.
 #[derive(Debug)]
 struct SeenQueue(Box<dyn RawQueue>);
-
-// SAFETY: every call goes to the CPU engine. The capabilities and limits of its queues do not depend on the
-// executor.
-unsafe impl DmaEngine for ByQueue {
-    fn info(&self) -> &EngineInfo {
-        self.0.info()
-    }
-    fn id(&self) -> EngineId {
-        self.0.id()
-    }
-    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        self.0.allocate_raw(request)
-    }
-    unsafe fn register_raw(
-        &self,
-        memory: &HostMemory,
-        request: &MemoryRequest,
-    ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: the inner method has the same requirements, which the caller meets.
-        unsafe { self.0.register_raw(memory, request) }
-    }
-    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
-        self.0.import_raw(descriptor)
-    }
-    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
-        Ok(Box::new(SeenQueue(self.0.open_queue_raw(options)?)))
-    }
-}
 
 // SAFETY: every call goes to the inner queue.
 unsafe impl RawQueue for SeenQueue {
@@ -110,6 +79,11 @@ unsafe impl RawQueue for SeenQueue {
     }
 }
 
+/// Returns the engine with queues that offer no executor.
+fn by_queue(cpu: CpuEngine) -> Arc<dyn DmaEngine> {
+    Arc::new(WithQueues::new(Arc::new(cpu), |inner| Box::new(SeenQueue(inner))))
+}
+
 fn trace() -> PathBuf {
     std::env::temp_dir().join(format!("instructions-{}.trace", std::process::id()))
 }
@@ -118,11 +92,13 @@ fn open(name: &str) -> Arc<dyn DmaEngine> {
     let options = CpuOptions::from_name(&"cpu:threads=0".parse().expect("a name")).expect("options");
     let cpu = CpuEngine::open(&options).expect("the CPU is always there");
     if name == "cpu by its queue" {
-        return Arc::new(ByQueue(cpu));
+        return by_queue(cpu);
+    }
+    if name == "meter+cpu by its queue" {
+        return Arc::new(MeterEngine::new(by_queue(cpu), &MeterOptions::new()));
     }
     let cpu = Arc::new(cpu);
     match name {
-        "meter+cpu" => Arc::new(MeterEngine::new(cpu, &MeterOptions::new())),
         "raw auto" | "raw auto alone" => {
             let device = "sim:profile=bluefield3,clock=real".parse().expect("a name");
             let options = SimOptions::from_name(&device).expect("options");

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dma_core::{
-    Completion, Descriptor, DmaEngine, EngineId, EngineInfo, ExportDescriptor, HostMemory, MemoryRequest,
-    NativeError, Operation, Outcome, QueueEvents, QueueOptions, QueueStats, RawQueue, RawRegion, Result,
+    Completion, Descriptor, DmaEngine, EngineId, MemoryRequest, NativeError, Operation, Outcome, QueueEvents,
+    QueueOptions, QueueStats, RawQueue, Result,
 };
 use dma_cpu::{CpuEngine, CpuOptions};
 use dma_layers::auto::{AutoEngine, AutoOptions, AutoReport, Prefer};
 use dma_sim::sim::{SimEngine, SimOptions};
 use proptest::prelude::*;
+use test_support::with_queues::WithQueues;
 
 /// The destination of a descriptor: address and length. Each operation of a test has a different destination.
 type Bytes = (u64, usize);
@@ -29,42 +30,7 @@ struct Seen {
     twice: bool,
 }
 
-/// An engine that records the descriptors of its queues.
-#[derive(Debug)]
-struct Spy<E> {
-    inner: E,
-    engine_index: usize,
-    seen: Arc<Mutex<Seen>>,
-}
-
-// SAFETY: all calls go to the inner engine.
-unsafe impl<E: DmaEngine> DmaEngine for Spy<E> {
-    fn info(&self) -> &EngineInfo {
-        self.inner.info()
-    }
-    fn id(&self) -> EngineId {
-        self.inner.id()
-    }
-    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        self.inner.allocate_raw(request)
-    }
-    unsafe fn register_raw(
-        &self,
-        memory: &HostMemory,
-        request: &MemoryRequest,
-    ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: the caller promises that the memory outlives the region, which is the inner engine's.
-        unsafe { self.inner.register_raw(memory, request) }
-    }
-    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
-        self.inner.import_raw(descriptor)
-    }
-    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
-        let inner = self.inner.open_queue_raw(options)?;
-        Ok(Box::new(SpyQueue { inner, engine_index: self.engine_index, seen: Arc::clone(&self.seen) }))
-    }
-}
-
+/// A queue that records its descriptors.
 #[derive(Debug)]
 struct SpyQueue {
     inner: Box<dyn RawQueue>,
@@ -157,9 +123,14 @@ fn run_beside(
 ) -> AutoReport {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let inner = CpuEngine::open(&CpuOptions::from_name(&"cpu:threads=1".parse().unwrap()).unwrap()).unwrap();
-    let cpu = Spy { inner, engine_index: 0, seen: Arc::clone(&seen) };
-    let inner = simulated(&format!("faults={faults}"));
-    let device = Spy { inner, engine_index: 1, seen: Arc::clone(&seen) };
+    let spied = |inner: Arc<dyn DmaEngine>, engine_index| {
+        let seen = Arc::clone(&seen);
+        WithQueues::new(inner, move |inner| {
+            Box::new(SpyQueue { inner, engine_index, seen: Arc::clone(&seen) }) as Box<dyn RawQueue>
+        })
+    };
+    let cpu = spied(Arc::new(inner), 0);
+    let device = spied(Arc::new(simulated(&format!("faults={faults}"))), 1);
     // The timeout is short, so that tests are short. If it expires too early, another engine executes the
     // copy, but the bytes are the same.
     let options = AutoOptions::new().with_prefer(prefer).with_stall_timeout(Duration::from_millis(8));

@@ -7,38 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dma_core::{
-    Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, EngineInfo, ExportDescriptor, HostMemory,
-    MemoryRequest, NativeError, QueueEvents, QueueOptions, QueueStats, RawQueue, RawRegion, Result,
+    Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, NativeError, QueueEvents, QueueOptions,
+    QueueStats, RawQueue, Result,
 };
 use engines::{auto, meter, sim};
+use test_support::with_queues::WithQueues;
 
-/// An engine whose device never reports a descriptor.
-#[derive(Debug)]
-struct Mute(Arc<dyn DmaEngine>);
-
-// SAFETY: regions are the inner engine's, and its queues access no memory.
-unsafe impl DmaEngine for Mute {
-    fn info(&self) -> &EngineInfo {
-        self.0.info()
-    }
-    fn id(&self) -> EngineId {
-        self.0.id()
-    }
-    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        self.0.allocate_raw(request)
-    }
-    unsafe fn register_raw(&self, memory: &HostMemory, of: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: the caller promises that the memory outlives the region, which is the inner engine's.
-        unsafe { self.0.register_raw(memory, of) }
-    }
-    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
-        self.0.import_raw(descriptor)
-    }
-    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
-        Ok(Box::new(MuteQueue(self.0.open_queue_raw(options)?)))
-    }
-}
-
+/// A queue whose device never reports a descriptor.
 #[derive(Debug)]
 struct MuteQueue(Box<dyn RawQueue>);
 
@@ -71,7 +46,8 @@ unsafe impl RawQueue for MuteQueue {
 
 #[test]
 fn an_abandoned_queue_loses_its_descriptors_and_its_number() {
-    let mute = || Arc::new(Mute(sim("sim"))) as Arc<dyn DmaEngine>;
+    let mute =
+        || Arc::new(WithQueues::new(sim("sim"), |inner| Box::new(MuteQueue(inner)))) as Arc<dyn DmaEngine>;
     let (inner, of_auto) = (meter(mute()), meter(mute()));
     let cases = [
         // A later queue gets the number of the abandoned one, and adds to its counts.

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dma_core::{
-    Capabilities, Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, EngineInfo, ErrorKind,
-    ExportDescriptor, HostMemory, MemoryRequest, NativeError, Operation, Place, Queue, QueueEvents,
-    QueueOptions, QueueStats, RawQueue, RawRegion, Result, Window, racy_copy,
+    Capabilities, Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, ErrorKind, MemoryRequest,
+    NativeError, Operation, Place, Queue, QueueEvents, QueueOptions, QueueStats, RawQueue, Result, Window,
+    racy_copy,
 };
 use dma_layers::record::{RecordEngine, Trace};
 use dma_layers::replay::{CopyTimes, ReplayOptions, Replayed, replay};
 use engines::{auto, cpu, meter, record, sim};
 use proptest::prelude::*;
+use test_support::with_queues::WithQueues;
 
 /// Number of bytes of each side that belong to one operation.
 const SLOT: usize = 8192;
@@ -191,34 +192,7 @@ fn queues_run_beside_each_other_and_one_after_another() {
     assert!(times.wait > Duration::ZERO && times.cpu > Duration::ZERO, "{times:?}");
 }
 
-/// An engine that makes only the first copy of each queue, and reports the other copies as done without
-/// making them.
-#[derive(Debug)]
-struct Idle(Arc<dyn DmaEngine>);
-
-// SAFETY: regions are the inner engine's, and its queues access no memory after a call.
-unsafe impl DmaEngine for Idle {
-    fn info(&self) -> &EngineInfo {
-        self.0.info()
-    }
-    fn id(&self) -> EngineId {
-        self.0.id()
-    }
-    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        self.0.allocate_raw(request)
-    }
-    unsafe fn register_raw(&self, memory: &HostMemory, of: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: the caller promises that the memory outlives the region, which is the inner engine's.
-        unsafe { self.0.register_raw(memory, of) }
-    }
-    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
-        self.0.import_raw(descriptor)
-    }
-    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
-        Ok(Box::new(IdleQueue(self.0.open_queue_raw(options)?, Vec::new(), true)))
-    }
-}
-
+/// A queue that makes only its first copy, and reports the other copies as done without making them.
 #[derive(Debug)]
 struct IdleQueue(Box<dyn RawQueue>, Vec<u64>, bool);
 
@@ -266,7 +240,14 @@ fn wrong_bytes_are_found_at_their_place() {
     assert_eq!((mismatch.queue, mismatch.operation, replayed.verified), (0, 4, 4));
     assert!(mismatch.offset.is_some_and(|offset| offset < 64), "{mismatch:?}");
     // The replay detects a missing copy, even if an earlier copy left the same bytes.
-    let wrong = replay(&trace, &(Arc::new(Idle(cpu("cpu:threads=0"))) as _), &options()).unwrap();
+    let wrong = replay(
+        &trace,
+        &(Arc::new(WithQueues::new(cpu("cpu:threads=0"), |inner| {
+            Box::new(IdleQueue(inner, Vec::new(), true))
+        })) as _),
+        &options(),
+    )
+    .unwrap();
     assert_eq!(wrong.mismatch.map(|wrong| (wrong.operation, wrong.offset)), Some((1, Some(0))));
 }
 

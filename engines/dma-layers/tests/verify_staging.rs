@@ -7,57 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use dma_core::{
-    Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, EngineInfo, ExportDescriptor, HostMemory,
-    MemoryRequest, NativeError, QueueEvents, QueueOptions, QueueStats, RawQueue, RawRegion, Result,
+    Completion, Descriptor, DmaEngineExt, EngineId, NativeError, QueueEvents, QueueOptions, QueueStats,
+    RawQueue, Result,
 };
 use dma_layers::verify::{VerifyEngine, VerifyOptions};
 use engines::sim;
+use test_support::with_queues::WithQueues;
 
-/// An engine whose second queue reports nothing while `held` is set. The second queue is the one for
-/// comparisons.
-#[derive(Debug)]
-struct Held {
-    inner: Arc<dyn DmaEngine>,
-    queues: AtomicUsize,
-    held: Arc<AtomicBool>,
-}
-
-// SAFETY: regions and queues are the inner engine's.
-unsafe impl DmaEngine for Held {
-    fn info(&self) -> &EngineInfo {
-        self.inner.info()
-    }
-
-    fn id(&self) -> EngineId {
-        self.inner.id()
-    }
-
-    fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
-        self.inner.allocate_raw(request)
-    }
-
-    unsafe fn register_raw(
-        &self,
-        memory: &HostMemory,
-        request: &MemoryRequest,
-    ) -> Result<Box<dyn RawRegion>> {
-        // SAFETY: the inner method has the same requirements, which the caller meets.
-        unsafe { self.inner.register_raw(memory, request) }
-    }
-
-    fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
-        self.inner.import_raw(descriptor)
-    }
-
-    fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
-        let inner = self.inner.open_queue_raw(options)?;
-        match self.queues.fetch_add(1, Ordering::Relaxed) {
-            1 => Ok(Box::new(HeldQueue { inner, held: Arc::clone(&self.held) })),
-            _ => Ok(inner),
-        }
-    }
-}
-
+/// A queue that reports nothing while `held` is set.
 #[derive(Debug)]
 struct HeldQueue {
     inner: Box<dyn RawQueue>,
@@ -107,11 +64,14 @@ unsafe impl RawQueue for HeldQueue {
 #[test]
 fn a_poll_does_not_wait_for_a_comparison() {
     let held = Arc::new(AtomicBool::new(true));
-    let device = Held {
-        inner: sim("sim:device_memory=4M,seed=1"),
-        queues: AtomicUsize::new(0),
-        held: Arc::clone(&held),
-    };
+    let (queues, holds) = (AtomicUsize::new(0), Arc::clone(&held));
+    // The second queue is the one for comparisons.
+    let device = WithQueues::new(sim("sim:device_memory=4M,seed=1"), move |inner| {
+        match queues.fetch_add(1, Ordering::Relaxed) {
+            1 => Box::new(HeldQueue { inner, held: Arc::clone(&holds) }),
+            _ => inner,
+        }
+    });
     let engine = VerifyEngine::new(Arc::new(device), &VerifyOptions::new());
     let queue = engine.open_queue(&QueueOptions::new()).unwrap();
     let host = || engine.allocate(300_000).unwrap();

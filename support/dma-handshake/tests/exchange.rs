@@ -41,6 +41,16 @@ fn read_secret(text: &str, mode: u32) -> Result<Secret, String> {
     secret
 }
 
+/// Opening a pipe without a writer would block.
+#[test]
+fn a_pipe_is_no_secret_file() {
+    let path = std::env::temp_dir().join(format!("dma-handshake-{}-pipe", std::process::id()));
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).unwrap();
+    let read = Secret::read(&path);
+    std::fs::remove_file(&path).unwrap();
+    assert!(read.unwrap_err().contains("is not a regular file"));
+}
+
 /// The results of the listener and the caller.
 type Results = (Result<(Keys, Keys), ErrorKind>, Result<(Keys, Keys), ErrorKind>);
 

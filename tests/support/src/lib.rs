@@ -9,3 +9,4 @@ pub mod default_signals;
 pub mod hold;
 pub mod script;
 pub mod stand_ins;
+pub mod with_queues;

@@ -1,1 +1,0 @@
-../../apps/shared/src/hold.rs
