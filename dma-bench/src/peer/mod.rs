@@ -89,7 +89,7 @@ impl Process {
         let secret =
             Secret::read(&address.secret_file).map_err(|e| Error::new(ErrorKind::InvalidArgument, e))?;
         let at = &address.at;
-        let (stream, keys) = call(at, &secret)?;
+        let (stream, keys) = call(at, &secret, CONNECT_TIMEOUT)?;
         let set_up = || {
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
@@ -197,11 +197,11 @@ impl Drop for Process {
     }
 }
 
-/// Connects and proves knowledge of the secret. Reconnects if the other side closes the connection before it
-/// has answered.
-fn call(at: &str, secret: &Secret) -> Result<(TcpStream, (Keys, Keys))> {
+/// Connects and proves knowledge of the secret, within `timeout`. Reconnects if the other side closes the
+/// connection before it has answered.
+fn call(at: &str, secret: &Secret, timeout: Duration) -> Result<(TcpStream, (Keys, Keys))> {
     let began = Instant::now();
-    let is_over = || began.elapsed() >= CONNECT_TIMEOUT || interrupt::stopped();
+    let is_over = || began.elapsed() >= timeout || interrupt::stopped();
     let start = "start `dma-bench serve` there, with the same port and --secret-file";
     loop {
         let mut stream = connect(at).map_err(|e| {
@@ -259,4 +259,22 @@ fn connect(at: &str) -> io::Result<TcpStream> {
         }
     }
     Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_silent_peer_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = listener.local_addr().expect("an address").to_string();
+        let failed = call(&at, &Secret::new([1; 16], [2; 32]), Duration::from_millis(10))
+            .map(|_| ())
+            .expect_err("nobody answers");
+        assert_eq!(failed.kind(), ErrorKind::TimedOut, "{failed}");
+        assert!(failed.to_string().contains("does not prove that it knows the secret"), "{failed}");
+    }
 }
