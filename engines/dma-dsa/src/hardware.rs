@@ -3,7 +3,7 @@
 //! Source: Linux `include/uapi/linux/idxd.h`, and Intel's "Data Streaming Accelerator Architecture
 //! Specification".
 
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// A descriptor as the device reads it.
 #[derive(Clone, Copy, Debug, Default)]
