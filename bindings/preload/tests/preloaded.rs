@@ -65,6 +65,15 @@ fn preloaded(program: &Path, options: &str) -> Command {
     command
 }
 
+/// Returns a command that runs a program with the library on the stand-in, which sets LD_PRELOAD itself.
+fn on_the_stand_in(runner: &Path, config: &str, program: &Path, options: &str) -> Command {
+    let mut command = Command::new(runner);
+    let add = r#"export LD_PRELOAD="$LD_PRELOAD:$1"; shift; exec "$@""#;
+    command.args(["sh", "-c", add, "sh"]).arg(library()).arg(program);
+    command.env("DSA_EMU", config).env("DMA_MEMCPY", options);
+    command
+}
+
 /// Runs every situation. Returns the report.
 #[track_caller]
 fn every_case(name: &str, options: &str, prefix: Option<(&Path, &str)>) -> String {
@@ -74,14 +83,7 @@ fn every_case(name: &str, options: &str, prefix: Option<(&Path, &str)>) -> Strin
     let options = format!("{options},stats={}", stats.display());
     let mut command = match prefix {
         None => preloaded(&program, &options),
-        Some((runner, config)) => {
-            // The stand-in sets LD_PRELOAD itself.
-            let mut command = Command::new(runner);
-            let add = r#"export LD_PRELOAD="$LD_PRELOAD:$1"; exec "$2""#;
-            command.args(["sh", "-c", add, "sh"]).arg(library()).arg(&program);
-            command.env("DSA_EMU", config).env("DMA_MEMCPY", options);
-            command
-        }
+        Some((runner, config)) => on_the_stand_in(runner, config, &program, &options),
     };
     let output = succeed(&mut command);
     for situation in SITUATIONS {
@@ -136,6 +138,16 @@ fn every_situation_by_a_work_queue_that_fails() {
 #[test]
 fn every_situation_by_the_fastest_of_three() {
     by_the_stand_in("by_three", "auto", "");
+}
+
+/// A device that is slow must not write after its call was cancelled.
+#[test]
+fn a_device_does_not_outlive_its_call() {
+    let runner = stand_ins::dsa_emu_prefix().join("bin/dsa-emu-run");
+    let program = build("every_case.c", "outliving", &["-ldl"]);
+    let slow = "faults = 'slow:p=0.9:for=1ms'";
+    let mut command = on_the_stand_in(&runner, slow, &program, "engine=dsa,min=64K");
+    assert_eq!(succeed(command.arg("threads")), "threads\n");
 }
 
 #[test]

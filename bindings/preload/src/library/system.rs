@@ -94,9 +94,14 @@ impl File {
         write_all(self.0, text);
     }
 
-    /// Maps the portal of a work queue. It stays mapped.
+    /// Maps the portal of a work queue. It stays mapped, but forked children do not have it. The kernel's
+    /// driver ensures the same.
     pub(super) fn map_portal(&self) -> Option<*mut u8> {
-        map(PROT_WRITE, MAP_SHARED, self.0)
+        const DO_NOT_FORK: c_int = 10;
+        let page = map(PROT_WRITE, MAP_SHARED, self.0)?;
+        // SAFETY: the advice concerns this new page alone.
+        unsafe { madvise(page.cast(), PAGE, DO_NOT_FORK) };
+        Some(page)
     }
 }
 
