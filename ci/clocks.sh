@@ -23,6 +23,7 @@ bindings/c/tests/c/every_call.c 1 polls until a condition holds
 bindings/c/tests/nixl/agent.hpp 2 polls until a condition holds
 bindings/c/tests/nixl/host.cpp 3 polls until a condition holds; chooses a moment to kill; limits the whole program
 bindings/c/tests/nixl/kills.py 1 chooses a moment to kill; every moment is right
+bindings/preload/tests/c/every_case.c 1 gives a wrong device time to write what it must not write
 dma-core/src/queue/fault_injection_tests/mod.rs 1 a device that needs time to stop
 dma-core/src/shared/tests/mod.rs 2 a device that needs time to stop; polls until a condition holds
 standins/doca-emu/tests/c/comch.c 1 polls until a condition holds
@@ -56,6 +57,7 @@ bindings/c/tests/nixl/agent.hpp 4 limits against a hang of two minutes
 bindings/c/tests/nixl/host.cpp 2 a stopped peer is given up after 30 s, not before 25 s
 bindings/c/tests/nixl/kills.py 2 limit against a hang, and the figure that is printed
 bindings/c/tests/nixl/peers.py 4 limits against a hang of two minutes
+bindings/preload/tests/c/ratios.c 1 figures that are printed
 dma-core/src/queue/fault_injection_tests/closing.rs 1 repeats what a stop of the machine has disturbed
 dma-core/src/shared/tests/closing.rs 1 half a minute against a minute
 dma-core/src/shared/tests/mod.rs 3 repeats what a stop of the machine has disturbed; limit against a hang

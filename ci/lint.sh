@@ -11,6 +11,9 @@ for generation in 1-5 2-2; do
     cargo clippy --locked --quiet -p dma-doca-emu --lib --features "generation-$generation" -- -D warnings
 done
 
+# This library has no standard library.
+cargo clippy --locked --quiet -p dma-memcpy --lib --features preload -- -D warnings
+
 # Checks one package at a time, because cargo would unify the features of several packages.
 ci/members.sh | while read -r package _; do
     echo "$package without default features"

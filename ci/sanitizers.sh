@@ -5,7 +5,8 @@
 #   ci/sanitizers.sh [address|thread|miri] [PACKAGE...]
 # Without PACKAGE, all crates run, except those without unsafe code (dma, dma-handshake), those whose unsafe code the
 # stand-ins test (dma-standin), those whose unsafe code only loads libraries or declares their functions (dma-vendor,
-# dma-verbs-sys, ci/bindings), and dma-bench, whose engines and queues the other crates test.
+# dma-verbs-sys, ci/bindings), dma-memcpy, which replaces functions that the sanitizers replace, and dma-bench, whose
+# engines and queues the other crates test.
 # Needs a nightly compiler. ThreadSanitizer also needs the source of the standard library, to instrument it: otherwise
 # it would report accesses under the library's locks as races. Exits with 77 ("skipped") if no requested sanitizer could
 # run.

@@ -1,5 +1,5 @@
 //! `libdma_memcpy.so`: by `LD_PRELOAD` or linked, takes the C library's `memcpy`, `memmove`, `memset`,
-//! `memcmp` and `bcmp`. Calls shorter than a limit go on to the C library after three instructions. For
+//! `memcmp` and `bcmp`. Calls shorter than a limit go on to the C library after four instructions. For
 //! longer calls, the learner chooses the fastest method by measured times: the C library, a loop that writes
 //! past the cache, or a work queue of Intel DSA.
 //!

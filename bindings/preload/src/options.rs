@@ -46,7 +46,8 @@ impl<'a> Options<'a> {
             match (name, halves.next()) {
                 (b"off", None) => options.engine = Engine::Off,
                 (b"engine", Some(value)) => {
-                    options.engine = engine(value).ok_or((part, "engine is auto, cpu, dsa, dsa:wqX.Y or off"))?;
+                    options.engine =
+                        engine(value).ok_or((part, "engine is auto, cpu, dsa, dsa:wqX.Y or off"))?;
                 }
                 (b"min", Some(value)) => {
                     let min = size(value).filter(|min| *min >= MIN_LEN);

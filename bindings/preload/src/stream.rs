@@ -1,7 +1,7 @@
 //! Copies and fills that write past the cache.
 //!
-//! Other threads may access the bytes at the same time, and a signal handler may interrupt the loops and never
-//! return. So `asm!` moves the bytes, and nothing has to be restored.
+//! Other threads may access the bytes at the same time, and a signal handler may interrupt the loops and
+//! never return. So `asm!` moves the bytes, and nothing has to be restored.
 //!
 //! If a page cannot be accessed, the fault has the address that it has in a copy byte by byte, upwards from
 //! the first byte. The C library's `rep movsb` and `rep stosb` give the same address. For this purpose, a
@@ -313,7 +313,8 @@ mod tests {
 
     /// Lengths near those at which the loops change, and other ones.
     fn lengths() -> impl Strategy<Value = usize> {
-        let near = prop::sample::select(std::vec![0, LINE, PAGE, STREAMS * PAGE, GROUP, 2 * GROUP, 5 * GROUP]);
+        let near =
+            prop::sample::select(std::vec![0, LINE, PAGE, STREAMS * PAGE, GROUP, 2 * GROUP, 5 * GROUP]);
         prop_oneof![
             (near, 0..200_usize).prop_map(|(near, more)| (near + more).saturating_sub(100)),
             0..6 * GROUP

@@ -30,15 +30,13 @@ pub(super) struct Real {
     pub(super) memset_chk: AtomicPtr<c_void>,
 }
 
-const NONE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-
 pub(super) static REAL: Real = Real {
-    memmove: NONE,
-    memset: NONE,
-    memcmp: NONE,
-    memcpy_chk: NONE,
-    memmove_chk: NONE,
-    memset_chk: NONE,
+    memmove: AtomicPtr::new(core::ptr::null_mut()),
+    memset: AtomicPtr::new(core::ptr::null_mut()),
+    memcmp: AtomicPtr::new(core::ptr::null_mut()),
+    memcpy_chk: AtomicPtr::new(core::ptr::null_mut()),
+    memmove_chk: AtomicPtr::new(core::ptr::null_mut()),
+    memset_chk: AtomicPtr::new(core::ptr::null_mut()),
 };
 
 /// The policy of the options, which never changes after the start.
@@ -152,11 +150,11 @@ pub(super) unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, len: usize) -
         return library();
     }
     let stream = || {
-        // SAFETY: as above, and the ranges do not overlap.
+        // SAFETY: the caller meets the requirements of `memmove`, and the ranges do not overlap.
         unsafe { stream::copy(dst, src, len) };
         dst.cast()
     };
-    // SAFETY: as above, and the ranges do not overlap.
+    // SAFETY: the caller meets the requirements of `memmove`, and the ranges do not overlap.
     let device = || unsafe { dsa::copy(dst, src, len) }.then_some(dst.cast());
     execute(Operation::Copy, len, library, stream, device)
 }
@@ -174,11 +172,11 @@ pub(super) unsafe extern "C" fn fill(dst: *mut u8, byte: c_int, len: usize) -> *
         return library();
     }
     let stream = || {
-        // SAFETY: as above.
+        // SAFETY: the caller meets the requirements of `memset`.
         unsafe { stream::fill(dst, byte as u8, len) };
         dst.cast()
     };
-    // SAFETY: as above.
+    // SAFETY: the caller meets the requirements of `memset`.
     let device = || unsafe { dsa::fill(dst, byte as u8, len) }.then_some(dst.cast());
     execute(Operation::Fill, len, library, stream, device)
 }
@@ -195,7 +193,7 @@ pub(super) unsafe extern "C" fn compare(a: *const u8, b: *const u8, len: usize) 
         return library();
     }
     let device = || {
-        // SAFETY: as above.
+        // SAFETY: the caller meets the requirements of `memcmp`.
         let equal = unsafe { dsa::compare(a, b, len) }?;
         // SAFETY: the first `equal` bytes are equal, so the result is that of the remaining ones.
         Some(unsafe { memcmp(a.wrapping_add(equal), b.wrapping_add(equal), len - equal) })

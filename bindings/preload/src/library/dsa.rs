@@ -49,9 +49,7 @@ type Path = Text<PATH_MAX>;
 pub(super) fn is_usable() -> bool {
     let mark = MARK.load(Ordering::Relaxed);
     // SAFETY: the page stays mapped and readable.
-    !mark.is_null()
-        && FAILURES.load(Ordering::Relaxed) < MAX_FAILURES
-        && unsafe { mark.read_volatile() } != 0
+    !mark.is_null() && FAILURES.load(Ordering::Relaxed) < MAX_FAILURES && unsafe { mark.read_volatile() } != 0
 }
 
 /// Opens work queue `name`, or the first one that can be used. Writes its name to `found`.
@@ -162,10 +160,10 @@ pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) -> bool {
         len,
         ..HwDescriptor::default()
     };
+    // SAFETY: the CPU copies a part of the caller's ranges.
+    let cpu = |at, len| unsafe { stream::copy(dst.wrapping_add(at), src.wrapping_add(at), len) };
     // SAFETY: the descriptors copy parts of the caller's ranges, and so does the CPU.
-    unsafe {
-        write_by(len, descriptor, |at, len| stream::copy(dst.wrapping_add(at), src.wrapping_add(at), len))
-    }
+    unsafe { write_by(len, descriptor, cpu) }
 }
 
 /// Fills. Returns false if the device has done nothing.
@@ -181,8 +179,10 @@ pub(super) unsafe fn fill(dst: *mut u8, byte: u8, len: usize) -> bool {
         len,
         ..HwDescriptor::default()
     };
+    // SAFETY: the CPU fills a part of the caller's range.
+    let cpu = |at, len| unsafe { stream::fill(dst.wrapping_add(at), byte, len) };
     // SAFETY: the descriptors fill parts of the caller's range, and so does the CPU.
-    unsafe { write_by(len, descriptor, |at, len| stream::fill(dst.wrapping_add(at), byte, len)) }
+    unsafe { write_by(len, descriptor, cpu) }
 }
 
 /// Executes the descriptors of a call, and by the CPU what the device cannot do.
@@ -281,7 +281,7 @@ unsafe fn store(descriptor: &HwDescriptor) -> bool {
     }
     (0..TRIES).any(|_| {
         let refused: u8;
-        // SAFETY: the page is the portal of the work queue. The zero flag is set if it refuses the descriptor.
+        // SAFETY: the page is the portal of the work queue. The zero flag says that it refuses.
         unsafe {
             asm!("enqcmd rax, [rdx]", "setz {refused}", in("rax") portal, in("rdx") descriptor,
                 refused = out(reg_byte) refused, options(nostack));

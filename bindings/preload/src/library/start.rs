@@ -40,11 +40,9 @@ extern "C" fn start() {
     }
     let is_off = system::is_privileged() || !system::is_glibc();
     let limits = if is_off { Taken::default() } else { configure() };
-    for (limit, to) in [
-        (limits.copy, &LIMITS.copy),
-        (limits.copy, &LIMITS.fill),
-        (limits.compare, &LIMITS.compare),
-    ] {
+    for (limit, to) in
+        [(limits.copy, &LIMITS.copy), (limits.copy, &LIMITS.fill), (limits.compare, &LIMITS.compare)]
+    {
         to.store(limit, Ordering::Release);
     }
 }

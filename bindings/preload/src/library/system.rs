@@ -14,8 +14,14 @@ unsafe extern "C" {
     fn read(file: c_int, to: *mut c_void, len: usize) -> isize;
     fn write(file: c_int, from: *const c_void, len: usize) -> isize;
     fn close(file: c_int) -> c_int;
-    fn mmap(addr: *mut c_void, len: usize, access: c_int, flags: c_int, file: c_int, at: c_long)
-    -> *mut c_void;
+    fn mmap(
+        addr: *mut c_void,
+        len: usize,
+        access: c_int,
+        flags: c_int,
+        file: c_int,
+        at: c_long,
+    ) -> *mut c_void;
     fn munmap(addr: *mut c_void, len: usize) -> c_int;
     fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int;
     fn sched_yield() -> c_int;
