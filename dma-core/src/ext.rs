@@ -10,8 +10,8 @@ use crate::{
 /// The methods that programs call on a [`DmaEngine`]. Every engine and trait object has these methods, and no
 /// engine can override them.
 ///
-/// In a forked child, the methods that register, allocate or import memory, and those that open queues, return
-/// `Unsupported` for an engine of the parent: its locks may be held for ever.
+/// In a forked child, the methods that register, allocate or import memory, and those that open queues,
+/// return `Unsupported` for an engine of the parent: its locks may be held for ever.
 pub trait DmaEngineExt: DmaEngine {
     /// Allocates `len` zeroed bytes of host memory that the device can reach. May block while the system maps
     /// and pins them.
