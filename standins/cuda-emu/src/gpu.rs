@@ -3,15 +3,17 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
 
 use dma_sim::model::{
-    ChannelId, ChannelState, Descriptor, Device, DeviceAddr, DeviceConfig, Fault, FaultInjector, FaultPlan,
-    FaultRule, Found, HaltCause, OnFailure, PeerAccess, PeerError, Refused, RegionKey, RegionSpec, Rights,
-    Segment, Status, Time, ZeroLength,
+    ChannelId, ChannelState, Curve, Descriptor, Device, DeviceAddr, DeviceConfig, Fault, FaultInjector,
+    FaultPlan, FaultRule, Found, HaltCause, OnFailure, PeerAccess, PeerError, Refused, RegionKey, RegionSpec,
+    Rights, Segment, Status, Time, ZeroLength,
 };
 
 use crate::codes::Code;
 use crate::config::GpuConfig;
+use crate::ptx::Traffic;
 
 /// Host addresses of a program on x86-64 and AArch64 with 48 bits, without the first page.
 const HOST: std::ops::Range<u64> = 0x1000..1 << 47;
@@ -40,6 +42,9 @@ pub(crate) struct Gpu {
     host: RegionKey,
     /// Rules of the fault plan that make a call refuse its copy.
     refusals: FaultInjector,
+    /// Times of bytes from host memory, to it, and within the device.
+    costs: [Curve; 3],
+    is_timeless: bool,
 }
 
 /// The outcome of a task.
@@ -75,6 +80,7 @@ impl Gpu {
         profile.oversize = Found::AtSubmit;
         profile.zero_length = ZeroLength::Completes;
         profile.on_failure = OnFailure::Continue;
+        let costs = [&profile.pull, &profile.push, &profile.local].map(|costs| costs.latency.clone());
         let mut model = DeviceConfig::new(profile).with_seed(config.seed).with_faults(faults);
         model.tearing = !timeless;
         let mut device = Device::new(model).map_err(|error| error.to_string())?;
@@ -96,7 +102,7 @@ impl Gpu {
         // SAFETY: tasks name memory that the program passed to calls that copy. The program keeps this memory
         // mapped and does not access it until the copy has ended, as CUDA requires.
         let host = unsafe { device.register(host) }.map_err(|error| error.to_string())?;
-        Ok(Self { device, vram, mapping, host, refusals })
+        Ok(Self { device, vram, mapping, host, refusals, costs, is_timeless: timeless })
     }
 
     pub(crate) fn open_channel(&mut self) -> Result<ChannelId, Code> {
@@ -145,6 +151,27 @@ impl Gpu {
             Err(Refused::Full { .. } | Refused::Rejected) => Ok(false),
             Err(_) => Err(Code::UNKNOWN),
         }
+    }
+
+    /// Returns the task that ends a kernel: a copy of one byte of memory that nothing else uses.
+    pub(crate) fn marker() -> Piece {
+        static UNUSED: [AtomicU8; 2] = [const { AtomicU8::new(0) }; 2];
+        let [dst, src] = UNUSED.each_ref().map(|byte| byte.as_ptr().expose_provenance() as u64);
+        Piece::Copy { dst, src, len: 1 }
+    }
+
+    /// Returns true if copies take no time.
+    pub(crate) const fn is_timeless(&self) -> bool {
+        self.is_timeless
+    }
+
+    /// Returns the time in which the device moves the bytes of a kernel. The link moves bytes in both
+    /// directions at once, and the device's memory works meanwhile.
+    pub(crate) fn kernel_time(&self, traffic: Traffic) -> Time {
+        let bytes = [traffic.from_host, traffic.to_host, traffic.on_device];
+        let times =
+            self.costs.iter().zip(bytes).map(|(cost, bytes)| cost.at(bytes).saturating_sub(cost.at(0)));
+        times.max().unwrap_or(Time::ZERO)
     }
 
     pub(crate) fn doorbell(&mut self, channel: ChannelId) {

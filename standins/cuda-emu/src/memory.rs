@@ -15,6 +15,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use crate::codes::{Code, Outcome};
 use crate::peer_memory::{FILE_NAME, MemHandle, PeerMemory};
 use crate::pool::Pools;
+use crate::ptx::Mapped;
 
 /// Device allocations begin at multiples of this. Real devices align allocations at least to this.
 const GRANULE: u64 = 512;
@@ -25,7 +26,8 @@ const PAGE: u64 = 4096;
 const SPARE: u64 = 2;
 /// Pinned allocations of fewer bytes do not begin at a page boundary.
 const PINNED_SHARE_PAGES: u64 = 1 << 20;
-/// New device memory is filled with this value, up to `STALE_LEN` bytes, because real memory is not zeroed.
+/// New device memory and pinned memory are filled with this value, up to `STALE_LEN` bytes, because real
+/// memory is not zeroed.
 const STALE: u8 = 0xa5;
 const STALE_LEN: usize = 1 << 20;
 
@@ -342,7 +344,10 @@ impl DriverMemory {
 
     /// Allocates host memory in whole pages.
     pub(crate) fn allocate_host(&mut self, device: usize, context: u64, len: u64) -> Outcome<u64> {
-        self.map_host(device, context, len, AllocationKind::Pinned)
+        let addr = self.map_host(device, context, len, AllocationKind::Pinned)?;
+        // SAFETY: these bytes were mapped just now, and nothing else uses them.
+        unsafe { at(addr).cast::<u8>().write_bytes(STALE, STALE_LEN.min(len as usize)) };
+        Ok(addr)
     }
 
     /// Allocates memory that the CPU and the devices access at the same address.
@@ -438,6 +443,21 @@ impl DriverMemory {
             return Err(Code::INVALID_VALUE);
         }
         Ok(Range::Pageable)
+    }
+
+    /// Returns the range that contains an address, as kernels access it, and its device if it is device
+    /// memory.
+    pub(crate) fn mapped(&self, addr: u64) -> Option<(Mapped, Option<usize>)> {
+        let found = self.find(addr)?;
+        let (start, end) = (found.addr, found.end());
+        let (bytes, device, is_writable) = match found.kind {
+            AllocationKind::Device => (self.spaces[found.device].bytes_at(start), Some(found.device), true),
+            AllocationKind::Peer => (self.peers.get(&start)?.bytes(), Some(found.device), true),
+            AllocationKind::Registered { read_only } => (start, None, !read_only),
+            AllocationKind::Pinned | AllocationKind::Managed => (start, None, true),
+            AllocationKind::Freeing { .. } => return None,
+        };
+        Some((Mapped { start, end, bytes, is_writable, is_host: device.is_none() }, device))
     }
 
     /// Frees the memory of a context that ends. Host memory of the program is unregistered.

@@ -3,6 +3,7 @@
 pub(crate) mod context;
 pub(crate) mod copy_and_fill;
 pub(crate) mod device;
+pub(crate) mod kernel;
 pub(crate) mod memory;
 pub(crate) mod pool;
 pub(crate) mod stream;
@@ -18,7 +19,15 @@ pub fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
     if name == "cuda_emu_model" {
         return NonNull::new((device::cuda_emu_model as *const c_void).cast_mut());
     }
-    let parts = [device::find, context::find, memory::find, copy_and_fill::find, stream::find, pool::find];
+    let parts = [
+        device::find,
+        context::find,
+        memory::find,
+        copy_and_fill::find,
+        kernel::find,
+        stream::find,
+        pool::find,
+    ];
     let found = parts.iter().find_map(|find| find(name))?;
     NonNull::new(found.cast_mut())
 }

@@ -96,6 +96,7 @@ impl Driver {
             self.remove_stream(stream);
         }
         self.events.retain(|_, event| event.context != context);
+        self.modules.drop_context(context);
         self.memory.drop_context(context);
         self.contexts.remove(&context);
         for context in self.contexts.values_mut() {

@@ -5,6 +5,7 @@
 
 mod contexts;
 mod events;
+mod kernels;
 mod moves;
 mod objects;
 mod pieces;
@@ -20,6 +21,8 @@ pub(crate) use contexts::{current, disable_peer, enable_peer, end_context, relea
 use dma_sim::model::Time;
 use dma_standin::{ForkMark, with_signals_blocked};
 pub(crate) use events::DISABLE_TIMING;
+use kernels::Modules;
+pub(crate) use kernels::{Function, SHARED_MAX, Shape};
 use objects::{Context, PrimaryContext, Step, Stream, StreamEvent};
 pub(crate) use streams::{NON_BLOCKING, stream_is_idle, wait_stream};
 
@@ -47,6 +50,7 @@ pub(crate) struct Driver {
     contexts: BTreeMap<u64, Context>,
     streams: BTreeMap<u64, Stream>,
     events: BTreeMap<u64, StreamEvent>,
+    pub(crate) modules: Modules,
     next_handle: u64,
     began: Instant,
     thread_started: bool,
@@ -110,6 +114,7 @@ pub(crate) fn init(flags: u32) -> Outcome {
         contexts: BTreeMap::new(),
         streams: BTreeMap::new(),
         events: BTreeMap::new(),
+        modules: Modules::default(),
         next_handle: FIRST_HANDLE,
         began: Instant::now(),
         thread_started: false,
@@ -207,6 +212,14 @@ impl Driver {
         let now = self.now();
         let next = self.gpus.iter_mut().filter_map(Gpu::next_event).min();
         let next = next.map(|next| Duration::from_nanos(next.saturating_sub(now).as_ps() / 1_000 + 1));
+        if self
+            .streams
+            .values()
+            .any(|s| matches!(s.steps.front(), Some(Step::Launch(run)) if run.is_running()))
+        {
+            return Some(Duration::ZERO);
+        }
+        let next = next.into_iter().chain(self.next_kernel_end()).min();
         // Nobody reports that the CPU has written a value.
         let polls = self.streams.values().any(|s| matches!(s.steps.front(), Some(Step::WaitValue { .. })));
         if polls { Some(next.map_or(VALUE_POLL, |next| next.min(VALUE_POLL))) } else { next }

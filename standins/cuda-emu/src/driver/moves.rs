@@ -58,7 +58,7 @@ impl Driver {
     }
 
     /// Counts copies. Fails if the fault plan makes the driver refuse one of them.
-    fn count(&mut self, handle: u64, number: u64, bytes: u64) -> Outcome {
+    pub(super) fn count(&mut self, handle: u64, number: u64, bytes: u64) -> Outcome {
         let device = self.context(self.stream(handle)?.context)?.device;
         let stream = self.streams.get_mut(&handle).ok_or(Code::INVALID_HANDLE)?;
         let before = stream.copies;

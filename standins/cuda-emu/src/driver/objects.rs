@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::time::Instant;
 
-use dma_sim::model::ChannelId;
+use dma_sim::model::{ChannelId, Time};
 
+use super::kernels::KernelRun;
 use super::pieces::Moves;
 use crate::codes::Code;
 use crate::host_call::{HostCall, StreamValue, Until};
@@ -51,6 +52,8 @@ pub(super) enum Step {
         word: u32,
         rows: u64,
     },
+    /// A kernel.
+    Launch(Box<KernelRun>),
     Record {
         event: u64,
         number: u64,
@@ -90,5 +93,7 @@ pub(crate) struct Stream {
     pub(super) queued: u64,
     pub(super) done: u64,
     pub(super) copies: u64,
+    /// Time by which kernels were slower than the profile says. Events do not count it.
+    pub(super) lag: Time,
     pub(super) destroyed: bool,
 }

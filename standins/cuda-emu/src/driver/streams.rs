@@ -2,8 +2,11 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use dma_sim::model::Time;
+
+use super::kernels::KernelMemory;
 use super::objects::{Step, Stream};
 use super::pieces::advance_moves;
 use super::{CHANGED, Driver, Locked, PER_THREAD_STREAMS, wait};
@@ -35,6 +38,7 @@ impl Driver {
             queued: 0,
             done: 0,
             copies: 0,
+            lag: Time::ZERO,
             destroyed: false,
         };
         self.streams.insert(handle, stream);
@@ -188,6 +192,7 @@ impl Driver {
 
     /// Continues a stream's first step as far as possible. Returns true if the step ended.
     fn advance_stream(&mut self, handle: u64) -> bool {
+        let peers = self.peer_devices(handle);
         let Some(stream) = self.streams.get_mut(&handle) else { return false };
         let Some(context) = self.contexts.get_mut(&stream.context) else { return false };
         if context.dead.is_some() {
@@ -202,6 +207,19 @@ impl Driver {
             }
             Some(Step::Move(moves)) => {
                 match advance_moves(&mut self.gpus[context.device], stream.channel, moves) {
+                    Ok(over) => over,
+                    Err(code) => {
+                        context.dead = Some(code);
+                        CHANGED.notify_all();
+                        return false;
+                    }
+                }
+            }
+            Some(Step::Launch(run)) => {
+                let reach = KernelMemory { memory: &self.memory, device: context.device, peers: &peers };
+                let clock = || Time::from_ns(self.began.elapsed().as_nanos() as u64);
+                let gpu = &mut self.gpus[context.device];
+                match run.advance(gpu, stream.channel, &reach, clock, &mut stream.lag) {
                     Ok(over) => over,
                     Err(code) => {
                         context.dead = Some(code);
@@ -227,7 +245,7 @@ impl Driver {
                 let handle = *event;
                 if let Some(event) = self.events.get_mut(&handle) {
                     event.recorded = *number;
-                    event.at = Instant::now();
+                    event.at = Instant::now() - Duration::from_nanos(stream.lag.as_ps() / 1_000);
                     if event.destroyed && event.recorded >= event.wanted {
                         self.events.remove(&handle);
                     }

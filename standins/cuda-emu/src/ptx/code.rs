@@ -1,0 +1,316 @@
+//! Kernels in decoded form.
+
+/// Meaning of a type's bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TypeKind {
+    Unsigned,
+    Signed,
+    Bits,
+    Float,
+    Predicate,
+}
+
+/// A type of PTX.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Type {
+    pub(super) kind: TypeKind,
+    pub(super) bits: u32,
+}
+
+impl Type {
+    pub(super) const fn new(kind: TypeKind, bits: u32) -> Self {
+        Self { kind, bits }
+    }
+
+    /// Returns the bits that a value of this type uses.
+    pub(super) const fn mask(self) -> u64 {
+        mask(self.bits)
+    }
+
+    pub(super) const fn bytes(self) -> u32 {
+        self.bits / 8
+    }
+
+    pub(super) const fn is_signed(self) -> bool {
+        matches!(self.kind, TypeKind::Signed)
+    }
+
+    pub(super) const fn is_float(self) -> bool {
+        matches!(self.kind, TypeKind::Float)
+    }
+}
+
+/// Returns a number whose lowest `bits` bits are set.
+pub(super) const fn mask(bits: u32) -> u64 {
+    if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
+}
+
+/// Index of a register of a thread.
+pub(super) type Register = u16;
+
+/// A source operand.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Src {
+    Register(Register),
+    Value(u64),
+}
+
+/// Registers with the position of the thread and the size of the launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Special {
+    Thread(u8),
+    Threads(u8),
+    Block(u8),
+    Blocks(u8),
+    Lane,
+    Warp,
+    /// Multiprocessor. The stand-in has one.
+    Multiprocessor,
+    Clock,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BinaryOp {
+    Add,
+    Sub,
+    MulLow,
+    MulHigh,
+    /// The result has twice the bits of the operands.
+    MulWide,
+    Div,
+    Rem,
+    Min,
+    Max,
+    And,
+    Or,
+    Xor,
+    ShiftLeft,
+    ShiftRight,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnaryOp {
+    Neg,
+    Abs,
+    Not,
+    /// `cnot`: 1 for 0, otherwise 0.
+    IsZero,
+    CountOnes,
+    LeadingZeros,
+    Reverse,
+    Sqrt,
+    Reciprocal,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    /// Both operands are numbers.
+    Ordered,
+    /// One operand is not a number.
+    Unordered,
+}
+
+/// A comparison, with the result for operands that are not numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Compare {
+    pub(super) comparison: Comparison,
+    pub(super) if_unordered: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rounding {
+    /// To the nearest number that the result's type has.
+    Nearest,
+    NearestInteger,
+    Zero,
+    Down,
+    Up,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Space {
+    Parameter,
+    Global,
+    Shared,
+    /// Shared memory if the address lies in its window, otherwise global memory.
+    Generic,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AtomicOp {
+    Add,
+    Min,
+    Max,
+    And,
+    Or,
+    Xor,
+    Exchange,
+    CompareAndSwap,
+    /// Wraps to 0 beyond the operand.
+    Increment,
+    /// Wraps to the operand below 0.
+    Decrement,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Address {
+    pub(super) space: Space,
+    pub(super) base: Src,
+    pub(super) offset: u64,
+}
+
+/// Maximum number of elements of a vector.
+pub(super) const VECTOR_MAX: usize = 4;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Instruction {
+    Move {
+        to: Register,
+        from: Src,
+    },
+    ReadSpecial {
+        to: Register,
+        special: Special,
+    },
+    Binary {
+        op: BinaryOp,
+        ty: Type,
+        to: Register,
+        a: Src,
+        b: Src,
+    },
+    /// A product, and a sum with `c`.
+    MultiplyAdd {
+        op: BinaryOp,
+        ty: Type,
+        to: Register,
+        a: Src,
+        b: Src,
+        c: Src,
+    },
+    Unary {
+        op: UnaryOp,
+        ty: Type,
+        to: Register,
+        a: Src,
+    },
+    /// Extends or cuts the result to the bits of `to_mask`.
+    Convert {
+        from: Type,
+        ty: Type,
+        rounding: Rounding,
+        to: Register,
+        to_mask: u64,
+        a: Src,
+    },
+    Compare {
+        compare: Compare,
+        ty: Type,
+        to: Register,
+        not_to: Option<Register>,
+        a: Src,
+        b: Src,
+    },
+    /// Combines the predicate of the comparison before it with another one.
+    Combine {
+        op: BinaryOp,
+        to: Register,
+        not_to: Option<Register>,
+        with: Src,
+    },
+    Select {
+        to: Register,
+        a: Src,
+        b: Src,
+        by: Register,
+    },
+    /// A shift of two registers of 32 bits.
+    Funnel {
+        is_left: bool,
+        clamps: bool,
+        to: Register,
+        low: Src,
+        high: Src,
+        by: Src,
+    },
+    Load {
+        address: Address,
+        ty: Type,
+        number: u8,
+        to: [Register; VECTOR_MAX],
+        to_mask: u64,
+    },
+    Store {
+        address: Address,
+        ty: Type,
+        number: u8,
+        from: [Src; VECTOR_MAX],
+    },
+    Atomic {
+        address: Address,
+        op: AtomicOp,
+        ty: Type,
+        to: Option<Register>,
+        a: Src,
+        b: Src,
+    },
+    Branch {
+        target: u32,
+    },
+    Barrier,
+    Exit,
+    Trap,
+}
+
+/// The condition of an instruction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guard {
+    pub(super) register: Register,
+    pub(super) is_negated: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) guard: Option<Guard>,
+    pub(super) instruction: Instruction,
+    pub(super) line: u32,
+}
+
+/// A parameter: its offset among the parameters, and its length, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Parameter {
+    pub(crate) offset: usize,
+    pub(crate) len: usize,
+}
+
+/// A kernel.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) name: String,
+    pub(crate) parameters: Vec<Parameter>,
+    /// Bytes of shared memory that the kernel declares.
+    pub(crate) shared: u32,
+    /// Maximum number of threads of a block.
+    pub(crate) threads_max: u32,
+    /// Number of threads that a block must have, if the kernel requires one.
+    pub(crate) threads_required: Option<u32>,
+    pub(super) registers: u16,
+    pub(super) steps: Vec<Step>,
+}
+
+impl Kernel {
+    /// Returns the length of all parameters, in bytes.
+    pub(crate) fn parameters_len(&self) -> usize {
+        self.parameters.last().map_or(0, |last| last.offset + last.len)
+    }
+
+    pub(crate) const fn register_count(&self) -> u16 {
+        self.registers
+    }
+}

@@ -1,0 +1,561 @@
+//! Decodes instructions.
+
+use super::code::{
+    Address, AtomicOp, BinaryOp, Compare, Comparison, Instruction, Register, Rounding, Space, Special, Src,
+    Type, TypeKind, UnaryOp, VECTOR_MAX, mask,
+};
+use super::parse::{Names, Reader, RegisterInfo, type_of, whole};
+use super::run::SHARED_WINDOW;
+use super::{PtxError, Result};
+
+/// Returns the special register of this name.
+pub(super) fn special(name: &str) -> Option<Special> {
+    let dimension = |rest: &str| match rest {
+        ".x" => Some(0),
+        ".y" => Some(1),
+        ".z" => Some(2),
+        _ => None,
+    };
+    let name = name.strip_prefix('%')?;
+    let (name, rest) = name.split_at(name.find('.').unwrap_or(name.len()));
+    match (name, rest) {
+        ("tid", rest) => dimension(rest).map(Special::Thread),
+        ("ntid", rest) => dimension(rest).map(Special::Threads),
+        ("ctaid", rest) => dimension(rest).map(Special::Block),
+        ("nctaid", rest) => dimension(rest).map(Special::Blocks),
+        ("laneid", "") => Some(Special::Lane),
+        ("warpid", "") => Some(Special::Warp),
+        ("smid", "") => Some(Special::Multiprocessor),
+        ("clock" | "clock64" | "globaltimer", "") => Some(Special::Clock),
+        _ => None,
+    }
+}
+
+/// A number in the text.
+#[derive(Clone, Copy, Debug)]
+enum Literal {
+    Whole(u64),
+    /// Bits of a number of 32 bits.
+    Single(u32),
+    Double(f64),
+}
+
+fn literal(text: &str) -> Option<Literal> {
+    let lower = text.to_ascii_lowercase();
+    if let Some(bits) = lower.strip_prefix("0f").filter(|bits| bits.len() == 8) {
+        return u32::from_str_radix(bits, 16).ok().map(Literal::Single);
+    }
+    if let Some(bits) = lower.strip_prefix("0d").filter(|bits| bits.len() == 16) {
+        return u64::from_str_radix(bits, 16).ok().map(|bits| Literal::Double(f64::from_bits(bits)));
+    }
+    match text {
+        "WARP_SZ" => Some(Literal::Whole(32)),
+        _ if text.contains('.') => text.parse().ok().map(Literal::Double),
+        _ => whole(text).map(Literal::Whole),
+    }
+}
+
+/// Modifiers of an instruction, after its name. Each is removed when it is recognized.
+struct Modifiers<'a> {
+    rest: Vec<&'a str>,
+    opcode: &'a str,
+    line: u32,
+}
+
+impl<'a> Modifiers<'a> {
+    fn take(&mut self, name: &str) -> bool {
+        let found = self.rest.iter().position(|modifier| *modifier == name);
+        found.map(|at| self.rest.remove(at)).is_some()
+    }
+
+    fn take_any(&mut self, names: &[&'static str]) -> Option<&'static str> {
+        names.iter().copied().find(|name| self.take(name))
+    }
+
+    /// Removes the last modifier, which is a type.
+    fn ty(&mut self) -> Result<Type> {
+        let last = self.rest.pop().unwrap_or_default();
+        type_of(last).ok_or_else(|| self.unsupported())
+    }
+
+    fn unsupported(&self) -> PtxError {
+        PtxError::unsupported(self.line, format!("`{}`", self.opcode))
+    }
+
+    /// Fails if a modifier is left.
+    fn end(&self) -> Result<()> {
+        if self.rest.is_empty() { Ok(()) } else { Err(self.unsupported()) }
+    }
+}
+
+/// Modifiers of loads and stores that only affect caches, or that name an order or scope. The stand-in
+/// executes one access at a time.
+const ACCESS_MODIFIERS: [&str; 24] = [
+    "ca",
+    "cg",
+    "cs",
+    "lu",
+    "cv",
+    "wb",
+    "wt",
+    "nc",
+    "volatile",
+    "relaxed",
+    "acquire",
+    "release",
+    "acq_rel",
+    "weak",
+    "cta",
+    "cluster",
+    "gpu",
+    "sys",
+    "mmio",
+    "L1::no_allocate",
+    "L1::evict_first",
+    "L2::128B",
+    "L2::256B",
+    "L2::64B",
+];
+
+struct Decoder<'r, 'a> {
+    reader: &'r mut Reader<'a>,
+    names: &'r Names,
+    line: u32,
+}
+
+impl<'a> Decoder<'_, 'a> {
+    fn wrong(&self, what: impl Into<String>) -> PtxError {
+        PtxError::wrong(self.line, what)
+    }
+
+    fn comma(&mut self) -> Result<()> {
+        self.reader.expect(",")
+    }
+
+    fn destination(&mut self) -> Result<RegisterInfo> {
+        let name = self.reader.word()?;
+        // A result that is not used.
+        if name == "_" {
+            return Err(PtxError::unsupported(self.line, "`_` as a destination"));
+        }
+        self.names.register(name).ok_or_else(|| self.wrong(format!("there is no register `{name}`")))
+    }
+
+    /// Reads a source operand.
+    fn source(&mut self, ty: Type) -> Result<Src> {
+        let is_negative = self.reader.skip("-");
+        let name = self.reader.word()?;
+        if let Some(register) = self.names.register(name) {
+            if is_negative {
+                return Err(self.wrong("a register with a sign"));
+            }
+            return Ok(Src::Register(register.index));
+        }
+        let value = match literal(name) {
+            Some(Literal::Whole(value)) if ty.is_float() => {
+                let value = if is_negative { -(value as f64) } else { value as f64 };
+                if ty.bits == 32 { (value as f32).to_bits().into() } else { value.to_bits() }
+            }
+            Some(Literal::Whole(value)) => {
+                (if is_negative { value.wrapping_neg() } else { value }) & ty.mask()
+            }
+            Some(Literal::Single(bits)) => (bits ^ if is_negative { 1 << 31 } else { 0 }).into(),
+            Some(Literal::Double(value)) => {
+                let value = if is_negative { -value } else { value };
+                if ty.bits == 32 { (value as f32).to_bits().into() } else { value.to_bits() }
+            }
+            None => match self.names.shared(name) {
+                Some(offset) => offset,
+                None if special(name).is_some() => {
+                    return Err(PtxError::unsupported(self.line, format!("`{name}` outside `mov`")));
+                }
+                None => return Err(self.wrong(format!("there is no `{name}`"))),
+            },
+        };
+        Ok(Src::Value(value))
+    }
+
+    /// Reads sources, each after a comma.
+    fn sources<const N: usize>(&mut self, types: [Type; N]) -> Result<[Src; N]> {
+        let mut found = [Src::Value(0); N];
+        for (source, ty) in found.iter_mut().zip(types) {
+            self.comma()?;
+            *source = self.source(ty)?;
+        }
+        Ok(found)
+    }
+
+    /// Reads an address in brackets.
+    fn address(&mut self, space: Space) -> Result<Address> {
+        self.reader.expect("[")?;
+        let name = self.reader.word()?;
+        let base = if let Some(register) = self.names.register(name) {
+            Src::Register(register.index)
+        } else if let Some(value) = whole(name) {
+            Src::Value(value)
+        } else {
+            let known = match space {
+                Space::Parameter => self.names.parameter(name),
+                Space::Shared => self.names.shared(name),
+                Space::Global | Space::Generic => None,
+            };
+            Src::Value(known.ok_or_else(|| self.wrong(format!("there is no `{name}`")))?)
+        };
+        let mut offset = 0;
+        let plus = self.reader.skip("+");
+        let minus = self.reader.skip("-");
+        if plus || minus {
+            let number = self.reader.number()?;
+            offset = if minus { number.wrapping_neg() } else { number };
+        }
+        self.reader.expect("]")?;
+        Ok(Address { space, base, offset })
+    }
+
+    /// Reads a register, or the elements of a vector in braces.
+    fn vector<T>(&mut self, number: usize, mut read: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        if number == 1 {
+            return Ok(vec![read(self)?]);
+        }
+        self.reader.expect("{")?;
+        let mut found = vec![read(self)?];
+        while self.reader.skip(",") {
+            found.push(read(self)?);
+        }
+        self.reader.expect("}")?;
+        if found.len() == number { Ok(found) } else { Err(self.wrong("the vector has another length")) }
+    }
+}
+
+/// Reads the operands of an instruction, up to its semicolon.
+pub(super) fn instructions(
+    opcode: &str,
+    reader: &mut Reader<'_>,
+    names: &Names,
+    line: u32,
+) -> Result<Vec<Instruction>> {
+    let mut parts = opcode.split('.');
+    let name = parts.next().unwrap_or_default();
+    let mut modifiers = Modifiers { rest: parts.collect(), opcode, line };
+    let mut decoder = Decoder { reader, names, line };
+    one(name, &mut modifiers, &mut decoder)
+}
+
+fn one(name: &str, modifiers: &mut Modifiers<'_>, decoder: &mut Decoder<'_, '_>) -> Result<Vec<Instruction>> {
+    let unsigned = |bits| Type::new(TypeKind::Unsigned, bits);
+    let instruction = match name {
+        "ret" | "exit" => {
+            modifiers.take("uni");
+            modifiers.end()?;
+            Instruction::Exit
+        }
+        "trap" => Instruction::Trap,
+        "membar" | "fence" | "nanosleep" | "prefetch" | "prefetchu" | "discard" | "applypriority" => {
+            while decoder.reader.peek().is_some_and(|text| text != ";") {
+                if decoder.reader.peek() == Some("[") {
+                    decoder.address(Space::Generic)?;
+                } else if !decoder.reader.skip(",") {
+                    decoder.reader.word()?;
+                }
+            }
+            return Ok(Vec::new());
+        }
+        "bar" | "barrier" => {
+            modifiers.take("cta");
+            modifiers.take("aligned");
+            if !modifiers.take("sync") {
+                return Err(modifiers.unsupported());
+            }
+            modifiers.end()?;
+            let barrier = decoder.reader.number()?;
+            if barrier != 0 || decoder.reader.peek() == Some(",") {
+                return Err(PtxError::unsupported(decoder.line, "barriers other than `bar.sync 0`"));
+            }
+            Instruction::Barrier
+        }
+        "mov" => {
+            let ty = modifiers.ty()?;
+            modifiers.end()?;
+            let to = decoder.destination()?.index;
+            decoder.comma()?;
+            match decoder.reader.peek().and_then(special) {
+                Some(special) => {
+                    decoder.reader.word()?;
+                    Instruction::ReadSpecial { to, special }
+                }
+                None => Instruction::Move { to, from: decoder.source(ty)? },
+            }
+        }
+        "cvta" => {
+            let back = modifiers.take("to");
+            let ty = modifiers.ty()?;
+            let space = modifiers.take_any(&["global", "shared", "param"]);
+            modifiers.take("cta");
+            modifiers.end()?;
+            let to = decoder.destination()?.index;
+            let [a] = decoder.sources([ty])?;
+            let op = if back { BinaryOp::Sub } else { BinaryOp::Add };
+            match space {
+                Some("global") => Instruction::Move { to, from: a },
+                Some("shared") => Instruction::Binary { op, ty, to, a, b: Src::Value(SHARED_WINDOW) },
+                _ => return Err(modifiers.unsupported()),
+            }
+        }
+        "add" | "sub" | "min" | "max" | "and" | "or" | "xor" | "shl" | "shr" | "div" | "rem" | "mul"
+        | "mul24" => binary(name, modifiers, decoder)?,
+        "mad" | "fma" | "mad24" => {
+            let ty = modifiers.ty()?;
+            let op = product(modifiers, ty)?;
+            let to = decoder.destination()?.index;
+            let sum = if op == BinaryOp::MulWide { Type::new(ty.kind, 2 * ty.bits) } else { ty };
+            let [a, b, c] = decoder.sources([ty, ty, sum])?;
+            Instruction::MultiplyAdd { op, ty, to, a, b, c }
+        }
+        "neg" | "abs" | "not" | "cnot" | "popc" | "clz" | "brev" | "sqrt" | "rcp" => {
+            let ty = modifiers.ty()?;
+            let op = match name {
+                "neg" => UnaryOp::Neg,
+                "abs" => UnaryOp::Abs,
+                "not" => UnaryOp::Not,
+                "cnot" => UnaryOp::IsZero,
+                "popc" => UnaryOp::CountOnes,
+                "clz" => UnaryOp::LeadingZeros,
+                "brev" => UnaryOp::Reverse,
+                "sqrt" => UnaryOp::Sqrt,
+                _ => UnaryOp::Reciprocal,
+            };
+            if ty.is_float() {
+                modifiers.take_any(&["rn", "approx"]);
+                modifiers.take("ftz");
+            }
+            modifiers.end()?;
+            let to = decoder.destination()?.index;
+            let [a] = decoder.sources([ty])?;
+            Instruction::Unary { op, ty, to, a }
+        }
+        "cvt" => {
+            let from = modifiers.ty()?;
+            let ty = modifiers.ty()?;
+            let rounding = match modifiers.take_any(&["rni", "rzi", "rmi", "rpi", "rn"]) {
+                Some("rzi") => Rounding::Zero,
+                Some("rmi") => Rounding::Down,
+                Some("rpi") => Rounding::Up,
+                Some("rni") => Rounding::NearestInteger,
+                _ => Rounding::Nearest,
+            };
+            modifiers.take("ftz");
+            modifiers.end()?;
+            let to = decoder.destination()?;
+            let [a] = decoder.sources([from])?;
+            Instruction::Convert { from, ty, rounding, to: to.index, to_mask: mask(to.bits), a }
+        }
+        "setp" => return comparison(modifiers, decoder),
+        "selp" => {
+            let ty = modifiers.ty()?;
+            modifiers.end()?;
+            let to = decoder.destination()?.index;
+            let [a, b] = decoder.sources([ty, ty])?;
+            decoder.comma()?;
+            Instruction::Select { to, a, b, by: decoder.destination()?.index }
+        }
+        "shf" => {
+            let ty = modifiers.ty()?;
+            let is_left = modifiers.take("l");
+            let clamps = modifiers.take("clamp");
+            if !is_left && !modifiers.take("r") || !clamps && !modifiers.take("wrap") || ty.bits != 32 {
+                return Err(modifiers.unsupported());
+            }
+            modifiers.end()?;
+            let to = decoder.destination()?.index;
+            let [low, high, by] = decoder.sources([ty, ty, unsigned(32)])?;
+            Instruction::Funnel { is_left, clamps, to, low, high, by }
+        }
+        "ld" | "ldu" | "st" => access(name == "st", modifiers, decoder)?,
+        "atom" | "red" => atomic(name == "red", modifiers, decoder)?,
+        _ => return Err(modifiers.unsupported()),
+    };
+    Ok(vec![instruction])
+}
+
+/// Reads the part of the product that the instruction returns.
+fn product(modifiers: &mut Modifiers<'_>, ty: Type) -> Result<BinaryOp> {
+    let op = if ty.is_float() {
+        modifiers.take("rn");
+        modifiers.take("ftz");
+        BinaryOp::MulLow
+    } else {
+        match modifiers.take_any(&["lo", "hi", "wide"]) {
+            Some("lo") => BinaryOp::MulLow,
+            Some("hi") => BinaryOp::MulHigh,
+            Some(_) if ty.bits < 64 => BinaryOp::MulWide,
+            _ => return Err(modifiers.unsupported()),
+        }
+    };
+    modifiers.end()?;
+    Ok(op)
+}
+
+fn binary(name: &str, modifiers: &mut Modifiers<'_>, decoder: &mut Decoder<'_, '_>) -> Result<Instruction> {
+    let ty = modifiers.ty()?;
+    let op = match name {
+        "mul" => product(modifiers, ty)?,
+        "add" => BinaryOp::Add,
+        "sub" => BinaryOp::Sub,
+        "min" => BinaryOp::Min,
+        "max" => BinaryOp::Max,
+        "and" => BinaryOp::And,
+        "or" => BinaryOp::Or,
+        "xor" => BinaryOp::Xor,
+        "shl" => BinaryOp::ShiftLeft,
+        "shr" => BinaryOp::ShiftRight,
+        "div" => BinaryOp::Div,
+        "rem" => BinaryOp::Rem,
+        _ => return Err(modifiers.unsupported()),
+    };
+    if ty.is_float() {
+        modifiers.take_any(&["rn", "full", "approx"]);
+        modifiers.take("ftz");
+    }
+    modifiers.end()?;
+    let to = decoder.destination()?.index;
+    let shifts = matches!(op, BinaryOp::ShiftLeft | BinaryOp::ShiftRight);
+    let by = if shifts { Type::new(TypeKind::Unsigned, 32) } else { ty };
+    let [a, b] = decoder.sources([ty, by])?;
+    Ok(Instruction::Binary { op, ty, to, a, b })
+}
+
+fn comparison(modifiers: &mut Modifiers<'_>, decoder: &mut Decoder<'_, '_>) -> Result<Vec<Instruction>> {
+    let ty = modifiers.ty()?;
+    modifiers.take("ftz");
+    let combined = match modifiers.take_any(&["and", "or", "xor"]) {
+        Some("and") => Some(BinaryOp::And),
+        Some("or") => Some(BinaryOp::Or),
+        Some(_) => Some(BinaryOp::Xor),
+        None => None,
+    };
+    let word = modifiers.rest.pop().unwrap_or_default();
+    modifiers.end()?;
+    let (ordered, if_unordered) = match word.strip_suffix('u') {
+        Some(ordered) if ty.is_float() => (ordered, true),
+        _ => (word, word == "nan"),
+    };
+    let comparison = match ordered {
+        "eq" => Comparison::Equal,
+        "ne" => Comparison::NotEqual,
+        "lt" | "lo" => Comparison::Less,
+        "le" | "ls" => Comparison::LessOrEqual,
+        "gt" | "hi" => Comparison::Greater,
+        "ge" | "hs" => Comparison::GreaterOrEqual,
+        "num" if ty.is_float() => Comparison::Ordered,
+        "nan" if ty.is_float() => Comparison::Unordered,
+        _ => return Err(modifiers.unsupported()),
+    };
+    let to = decoder.destination()?.index;
+    let not_to = if decoder.reader.skip("|") { Some(decoder.destination()?.index) } else { None };
+    let [a, b] = decoder.sources([ty, ty])?;
+    let compare = Compare { comparison, if_unordered };
+    let mut made = vec![Instruction::Compare { compare, ty, to, not_to, a, b }];
+    if let Some(op) = combined {
+        decoder.comma()?;
+        if decoder.reader.peek() == Some("!") {
+            return Err(modifiers.unsupported());
+        }
+        let with = Src::Register(decoder.destination()?.index);
+        made.push(Instruction::Combine { op, to, not_to, with });
+    }
+    Ok(made)
+}
+
+/// Reads the address space. Without one, addresses are generic.
+fn space(modifiers: &mut Modifiers<'_>) -> Space {
+    match modifiers.take_any(&["global", "shared", "param"]) {
+        Some("global") => Space::Global,
+        Some("shared") => Space::Shared,
+        Some(_) => Space::Parameter,
+        None => Space::Generic,
+    }
+}
+
+fn access(
+    is_store: bool,
+    modifiers: &mut Modifiers<'_>,
+    decoder: &mut Decoder<'_, '_>,
+) -> Result<Instruction> {
+    let ty = modifiers.ty()?;
+    let number = match modifiers.take_any(&["v2", "v4"]) {
+        Some("v2") => 2,
+        Some(_) => 4,
+        None => 1,
+    };
+    let space = space(modifiers);
+    modifiers.rest.retain(|modifier| !ACCESS_MODIFIERS.contains(modifier));
+    modifiers.end()?;
+    if number as u32 * ty.bytes() > 16 || ty.kind == TypeKind::Predicate {
+        return Err(modifiers.unsupported());
+    }
+    if is_store {
+        if space == Space::Parameter {
+            return Err(modifiers.unsupported());
+        }
+        let address = decoder.address(space)?;
+        decoder.comma()?;
+        let mut from = [Src::Value(0); VECTOR_MAX];
+        for (place, source) in from.iter_mut().zip(decoder.vector(number, |decoder| decoder.source(ty))?) {
+            *place = source;
+        }
+        return Ok(Instruction::Store { address, ty, number: number as u8, from });
+    }
+    let destinations = decoder.vector(number, Decoder::destination)?;
+    decoder.comma()?;
+    let address = decoder.address(space)?;
+    let mut to: [Register; VECTOR_MAX] = [0; VECTOR_MAX];
+    let mut bits = 64;
+    for (place, register) in to.iter_mut().zip(destinations) {
+        *place = register.index;
+        bits = register.bits.min(bits);
+    }
+    if bits < ty.bits {
+        return Err(decoder.wrong("the register is shorter than the value"));
+    }
+    Ok(Instruction::Load { address, ty, number: number as u8, to, to_mask: mask(bits) })
+}
+
+fn atomic(
+    is_reduction: bool,
+    modifiers: &mut Modifiers<'_>,
+    decoder: &mut Decoder<'_, '_>,
+) -> Result<Instruction> {
+    let ty = modifiers.ty()?;
+    let space = space(modifiers);
+    let op = match modifiers.take_any(&["add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"])
+    {
+        Some("add") => AtomicOp::Add,
+        Some("min") => AtomicOp::Min,
+        Some("max") => AtomicOp::Max,
+        Some("and") => AtomicOp::And,
+        Some("or") => AtomicOp::Or,
+        Some("xor") => AtomicOp::Xor,
+        Some("exch") => AtomicOp::Exchange,
+        Some("cas") => AtomicOp::CompareAndSwap,
+        Some("inc") => AtomicOp::Increment,
+        Some("dec") => AtomicOp::Decrement,
+        _ => return Err(modifiers.unsupported()),
+    };
+    modifiers.rest.retain(|modifier| !ACCESS_MODIFIERS.contains(modifier));
+    modifiers.end()?;
+    let is_float_sum = ty.is_float() && op == AtomicOp::Add;
+    if !matches!(ty.bits, 32 | 64) || space == Space::Parameter || ty.is_float() && !is_float_sum {
+        return Err(modifiers.unsupported());
+    }
+    let to = if is_reduction {
+        None
+    } else {
+        let to = decoder.destination()?.index;
+        decoder.comma()?;
+        Some(to)
+    };
+    let address = decoder.address(space)?;
+    let [a] = decoder.sources([ty])?;
+    let b = if op == AtomicOp::CompareAndSwap { decoder.sources([ty])?[0] } else { Src::Value(0) };
+    Ok(Instruction::Atomic { address, op, ty, to, a, b })
+}
