@@ -11,6 +11,7 @@ use dma_core::{Error, ErrorKind, NativeError, PciAddress, Result};
 use crate::driver::{Address, Driver, Handle, STREAM_NON_BLOCKING, attribute, pointer};
 use crate::error::{self, error};
 use crate::options::{CudaDevice, CudaOptions};
+use crate::pieces::Ways;
 
 /// The oldest supported driver version, as `cuDriverGetVersion` returns it: CUDA 11.4.
 const OLDEST: c_int = 11_040;
@@ -31,6 +32,7 @@ pub(crate) struct Device {
     pub(crate) model: Option<String>,
     pub(crate) registers: bool,
     pub(crate) registers_read_only: bool,
+    pub(crate) ways: Ways,
     /// The stream that clears new memory.
     setup: Handle,
 }
@@ -115,6 +117,16 @@ pub(crate) fn pci_address(driver: &Driver, device: c_int) -> Option<PciAddress> 
     read.parse().ok()
 }
 
+/// Returns an attribute of a device; 0 if the driver does not know it.
+fn attribute_of(driver: &Driver, device: c_int, attribute: c_int) -> c_int {
+    let mut value = 0;
+    // SAFETY: the call writes the value to a local variable.
+    match unsafe { (driver.cuDeviceGetAttribute)(&raw mut value, attribute, device) } {
+        0 => value,
+        _ => 0,
+    }
+}
+
 /// Returns the driver's number of the device that the options name.
 fn choose(driver: &Driver, number: c_int, wanted: Option<&CudaDevice>) -> Result<c_int> {
     let missing = |device: &CudaDevice| {
@@ -154,12 +166,7 @@ impl Device {
         // SAFETY: the call writes at most `room` bytes to `to`, which has more bytes.
         let name = text(|to, room| unsafe { (driver.cuDeviceGetName)(to, room, device) })
             .map_err(|code| fail("no name", code))?;
-        let is = |attribute| {
-            let mut value = 0;
-            // SAFETY: the call writes the value to a local variable.
-            let code = unsafe { (driver.cuDeviceGetAttribute)(&raw mut value, attribute, device) };
-            code == 0 && value != 0
-        };
+        let is = |attribute| attribute_of(driver, device, attribute) != 0;
         if !is(attribute::UNIFIED_ADDRESSING) {
             return Err(error(ErrorKind::Unsupported, format!("{name} has no unified addressing"))
                 .with_hint("use a device and a system with 64-bit addresses"));
@@ -170,6 +177,7 @@ impl Device {
         });
         let (registers, registers_read_only) =
             (is(attribute::HOST_REGISTER_SUPPORTED), is(attribute::READ_ONLY_HOST_REGISTER_SUPPORTED));
+        let multiprocessors = attribute_of(driver, device, attribute::MULTIPROCESSOR_COUNT).unsigned_abs();
         let mut context = 0;
         // SAFETY: the call writes the context to a local variable.
         let code = unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut context, device) };
@@ -186,10 +194,16 @@ impl Device {
             model,
             registers,
             registers_read_only,
+            ways: Ways::new(options, multiprocessors),
             setup: 0,
         };
         opened.setup = opened.stream().map_err(|code| fail("no stream", code))?;
         Ok(Arc::new(opened))
+    }
+
+    /// Returns an attribute of the device; 0 if the driver does not know it.
+    pub(crate) fn attribute(&self, attribute: c_int) -> c_int {
+        attribute_of(&self.driver, self.ordinal, attribute)
     }
 
     /// Makes a stream.
@@ -257,6 +271,16 @@ impl Device {
         Ok((kind == pointer::DEVICE).then_some((start, len)))
     }
 
+    /// Returns true if device memory belongs to this context, so that its kernels reach it.
+    pub(crate) fn owns(&self, addr: Address) -> bool {
+        let mut context: Handle = 0;
+        let owner = self.call(|driver| {
+            // SAFETY: the attribute's value is a `CUcontext`, like the local variable that it is written to.
+            unsafe { (driver.cuPointerGetAttribute)((&raw mut context).cast(), pointer::CONTEXT, addr) }
+        });
+        owner.is_ok() && context == self.context
+    }
+
     /// Returns the device's directory in sysfs.
     pub(crate) fn sysfs(&self) -> Option<std::path::PathBuf> {
         self.pci.map(|pci| Path::new("/sys/bus/pci/devices").join(pci.to_string()))
@@ -265,6 +289,9 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        if let Some(kernel) = self.ways.compiled() {
+            kernel.unload(self);
+        }
         if self.setup != 0 {
             // SAFETY: the stream belongs to this value, and no work is queued on it.
             let _ = self.call(|driver| unsafe { (driver.cuStreamDestroy_v2)(self.setup) });

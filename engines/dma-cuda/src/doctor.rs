@@ -65,6 +65,7 @@ fn of_devices(driver: &Driver) -> Vec<Finding> {
     };
     let mut findings: Vec<_> = (0..number).map(one).collect();
     findings.push(batches(driver));
+    findings.push(kernel(driver));
     findings
 }
 
@@ -94,6 +95,26 @@ fn batches(driver: &Driver) -> Finding {
     )
 }
 
+/// Compiles the copying kernel on the first device.
+fn kernel(driver: &Driver) -> Finding {
+    let what = "many copies by a kernel";
+    let Ok(device) = Device::open(driver, &CudaOptions::new()) else {
+        return Finding::warning(
+            what,
+            "not tried, because the first device cannot be opened",
+            "see the device's finding",
+        );
+    };
+    match device.ways.kernel(&device) {
+        Ok(_) => Finding::ok(what, "compiled on the first device"),
+        Err(error) => {
+            let fix = "many small copies are slower: update the driver to 470 or later, on a device of compute capability 7.0 or \
+                       later; copies work without the kernel";
+            Finding::warning(what, error.to_string(), fix)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use dma_core::Verdict::{Bad, Ok, Warning};
@@ -109,12 +130,16 @@ mod tests {
         let mut driver = unsafe { Driver::load(cuda_emu::symbol) }.unwrap();
         let found = of_devices(&driver);
         let verdicts: Vec<_> = found.iter().map(|finding| (finding.what.as_str(), finding.verdict)).collect();
-        let batches = "many copies in one call";
-        assert_eq!(verdicts, [("CUDA device 0", Ok), ("CUDA device 1", Warning), (batches, Ok)], "{found:?}");
+        let (batches, kernel) = ("many copies in one call", "many copies by a kernel");
+        let expected = [("CUDA device 0", Ok), ("CUDA device 1", Warning), (batches, Ok), (kernel, Ok)];
+        assert_eq!(verdicts, expected, "{found:?}");
         assert!(found[1].fix.contains("CUDA_VISIBLE_DEVICES"), "{found:?}");
         driver.cuMemcpyBatchAsync_v2 = None;
         driver.cuMemcpyBatchAsync = None;
-        assert_eq!(of_devices(&driver)[2].verdict, Warning);
+        driver.cuLaunchKernel = None;
+        let found = of_devices(&driver);
+        assert_eq!((found[2].verdict, found[3].verdict), (Warning, Warning), "{found:?}");
+        assert!(found[3].found.contains("lacks calls"), "{found:?}");
     }
 
     #[test]

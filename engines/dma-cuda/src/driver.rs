@@ -16,6 +16,8 @@ pub(crate) const STREAM_NON_BLOCKING: c_uint = 1;
 pub(crate) const EVENT_DISABLE_TIMING: c_uint = 2;
 /// `CU_MEMHOSTALLOC_PORTABLE` and `CU_MEMHOSTREGISTER_PORTABLE`: pinned for all contexts.
 pub(crate) const HOST_PORTABLE: c_uint = 1;
+/// `CU_MEMHOSTREGISTER_DEVICEMAP`: kernels reach the memory too.
+pub(crate) const HOST_DEVICE_MAP: c_uint = 2;
 /// `CU_MEMHOSTREGISTER_READ_ONLY`.
 pub(crate) const HOST_READ_ONLY: c_uint = 8;
 /// `CU_MEMCPY_SRC_ACCESS_ORDER_STREAM`: sources are read in the stream's order.
@@ -23,13 +25,17 @@ pub(crate) const ORDER_STREAM: c_int = 1;
 
 /// `CUdevice_attribute`.
 pub(crate) mod attribute {
+    pub(crate) const MULTIPROCESSOR_COUNT: i32 = 16;
     pub(crate) const UNIFIED_ADDRESSING: i32 = 41;
+    pub(crate) const COMPUTE_CAPABILITY_MAJOR: i32 = 75;
+    pub(crate) const CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM: i32 = 91;
     pub(crate) const HOST_REGISTER_SUPPORTED: i32 = 99;
     pub(crate) const READ_ONLY_HOST_REGISTER_SUPPORTED: i32 = 113;
 }
 
 /// `CUpointer_attribute`.
 pub(crate) mod pointer {
+    pub(crate) const CONTEXT: i32 = 1;
     pub(crate) const MEMORY_TYPE: i32 = 2;
     pub(crate) const RANGE_START: i32 = 11;
     pub(crate) const RANGE_SIZE: i32 = 12;
@@ -118,6 +124,23 @@ mod types {
             usize,
             Handle,
         );
+        cuEventElapsedTime(*mut f32, Handle, Handle);
+        cuModuleLoadDataEx(*mut Handle, *const c_void, c_uint, *mut c_int, *mut *mut c_void);
+        cuModuleUnload(Handle);
+        cuModuleGetFunction(*mut Handle, Handle, *const c_char);
+        cuLaunchKernel(
+            Handle,
+            c_uint,
+            c_uint,
+            c_uint,
+            c_uint,
+            c_uint,
+            c_uint,
+            c_uint,
+            Handle,
+            *mut *mut c_void,
+            *mut *mut c_void,
+        );
         cuLaunchHostFunc(Handle, CUhostFn, *mut c_void);
         cuMemGetHandleForAddressRange(*mut c_void, Address, usize, c_int, u64);
         cuda_emu_model(*mut c_char, c_int);
@@ -137,7 +160,8 @@ dma_vendor::calls! {
     cuMemcpyAsync, cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async, cuMemsetD2D32Async;
 
     optional:
-    cuMemcpyBatchAsync, cuMemcpyBatchAsync_v2, cuLaunchHostFunc, cuMemGetHandleForAddressRange, cuda_emu_model;
+    cuMemcpyBatchAsync, cuMemcpyBatchAsync_v2, cuEventElapsedTime, cuModuleLoadDataEx, cuModuleUnload,
+    cuModuleGetFunction, cuLaunchKernel, cuLaunchHostFunc, cuMemGetHandleForAddressRange, cuda_emu_model;
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use dma_core::{
 use crate::Driver;
 use crate::device::{self, Device};
 use crate::error::{NAME, error};
-use crate::options::{CudaDevice, CudaOptions};
-use crate::queue::CudaQueue;
+use crate::options::{CudaDevice, CudaOptions, Pieces};
+use crate::queue::{CudaQueue, LIST_MAX};
 use crate::region::{CudaRegion, no_export};
 use crate::stream::CudaStream;
 
@@ -45,7 +45,8 @@ impl CudaEngine {
     ///
     /// # Errors
     ///
-    /// `MissingSdk`: the library cannot be loaded, or the driver is older than CUDA 11.4 or than its kernel
+    /// `Unsupported`: the options demand the kernel, and the driver cannot run it. `MissingSdk`: the library
+    /// cannot be loaded, or the driver is older than CUDA 11.4 or than its kernel
     /// module. `NotFound`: there is no device, or the given one does not exist. `OutOfMemory`: the device has
     /// no memory left. `OutOfRange`: a depth beyond [`CudaOptions::DEPTH_MAX`]. `DeviceLost`: the process was
     /// forked after CUDA was initialized, or a failure has ended the device's context. Each error names the
@@ -83,6 +84,9 @@ impl CudaEngine {
         let depth = options.depth.unwrap_or(CudaOptions::DEPTH_DEFAULT);
         check_depth(depth)?;
         let device = Device::open(driver, options)?;
+        if options.pieces == Pieces::Kernel {
+            device.ways.kernel(&device).map_err(|error| error.to_error(driver))?;
+        }
         let mut capabilities = Capabilities::ALLOCATE
             | Capabilities::ALLOCATE_DEVICE
             | Capabilities::REGISTER_DEVICE
@@ -91,6 +95,7 @@ impl CudaEngine {
             | Capabilities::IN_ORDER;
         capabilities.set(Capabilities::REGISTER, device.registers);
         let limits = Limits::default()
+            .with_max_segments(LIST_MAX)
             .with_queue_depth(CudaOptions::DEPTH_MAX, depth)
             .with_alignment(1, BEST_ALIGNMENT);
         let place = match device.pci {
@@ -188,6 +193,10 @@ unsafe impl DmaEngine for CudaEngine {
 
     fn info(&self) -> &EngineInfo {
         &self.info
+    }
+
+    fn explain(&self) -> Option<String> {
+        Some(self.device.ways.explain(&self.device))
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {

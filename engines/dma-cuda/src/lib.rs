@@ -12,6 +12,8 @@
 //!   [registered](dma_core::DmaEngineExt::register_device).
 //! - **Asynchronous and safe.** Operands move into an operation and are returned with its completion.
 //!   Pageable memory has to be registered, because copies of it would block.
+//! - **Many small copies.** They are submitted by one call for many copies, or by a kernel that reads a table
+//!   of them. The engine learns which way is faster ([`Pieces`]).
 //! - **A queue is a stream.** Fences order its transfers; a [`CudaStream`] orders them with other work on the
 //!   device.
 //! - **Errors.** A failure that the device reports, even of a kernel of the program, ends the context for the
@@ -53,13 +55,15 @@ mod event;
 mod fill;
 mod library;
 mod options;
+mod pieces;
 mod queue;
 mod region;
 mod stream;
+mod timings;
 mod tokens;
 
 pub use backend::BACKEND;
 pub use driver::{CUmemcpyAttributes, Driver};
 pub use engine::{CudaEngine, discover, discover_with};
-pub use options::{CudaDevice, CudaOptions};
+pub use options::{CudaDevice, CudaOptions, Pieces};
 pub use stream::CudaStream;

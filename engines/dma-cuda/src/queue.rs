@@ -1,8 +1,10 @@
 //! [`CudaQueue`]: executes descriptors as copies and fills of one stream.
 //!
-//! Copies are collected until the doorbell, and then submitted as one call if the driver has batches. An
-//! event that is recorded after the copies shows when they have ended. A stream keeps order between calls,
-//! but not within a batch, so a fence begins a new call.
+//! Copies are collected until the doorbell, and then submitted together, in the way that [`Ways`] chooses. An
+//! event that is recorded after the copies shows when they have ended. A stream keeps order between calls and
+//! launches, but not within one, so a fence begins a new one.
+//!
+//! [`Ways`]: crate::pieces::Ways
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
 use crate::device::Device;
@@ -10,7 +12,10 @@ use crate::driver::{Address, CUmemcpyAttributes, Driver, Handle, ORDER_STREAM};
 use crate::error;
 use crate::event::Signal;
 use crate::fill::fill;
+use crate::options::Pieces;
+use crate::pieces::{Decision, Load, Places, Table, Trial, Way, entries_of};
 use crate::stream::{self, Stream};
+use crate::timings::{EventPair, Timings};
 use crate::tokens::Tokens;
 use dma_core::{
     Completion, Descriptor, EngineId, Error, ErrorKind, NativeError, Operation, Outcome, QueueEvents,
@@ -26,6 +31,16 @@ use std::sync::Arc;
 /// measures these rates).
 const CALL_LEN: usize = 256;
 
+/// Maximum number of segments on each side of a descriptor.
+pub(crate) const LIST_MAX: usize = 2048;
+
+/// Number of copies that a queue collects, unless its depth is greater. Two lists whose segments have
+/// different ends are fewer copies than the sum of their segments.
+const PENDING_MIN: usize = 2 * LIST_MAX;
+
+/// Length of the ring of tables, as a multiple of the number of copies that the queue collects.
+const TABLE_SHARE: usize = 4;
+
 /// Consecutive descriptors that end together, with the same result.
 #[derive(Clone, Copy, Debug)]
 struct Group {
@@ -36,29 +51,102 @@ struct Group {
     code: c_int,
     /// True if a function was queued after the event. This function runs only after the event has happened.
     signals: bool,
+    /// Number of entries of the table that the kernels of these descriptors read.
+    entries: usize,
 }
 
-/// Copies that are not submitted to the driver yet, in the arrays that its call takes. Each array has the
-/// queue's depth, so that none grows.
+/// Copies that are not submitted to the driver yet, in the arrays that its call takes. The arrays have their
+/// final length from the start, so that none grows.
 #[derive(Debug)]
 struct Pending {
+    /// Number of copies.
     number: usize,
+    /// Number of descriptors.
+    tokens: usize,
+    bytes: usize,
+    places: Places,
     dsts: Box<[Address]>,
     srcs: Box<[Address]>,
     lens: Box<[usize]>,
+    /// Descriptors that are not one copy: their indices among the descriptors, and their numbers of copies.
+    lists: Vec<(usize, usize)>,
 }
 
 impl Pending {
     fn new(depth: usize) -> Self {
-        let zeros = || vec![0; depth].into_boxed_slice();
-        Self { number: 0, dsts: zeros(), srcs: zeros(), lens: vec![0; depth].into_boxed_slice() }
+        let len = depth.max(PENDING_MIN);
+        let zeros = || vec![0; len].into_boxed_slice();
+        Self {
+            number: 0,
+            tokens: 0,
+            bytes: 0,
+            places: Places::default(),
+            dsts: zeros(),
+            srcs: zeros(),
+            lens: vec![0; len].into_boxed_slice(),
+            lists: Vec::with_capacity(depth),
+        }
     }
 
-    /// Returns the free entries: destination, source, length.
-    #[inline]
-    fn free(&mut self) -> impl Iterator<Item = ((&mut Address, &mut Address), &mut usize)> {
-        let Self { number, dsts, srcs, lens } = self;
-        dsts[*number..].iter_mut().zip(&mut srcs[*number..]).zip(&mut lens[*number..])
+    fn len_max(&self) -> usize {
+        self.lens.len()
+    }
+
+    /// Adds the copies of two lists as one descriptor. The lists have the same total length, and
+    /// [`is_room_for`](Self::is_room_for) is true.
+    fn push_lists(&mut self, srcs: &[Segment], dsts: &[Segment]) {
+        let first = self.number;
+        let (mut to, mut from) = (dsts.iter().copied(), srcs.iter().copied());
+        let (mut dst, mut src) = (to.next(), from.next());
+        while let (Some(at), Some(of)) = (&mut dst, &mut src) {
+            let len = at.len.min(of.len);
+            (self.dsts[self.number], self.srcs[self.number], self.lens[self.number]) =
+                (at.addr.0, of.addr.0, len);
+            self.number += 1;
+            self.bytes += len;
+            self.places.add(of.key, at.key);
+            (at.addr, at.len) = (at.addr.offset(len), at.len - len);
+            (of.addr, of.len) = (of.addr.offset(len), of.len - len);
+            if at.len == 0 {
+                dst = to.next();
+            }
+            if of.len == 0 {
+                src = from.next();
+            }
+        }
+        self.lists.push((self.tokens, self.number - first));
+        self.tokens += 1;
+    }
+
+    /// Returns true if the copies of two lists fit.
+    fn is_room_for(&self, srcs: &[Segment], dsts: &[Segment]) -> bool {
+        srcs.len() + dsts.len() <= self.len_max() - self.number
+    }
+
+    fn load(&self) -> Load {
+        Load { number: self.number, bytes: self.bytes, places: self.places }
+    }
+
+    /// Returns the number of descriptors whose copies are all among the first `copies`.
+    #[cold]
+    fn tokens_of(&self, copies: usize) -> usize {
+        let mut lists = self.lists.iter().peekable();
+        let mut left = copies;
+        (0..self.tokens)
+            .take_while(|token| {
+                let list = lists.next_if(|(index, _)| index == token);
+                let number = list.map_or(1, |(_, number)| *number);
+                let is_in = number <= left;
+                left = left.saturating_sub(number);
+                is_in
+            })
+            .count()
+    }
+
+    /// Removes all copies.
+    fn clear(&mut self) {
+        (self.number, self.tokens, self.bytes, self.places) = (0, 0, 0, Places::default());
+        self.lists.clear();
     }
 }
 
@@ -76,6 +164,11 @@ pub(crate) struct CudaQueue {
     submitted: usize,
     /// Copies for the next call.
     pending: Pending,
+    /// The tables that kernels read. `None` without the kernel.
+    table: Option<Table>,
+    /// Number of entries of the table that were submitted since the last recorded event.
+    entries: usize,
+    timings: Timings,
     /// Unused events.
     events: Vec<Handle>,
     signal: Option<Signal>,
@@ -89,14 +182,28 @@ pub(crate) struct CudaQueue {
 
 impl CudaQueue {
     pub(crate) fn open(device: &Arc<Device>, engine: EngineId, depth: usize) -> Result<Self> {
+        let stream = Arc::new(Stream::new(device)?);
+        let pending = Pending::new(depth);
+        let may_launch = matches!(device.ways.wanted(), Pieces::Auto | Pieces::Kernel);
+        let table = match may_launch.then(|| device.ways.kernel(device)).transpose() {
+            Ok(None) => None,
+            Ok(Some(_)) => Table::new(device, TABLE_SHARE * pending.len_max()),
+            Err(error) => {
+                dma_core::guarded_log!(debug, device = device.name, %error, "many copies are not submitted by a kernel");
+                None
+            }
+        };
         Ok(Self {
             engine,
-            stream: Arc::new(Stream::new(device)?),
+            stream,
             depth,
             tokens: Tokens::new(depth),
             groups: VecDeque::with_capacity(depth),
             submitted: 0,
-            pending: Pending::new(depth),
+            pending,
+            table,
+            entries: 0,
+            timings: Timings::new(),
             events: Vec::with_capacity(depth),
             signal: None,
             armed: false,
@@ -114,38 +221,136 @@ impl CudaQueue {
     /// array. Returns the number of copies added.
     #[inline]
     fn push_copies(&mut self, batch: &[Descriptor<'_>]) -> usize {
-        let places = self.tokens.free().iter_mut().zip(self.pending.free());
-        let mut pushed = 0;
-        for (descriptor, (token, ((to, from), len))) in batch.iter().zip(places) {
+        let Pending { number, tokens, bytes, places, dsts, srcs, lens, .. } = &mut self.pending;
+        let free = dsts[*number..].iter_mut().zip(&mut srcs[*number..]).zip(&mut lens[*number..]);
+        let entries = self.tokens.free().iter_mut().zip(free);
+        let (mut pushed, mut added, mut reached) = (0, 0, *places);
+        for (descriptor, (token, ((to, from), len))) in batch.iter().zip(entries) {
             let Some((src, dst)) = descriptor.as_unfenced_copy() else { break };
             *token = descriptor.token();
             (*to, *from, *len) = (dst.addr.0, src.addr.0, dst.len);
+            reached.add(src.key, dst.key);
+            added += dst.len;
             pushed += 1;
         }
+        (*number, *tokens, *bytes, *places) = (*number + pushed, *tokens + pushed, *bytes + added, reached);
         self.tokens.number += pushed;
-        self.pending.number += pushed;
         pushed
     }
 
     /// Submits pending copies to the driver.
     fn issue(&mut self) {
-        let Pending { number, dsts, srcs, lens } = &mut self.pending;
-        let number = std::mem::take(number);
-        if number == 0 {
+        if self.pending.number == 0 {
             return;
         }
-        let (dsts, srcs, lens) = (&mut dsts[..number], &mut srcs[..number], &mut lens[..number]);
-        let stream = self.stream.handle;
-        // If the call fails before the first copy, `taken` stays 0: the driver has accepted no copy.
-        let mut taken = 0;
-        // SAFETY: the arrays have the same length, which is not 0. The caller of `submit` ensures that both
-        // sides of each copy are memory that the device reaches. `call` makes the context of the stream
-        // current.
-        let issued =
-            self.stream.device.call(|driver| unsafe { copy(driver, dsts, srcs, lens, stream, &mut taken) });
-        self.submitted += taken;
+        let device = Arc::clone(&self.stream.device);
+        let Decision { way, trial } = device.ways.choose(self.pending.load(), &device.driver);
+        let (mut taken, mut outcome) = (0, None);
+        if way == Way::Kernel {
+            outcome = self.launch(&device, trial);
+            taken = if outcome == Some(Ok(())) { self.pending.number } else { 0 };
+        }
+        // Without room in the table, the driver copies.
+        let issued = match outcome {
+            Some(issued) => issued,
+            None => self.copy(&device, way, trial, &mut taken),
+        };
+        let tokens = self.pending.tokens;
+        let accepted = if taken == self.pending.number { tokens } else { self.pending.tokens_of(taken) };
+        self.pending.clear();
+        self.submitted += accepted;
         if let Err(code) = issued {
-            self.refused(number - taken, code);
+            self.refused(tokens - accepted, code);
+        }
+    }
+
+    /// Makes the driver copy the pending copies. Adds the number of accepted copies to `taken`.
+    fn copy(
+        &mut self,
+        device: &Device,
+        way: Way,
+        trial: Option<Trial>,
+        taken: &mut usize,
+    ) -> Result<(), c_int> {
+        // A load that does not take the way of its trial has no time to report.
+        let trial = if way == Way::Kernel { self.untimed(device, trial) } else { trial };
+        let timed = self.begin_timing(device, trial);
+        let Pending { number, dsts, srcs, lens, .. } = &mut self.pending;
+        let (dsts, srcs, lens) = (&mut dsts[..*number], &mut srcs[..*number], &mut lens[..*number]);
+        let (stream, is_batch) = (self.stream.handle, way != Way::Loop);
+        let mut is_recorded = false;
+        let issued = device.call(|driver| {
+            // SAFETY: the arrays have the same length, which is not 0. The caller of `submit` ensures that
+            // both sides of each copy are memory that the device reaches. `call` makes the context of the
+            // stream current.
+            let copies = || unsafe { copy(driver, dsts, srcs, lens, stream, is_batch, taken) };
+            // SAFETY: the events and the stream belong to this device and exist.
+            unsafe { between(driver, timed.map(|(pair, _)| pair), stream, &mut is_recorded, copies) }
+        });
+        self.end_timing(device, timed, is_recorded);
+        issued
+    }
+
+    /// Launches the kernel for the pending copies. Returns `None` if the table has no room.
+    fn launch(&mut self, device: &Device, trial: Option<Trial>) -> Option<Result<(), c_int>> {
+        let (kernel, table) = (*device.ways.compiled()?, self.table.as_mut()?);
+        let Pending { number, dsts, srcs, lens, .. } = &self.pending;
+        let entries = lens[..*number].iter().map(|len| entries_of(*len)).sum();
+        let (first, reserved) = table.reserve(entries)?;
+        let pieces = dsts.iter().zip(srcs).zip(lens).take(*number);
+        let entry = table.fill(first, pieces.map(|((dst, src), len)| (*dst, *src, *len)));
+        let timed = self.begin_timing(device, trial);
+        let (stream, blocks) = (self.stream.handle, device.ways.blocks());
+        let mut is_recorded = false;
+        let launched = device.call(|driver| {
+            // SAFETY: the entries are in pinned memory, and are freed only after an event behind the launch
+            // has happened. The caller of `submit` ensures that the device reaches both sides of each copy,
+            // and `choose` that its kernels do. `call` makes the context of the stream current.
+            let launch = || unsafe { kernel.launch(driver, entry, entries as u32, blocks, stream) };
+            // SAFETY: the events and the stream belong to this device and exist.
+            unsafe { between(driver, timed.map(|(pair, _)| pair), stream, &mut is_recorded, launch) }
+        });
+        self.end_timing(device, timed, is_recorded);
+        match launched {
+            Ok(()) => self.entries += reserved,
+            // The driver has refused the launch, so no kernel reads the entries.
+            Err(_) => {
+                if let Some(table) = &mut self.table {
+                    table.cancel(reserved);
+                }
+            }
+        }
+        Some(launched)
+    }
+
+    fn begin_timing(&mut self, device: &Device, trial: Option<Trial>) -> Option<(EventPair, Trial)> {
+        let trial = trial?;
+        match self.timings.begin(device) {
+            Some(pair) => Some((pair, trial)),
+            None => {
+                self.untimed(device, Some(trial));
+                None
+            }
+        }
+    }
+
+    /// Ends a trial without a time.
+    #[cold]
+    fn untimed(&self, device: &Device, trial: Option<Trial>) -> Option<Trial> {
+        if let Some(trial) = trial {
+            device.ways.learn(trial, 0);
+        }
+        None
+    }
+
+    fn end_timing(&mut self, device: &Device, timed: Option<(EventPair, Trial)>, is_recorded: bool) {
+        match timed {
+            Some((pair, trial)) if is_recorded => self.timings.run(pair, trial),
+            Some((pair, trial)) => {
+                self.timings.cancel(pair);
+                self.untimed(device, Some(trial));
+            }
+            None => {}
         }
     }
 
@@ -177,7 +382,8 @@ impl CudaQueue {
         });
         match recorded {
             Ok(event) => {
-                self.groups.push_back(Group { number: self.submitted, event, code, signals: false });
+                let entries = std::mem::take(&mut self.entries);
+                self.groups.push_back(Group { number: self.submitted, event, code, signals: false, entries });
                 self.submitted = 0;
                 if self.armed {
                     self.signal_first();
@@ -231,7 +437,7 @@ impl CudaQueue {
     fn report(&mut self, completions: &mut [Completion]) -> usize {
         let mut reported = 0;
         while reported < completions.len() && self.lost.is_none() {
-            let Some(Group { number, event, code, .. }) = self.groups.front_mut() else { break };
+            let Some(Group { number, event, code, entries, .. }) = self.groups.front_mut() else { break };
             // SAFETY: the event belongs to this device and exists.
             match self.stream.device.call(|driver| unsafe { (driver.cuEventQuery)(*event) }) {
                 Ok(()) => {}
@@ -259,6 +465,10 @@ impl CudaQueue {
             *number -= most;
             if *number == 0 {
                 self.events.push(*event);
+                if let (Some(table), entries @ 1..) = (&mut self.table, *entries) {
+                    table.free(entries);
+                }
+                self.timings.report(&self.stream.device);
                 self.groups.pop_front();
             }
         }
@@ -304,8 +514,32 @@ impl CudaQueue {
     }
 }
 
-/// Copies all entries of the arrays, by calls of [`CALL_LEN`] entries if the driver has batches. Adds the
-/// number of accepted copies to `taken`.
+/// Makes calls of the driver between two records of events, if a pair is given. Sets `is_recorded` if both
+/// were recorded. Returns the result of the calls, which are made also if an event cannot be recorded.
+///
+/// # Safety
+///
+/// The context is current. The events and the stream belong to it.
+unsafe fn between(
+    driver: &Driver,
+    pair: Option<EventPair>,
+    stream: Handle,
+    is_recorded: &mut bool,
+    calls: impl FnOnce() -> c_int,
+) -> c_int {
+    let Some(EventPair { before, after }) = pair else { return calls() };
+    // SAFETY: the caller guarantees that the event and the stream exist.
+    let began = unsafe { (driver.cuEventRecord)(before, stream) };
+    let code = calls();
+    if began == 0 && code == 0 {
+        // SAFETY: the caller guarantees that the event and the stream exist.
+        *is_recorded = unsafe { (driver.cuEventRecord)(after, stream) } == 0;
+    }
+    code
+}
+
+/// Copies all entries of the arrays, by calls of [`CALL_LEN`] entries if `is_batch` and the driver has
+/// batches. Adds the number of accepted copies to `taken`.
 ///
 /// # Safety
 ///
@@ -317,6 +551,7 @@ unsafe fn copy(
     srcs: &mut [Address],
     lens: &mut [usize],
     stream: Handle,
+    is_batch: bool,
     taken: &mut usize,
 ) -> c_int {
     let calls = dsts.chunks_mut(CALL_LEN).zip(srcs.chunks_mut(CALL_LEN)).zip(lens.chunks_mut(CALL_LEN));
@@ -329,12 +564,12 @@ unsafe fn copy(
         let first = &raw mut first;
         let (dst, src, len) = (dsts.as_mut_ptr(), srcs.as_mut_ptr(), lens.as_mut_ptr());
         let code = match (driver.cuMemcpyBatchAsync_v2, driver.cuMemcpyBatchAsync) {
-            (Some(batch), _) if number > 1 => {
+            (Some(batch), _) if is_batch && number > 1 => {
                 // SAFETY: the chunks have `number` entries each, of memory that the device reaches;
                 // `attributes` and `first` have one entry. The caller made the context of the stream current.
                 unsafe { batch(dst, src, len, number, attributes, first, 1, stream) }
             }
-            (None, Some(batch)) if number > 1 => {
+            (None, Some(batch)) if is_batch && number > 1 => {
                 let mut failed = 0;
                 // SAFETY: the chunks have `number` entries each, of memory that the device reaches;
                 // `attributes` and `first` have one entry, and `failed` is valid for the write. The caller
@@ -389,7 +624,19 @@ unsafe impl RawQueue for CudaQueue {
             at += self.push_copies(&batch[at..]);
             let Some(descriptor) = batch.get(at) else { return Ok(at) };
             if descriptor.as_unfenced_copy().is_some() {
-                // The token ring wraps at the end of its array.
+                // The token ring wraps at the end of its array, or the pending copies fill theirs.
+                if self.pending.number == self.pending.len_max() {
+                    self.issue();
+                }
+                continue;
+            }
+            if let Operation::CopyLists { src, dst } = descriptor.operation() {
+                if descriptor.fence() || !self.pending.is_room_for(src, dst) {
+                    self.issue();
+                }
+                self.tokens.push(descriptor.token());
+                self.pending.push_lists(src, dst);
+                at += 1;
                 continue;
             }
             // Calls are executed in order, but copies of one call are not.
@@ -441,7 +688,7 @@ unsafe impl RawQueue for CudaQueue {
         if !self.stopped {
             // The driver cannot cancel work: descriptors in flight end by themselves.
             self.close_group(0);
-            self.pending.number = 0;
+            self.pending.clear();
             self.stopped = true;
             if let Some(signal) = &self.signal {
                 signal.set();
@@ -500,11 +747,14 @@ impl QueueEvents for CudaQueue {
 impl Drop for CudaQueue {
     fn drop(&mut self) {
         if !self.groups.is_empty() || self.submitted > 0 {
-            // Leaks the stream and the events, because transfers in flight continue.
+            // Leaks the stream, the tables and the events, because transfers in flight continue.
             let stream = Arc::clone(&self.stream);
             std::mem::forget(stream);
+            std::mem::forget(self.table.take());
+            self.timings.abandon(&self.stream.device);
             return;
         }
+        self.timings.close(&self.stream.device);
         for event in self.events.drain(..) {
             stream::destroy(&self.stream.device, event);
         }

@@ -13,8 +13,9 @@ use dma_core::{
 };
 
 use crate::device::Device;
-use crate::driver::{Address, HOST_PORTABLE, HOST_READ_ONLY};
+use crate::driver::{Address, HOST_DEVICE_MAP, HOST_PORTABLE, HOST_READ_ONLY};
 use crate::error::{self, error};
+use crate::pieces::KeyPlace;
 
 /// The alignment of `cuMemAlloc_v2`, which NVIDIA's programming guide promises.
 const DEVICE_ALIGNMENT: usize = 256;
@@ -23,10 +24,11 @@ const PAGE: usize = 4096;
 /// `CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD`.
 const DMA_BUF: c_int = 1;
 
-/// Returns a key that no other region of this process has had. The driver itself needs no keys.
-fn key() -> RegionKey {
+/// Returns a key that no other region of this process has had, with the place of the memory in its lowest
+/// bits. The driver itself needs no keys.
+fn key(place: KeyPlace) -> RegionKey {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
-    RegionKey(NEXT.fetch_add(1, Ordering::Relaxed))
+    RegionKey(NEXT.fetch_add(1, Ordering::Relaxed) << KeyPlace::BITS | place as usize)
 }
 
 /// Memory that the device reaches.
@@ -114,8 +116,16 @@ impl CudaRegion {
         let addr = start.next_multiple_of(request.align as u64);
         let on_host = NonNull::new(ptr::with_exposed_provenance_mut::<u8>(addr as usize));
         let info = match (request.place, on_host) {
-            (Place::Host, Some(base)) => RegionInfo::local(engine, key(), base, request.len, request.access),
-            _ => RegionInfo::remote(engine, key(), DeviceAddr(addr), request.len, request.access),
+            (Place::Host, Some(base)) => {
+                RegionInfo::local(engine, key(KeyPlace::Host), base, request.len, request.access)
+            }
+            _ => RegionInfo::remote(
+                engine,
+                key(KeyPlace::Device),
+                DeviceAddr(addr),
+                request.len,
+                request.access,
+            ),
         };
         // From here on, dropping the region frees the memory.
         let region = Self { info, device: Arc::clone(device), memory };
@@ -149,13 +159,13 @@ impl CudaRegion {
         // Without the flag the driver accepts only writable pages. The pages of a read-only request may still
         // be writable.
         let marked = memory.is_read_only() && device.registers_read_only;
-        let flags = HOST_PORTABLE | if marked { HOST_READ_ONLY } else { 0 };
+        let flags = HOST_PORTABLE | HOST_DEVICE_MAP | if marked { HOST_READ_ONLY } else { 0 };
         let register = |driver: &crate::Driver| {
             // SAFETY: the caller keeps the memory mapped until the region is dropped.
             unsafe { (driver.cuMemHostRegister_v2)(base.as_ptr().cast(), len, flags) }
         };
         device.call(register).map_err(|code| Self::not_registered(device, memory, code))?;
-        let info = RegionInfo::local(engine, key(), base, len, request.access);
+        let info = RegionInfo::local(engine, key(KeyPlace::Host), base, len, request.access);
         let memory = CudaMemory::Registered(base.as_ptr().expose_provenance());
         Ok(Self { info, device: Arc::clone(device), memory })
     }
@@ -214,7 +224,8 @@ impl CudaRegion {
                 return Err(foreign(message).with_native(crate::device::explain(&device.driver, code)));
             }
         }
-        let info = RegionInfo::remote(engine, key(), addr, len, request.access);
+        let place = if device.owns(addr.0) { KeyPlace::Device } else { KeyPlace::Elsewhere };
+        let info = RegionInfo::remote(engine, key(place), addr, len, request.access);
         Ok(Self { info, device: Arc::clone(device), memory: CudaMemory::Foreign })
     }
 }

@@ -1,7 +1,7 @@
 //! Streams and events, which order transfers with the program's own work.
 #![expect(unsafe_code, reason = "calls the driver")]
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
 use dma_core::Result;
@@ -31,12 +31,21 @@ impl Drop for Stream {
     }
 }
 
-/// Makes an event that records no time.
-pub(crate) fn event(device: &Device) -> Result<Handle, c_int> {
+fn event_with(device: &Device, flags: c_uint) -> Result<Handle, c_int> {
     let mut event = 0;
     // SAFETY: the call writes the event to a local variable.
-    device.call(|driver| unsafe { (driver.cuEventCreate)(&raw mut event, EVENT_DISABLE_TIMING) })?;
+    device.call(|driver| unsafe { (driver.cuEventCreate)(&raw mut event, flags) })?;
     Ok(event)
+}
+
+/// Makes an event that records no time.
+pub(crate) fn event(device: &Device) -> Result<Handle, c_int> {
+    event_with(device, EVENT_DISABLE_TIMING)
+}
+
+/// Makes an event that records the time.
+pub(crate) fn timing_event(device: &Device) -> Result<Handle, c_int> {
+    event_with(device, 0)
 }
 
 /// Destroys an event. Queued records of the event, and waits for it, are still executed.

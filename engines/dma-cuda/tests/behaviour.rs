@@ -12,7 +12,7 @@ use dma_core::{
     Access, DeviceAddr, DeviceMemory, DmaEngine, DmaEngineExt, ErrorKind, HostMemory, MemoryRequest,
     PageMemory, Place, QueueOptions, Window,
 };
-use dma_cuda::{CUmemcpyAttributes, CudaDevice, CudaEngine, CudaOptions};
+use dma_cuda::{CUmemcpyAttributes, CudaDevice, CudaEngine, CudaOptions, Pieces};
 use proptest::prelude::*;
 use support::{HEALTHY, driver, open, options};
 
@@ -88,7 +88,7 @@ unsafe extern "C" fn counting(
 fn a_batch_of_256_copies_is_one_call() {
     let mut counted = driver(HEALTHY);
     counted.cuMemcpyBatchAsync_v2 = Some(counting);
-    let engine = support::open_with(&counted, &options(0)).unwrap();
+    let engine = support::open_with(&counted, &options(0).with_pieces(Pieces::Batch)).unwrap();
     let queue = engine.open_queue(&QueueOptions::new()).unwrap();
     let bytes = pattern(64 * 1024, 3);
     let mut source = engine.allocate(bytes.len()).unwrap();

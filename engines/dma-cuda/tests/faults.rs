@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dma_core::{DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, Queue, QueueOptions};
-use dma_cuda::CudaEngine;
+use dma_cuda::{CudaEngine, Pieces};
 
 /// A GPU for each failure, because a failure ends the context of its GPU for the whole process.
 const FAULTY: &str = "memory = '64M'
@@ -87,7 +87,8 @@ unsafe extern "C" fn push(context: usize) -> c_int {
 fn copies_whose_context_is_not_pushed_are_refused() {
     let mut driver = support::driver(FAULTY);
     driver.cuCtxPushCurrent_v2 = push;
-    let engine = support::open_with(&driver, &support::options(5)).unwrap();
+    // The failing push must be that of the copies, and not that of an event that measures their time.
+    let engine = support::open_with(&driver, &support::options(5).with_pieces(Pieces::Batch)).unwrap();
     let queue = queue(&engine);
     let filled = |byte| {
         let mut buffer = engine.allocate(64).unwrap();

@@ -1,13 +1,13 @@
 //! Random copies and fills between all places on the stand-in, with faults, checked against an oracle in
-//! ordinary memory: 90,000 operations in each run, or ten million by
+//! ordinary memory: 100,000 operations in each run, or ten million by
 //! `cargo test --release -p dma-cuda --test random -- --ignored`.
 
 mod support;
 
 use dma_core::{DmaEngineExt, ErrorKind, MemoryRequest, Place, Queue, QueueOptions, Transfer, Window};
-use dma_cuda::CudaEngine;
+use dma_cuda::{CudaEngine, Pieces};
 
-/// GPUs with refusals, with copies that take longer, and with a delay in each copy.
+/// GPUs with refusals, with copies that take longer, with a delay in each copy, and with refused launches.
 const FAULTY: &str = "memory = '64M'
 [[gpu]]
 faults = 'refuse:p=0.001'
@@ -17,6 +17,8 @@ seed = 5
 [[gpu]]
 delay = '2us'
 faults = 'refuse:p=0.002'
+[[gpu]]
+faults = 'refuse:p=0.01'
 ";
 
 /// Number of regions in each place.
@@ -118,7 +120,10 @@ impl Run<'_> {
 
 /// Runs `operations` random operations on a GPU. Returns the number that the driver refused.
 fn run(ordinal: u32, seed: u64, operations: usize) -> u64 {
-    let engine = support::open(FAULTY, ordinal);
+    // The last GPU copies by the kernel alone.
+    let pieces = if ordinal == 3 { Pieces::Kernel } else { Pieces::Auto };
+    let options = support::options(ordinal).with_pieces(pieces);
+    let engine = support::open_with(&support::driver(FAULTY), &options).expect("it opens");
     let queue = engine.open_queue(&QueueOptions::new().with_depth(2 * IN_FLIGHT)).expect("a queue");
     let mut chance = Chance(seed);
     let places = Place::ALL.into_iter().cycle().take(2 * REGIONS);
@@ -174,7 +179,7 @@ fn run(ordinal: u32, seed: u64, operations: usize) -> u64 {
 
 #[test]
 fn random_operations_with_faults_keep_all_bytes() {
-    for (ordinal, operations) in [(0, 60_000), (1, 20_000), (2, 10_000)] {
+    for (ordinal, operations) in [(0, 60_000), (1, 20_000), (2, 10_000), (3, 10_000)] {
         let refused = run(ordinal, 1, operations);
         println!("GPU {ordinal}: {operations} operations, {refused} refused");
         assert!(refused > 0, "the fault plan refuses some operations");
