@@ -66,7 +66,7 @@ dma-doca/tests/raw_queue.rs 1 one of 20 tries has to be short
 dma-ioat/tests/raw_queue.rs 1 one of 100 tries has to be short
 dma-sim/tests/sim_faults.rs 1 no shorter than the time of the model
 engines/dma-cpu/tests/fork.rs 1 limit against a hang of a minute
-engines/dma-cuda/tests/hardware.rs 5 figures that are printed, on a GPU
+engines/dma-cuda/tests/hardware.rs 6 figures that are printed, on a GPU
 engines/dma-layers/tests/auto_failover.rs 1 a figure that is printed
 engines/dma-rdma/src/tests/flood.rs 1 a figure that is printed
 engines/dma-rdma/src/tests/hosts/faults.rs 4 limit against a hang, and figures that are printed

@@ -2,12 +2,13 @@
 # Programs of other projects run on the stand-in driver, which is installed as libcuda.so.1:
 # NVIDIA's Python bindings of the driver API (PyPI: cuda-bindings, 13 MB), NVIDIA's cuda-core, and the
 # tests of the Rust crate cudarc, except those that time a card and those of stream capture. The engine loads the same library: its hardware
-# tests run on it, and dma-bench labels it as a model. Exits with 77 ("skipped") if PyPI or
-# crates.io cannot be reached.
+# tests run on it, and dma-bench labels it as a model. NVIDIA's assembler (PyPI: nvidia-cuda-nvcc-cu12, 40 MB) takes the
+# text of the engine's kernel for each generation of devices without spilling registers. Exits with 77 ("skipped") if
+# PyPI or crates.io cannot be reached.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-bindings=13.5.0 core=1.2.2 pathfinder=1.9.1 numpy=2.4.6 cudarcs='0.19.4 0.19.10'
+bindings=13.5.0 nvcc=12.9.86 core=1.2.2 pathfinder=1.9.1 numpy=2.4.6 cudarcs='0.19.4 0.19.10'
 minutes=5 # for one program; they take seconds
 
 dir=$(mktemp -d)
@@ -72,6 +73,25 @@ for settings in '' 'delay = "30us"' 'profile = "hopper"'; do
 $two" limited "$dir/python/bin/python" standins/cuda-emu/tests/python/bindings.py
     LD_LIBRARY_PATH=$lib CUDA_EMU="$settings
 $two" limited "$dir/python/bin/python" standins/cuda-emu/tests/python/core.py
+done
+
+echo "--- NVIDIA's assembler"
+[[ $(uname -m) == x86_64 ]] || skip "the assembler is for x86-64"
+limited "$dir/python/bin/pip" install --quiet --no-deps --disable-pip-version-check --target "$dir/nvcc" \
+    "nvidia-cuda-nvcc-cu12==$nvcc" >"$dir/pip" 2>&1 ||
+    skip "pip cannot install nvidia-cuda-nvcc-cu12: $(tail -n 1 "$dir/pip")"
+ptxas=$dir/nvcc/nvidia/cuda_nvcc/bin/ptxas
+chmod +x "$ptxas"
+for architecture in sm_70 sm_80 sm_90 sm_100 sm_120; do
+    limited "$ptxas" -v -arch="$architecture" engines/dma-cuda/src/pieces/pieces.ptx -o "$dir/kernel" >"$dir/ptxas" 2>&1 || {
+        echo "ptxas refuses the kernel for $architecture: $(<"$dir/ptxas")" >&2
+        exit 1
+    }
+    grep -q ' 0 bytes spill stores, 0 bytes spill loads' "$dir/ptxas" || {
+        echo "the kernel spills registers on $architecture: $(<"$dir/ptxas")" >&2
+        exit 1
+    }
+    echo "$architecture: $(grep -o 'Used [0-9]* registers' "$dir/ptxas"), no spills"
 done
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/cudarc
