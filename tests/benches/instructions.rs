@@ -1,6 +1,6 @@
 //! Counts the instructions of the calls that users write, for operations of 64 B through this crate. The
-//! engines are the CPU engine, which executes such operations within the call, and `meter+cpu`, which counts
-//! and times each of them.
+//! engines are the CPU engine, which executes such operations within the call, and wrappers around it, which
+//! count and time each of them, record them, or pass one in 100 copies through the queue to verify it.
 //!
 //! `cargo bench --bench instructions` runs this program under `valgrind --tool=callgrind`, with two
 //! numbers of rounds for each call, and prints the instructions of one additional operation, including the
@@ -36,7 +36,12 @@ struct Call {
     figure: f64,
 }
 
-const CALLS: [Call; 14] = [
+/// Wrappers around the CPU engine.
+const VERIFY: &str = "verify+cpu:sample=100";
+const RECORD: &str = "record+cpu:file=/dev/null";
+const ALL: &str = "meter+record+verify+cpu:sample=100,file=/dev/null";
+
+const CALLS: [Call; 20] = [
     Call { name: "queue.copy(src, dst)?.wait()?", engine: "cpu", run: copy, figure: 93.1 },
     Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "cpu", run: batch, figure: 55.7 },
     Call { name: "queue.copy, 32 in flight, extend", engine: "cpu", run: in_flight, figure: 161.9 },
@@ -51,6 +56,12 @@ const CALLS: [Call; 14] = [
     Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "meter+cpu", run: batch, figure: 79.4 },
     Call { name: "queue.copy, 32 in flight, extend", engine: "meter+cpu", run: in_flight, figure: 260.0 },
     Call { name: "shared.copy(src, dst)?.wait()?", engine: "meter+cpu", run: shared, figure: 194.6 },
+    Call { name: "queue.copy(src, dst)?.wait()?", engine: VERIFY, run: copy, figure: 260.0 },
+    Call { name: "shared.copy(src, dst)?.wait()?", engine: VERIFY, run: shared, figure: 260.0 },
+    Call { name: "queue.copy(src, dst)?.wait()?", engine: RECORD, run: copy, figure: 320.0 },
+    Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: RECORD, run: batch, figure: 100.0 },
+    Call { name: "shared.copy(src, dst)?.wait()?", engine: RECORD, run: shared, figure: 320.0 },
+    Call { name: "queue.copy(src, dst)?.wait()?", engine: ALL, run: copy, figure: 500.0 },
 ];
 
 /// Allocates `ROUND` sources and destinations.
@@ -212,14 +223,14 @@ fn main() -> ExitCode {
     let unjudged = unjudged();
     let this = std::env::current_exe().expect("this program's path");
     let mut changes = Vec::new();
-    println!("{:<46}{:<10}{:>8}{:>8}", "instructions per operation of 64 B", "engine", "count", "figure");
+    println!("{:<46}{:<54}{:>8}{:>8}", "instructions per operation of 64 B", "engine", "count", "figure");
     for (number, Call { name, engine, figure, .. }) in CALLS.iter().enumerate() {
         let count = callgrind::per_copy([1_000, 3_000], ROUND, |rounds| {
             let mut command = callgrind::command(&this);
             command.args(["--rounds", &number.to_string(), &rounds.to_string()]);
             command
         });
-        println!("{name:<46}{engine:<10}{count:>8.1}{figure:>8.1}");
+        println!("{name:<46}{engine:<54}{count:>8.1}{figure:>8.1}");
         let change = count / figure - 1.0;
         if change.abs() > TOLERANCE {
             changes.push((

@@ -32,12 +32,15 @@ pub fn full_queues_hand_back(engine: &dyn DmaEngine) {
 
 /// Operations that are short enough for the [inline executor](dma_core::InlineExecutor) are done when they
 /// have been submitted. Such operations are counted, take no place in the queue, and obey fences. Longer
-/// operations are in flight. The case is skipped on an engine without an executor.
+/// operations are in flight. The case is skipped on an engine without an executor, and if the executor selects
+/// the copies that it executes.
 pub fn short_operations_take_no_place(engine: &dyn DmaEngine) {
     let limit = inline_limit(engine);
-    if limit == 0 {
+    let raw = engine.open_queue_raw(&crate::queue_options(0)).expect("an engine opens a queue");
+    if raw.inline_executor().is_none_or(|executor| executor.selects_copies()) {
         return;
     }
+    drop(raw);
     let q = queue_of(engine, 4);
     let hold = |len: usize, seed| {
         let mut src = allocate(engine, len);

@@ -333,10 +333,9 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
     fn events(&mut self) -> Option<&mut dyn QueueEvents>;
 
     /// Returns the executor of the queue's short operations. The default is `None`, for a queue that must see
-    /// every operation: queues of devices, and queues of engines that count, record or check operations. An
-    /// engine that chooses between a device and the CPU by measured times also returns `None`. An executor
-    /// executes every operation up to a constant length, but such an engine does not know in advance whether
-    /// the device or the CPU is faster.
+    /// every operation: queues of devices, and queues of engines that choose between a device and the CPU by
+    /// measured times. An engine that counts or records the operations of another engine returns an executor
+    /// that does so and calls the other engine's.
     ///
     /// The safe API calls this once, when it opens the queue. It may then pass short operations to the
     /// executor instead of [`submit`](Self::submit), so this queue never sees them.
@@ -376,6 +375,24 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
 pub unsafe trait InlineExecutor: fmt::Debug + Send + Sync {
     /// Returns the length of the longest operation, in bytes. The value never changes.
     fn max_len(&self) -> usize;
+
+    /// Returns true if the executor selects copies by [`admits_copies`](Self::admits_copies). The value never
+    /// changes. The default is false: the executor executes all copies.
+    fn selects_copies(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the executor executes `count` copies of `bytes` in total, which the safe API passes to
+    /// it at once after this call. Otherwise the safe API submits them to the queue. A copy to two
+    /// destinations counts once, with the length of its source.
+    ///
+    /// The safe API calls this before copies of any type, but not before other operations, and only if
+    /// [`selects_copies`](Self::selects_copies) returns true. An executor selects copies if the queue must
+    /// see some of them, such as those that it checks.
+    fn admits_copies(&self, count: u64, bytes: usize) -> bool {
+        let _ = (count, bytes);
+        true
+    }
 
     /// Executes an operation, and returns its result, or 0 if it has none.
     ///

@@ -39,10 +39,14 @@ pub(crate) struct Inline {
     executor: Option<Arc<dyn InlineExecutor>>,
     /// Maximum length of an operation, in bytes; 0 if no operation may be executed now.
     limit: usize,
+    /// The value of `limit` for copies that the executor needs not admit: 0 if it selects copies.
+    copy_limit: usize,
     /// The value of `limit` while operations may be executed; 0 without an executor.
     max_len: usize,
     /// See [`InlineExecutor::batches_short_copies`].
     batches_short_copies: bool,
+    /// See [`InlineExecutor::selects_copies`].
+    selects_copies: bool,
 }
 
 /// An operation that was executed.
@@ -68,23 +72,35 @@ impl Inline {
         let executor = raw.inline_executor();
         let max_len = executor.as_ref().map_or(0, |executor| executor.max_len());
         let batches_short_copies = executor.as_ref().is_some_and(|executor| executor.batches_short_copies());
-        Self { engine: raw.engine_id(), executor, limit: max_len, max_len, batches_short_copies }
+        let selects_copies = executor.as_ref().is_some_and(|executor| executor.selects_copies());
+        let mut inline = Self { executor, max_len, batches_short_copies, selects_copies, ..Self::none(raw.engine_id()) };
+        inline.allow(true);
+        inline
     }
 
     /// Makes an `Inline` without an executor.
     pub(crate) const fn none(engine: EngineId) -> Self {
-        Self { engine, executor: None, limit: 0, max_len: 0, batches_short_copies: false }
+        Self {
+            engine,
+            executor: None,
+            limit: 0,
+            copy_limit: 0,
+            max_len: 0,
+            batches_short_copies: false,
+            selects_copies: false,
+        }
     }
 
     /// Allows operations, or suspends them while others are in flight.
     #[inline]
     pub(crate) const fn allow(&mut self, allowed: bool) {
         self.limit = if allowed { self.max_len } else { 0 };
+        self.copy_limit = if self.selects_copies { 0 } else { self.limit };
     }
 
     /// Drops the executor.
     pub(crate) fn end(&mut self) {
-        (self.executor, self.limit, self.max_len) = (None, 0, 0);
+        (self.executor, self.limit, self.copy_limit, self.max_len) = (None, 0, 0, 0);
     }
 
     /// Returns whether operations are allowed now.
@@ -122,6 +138,34 @@ impl Inline {
         self.fits(dst.len) & is_valid(By::Cpu, self.engine, src, dst, unique)
     }
 
+    /// Returns whether the executor executes these copies, which are valid and short enough. The copies must
+    /// be executed at once if the result is true.
+    #[inline]
+    fn admits(&self, copies: u64, bytes: usize) -> bool {
+        !self.selects_copies || self.is_admitted(copies, bytes)
+    }
+
+    /// See [`admits`](Self::admits).
+    #[cold]
+    #[inline(never)]
+    fn is_admitted(&self, copies: u64, bytes: usize) -> bool {
+        self.executor.as_ref().is_some_and(|executor| executor.admits_copies(copies, bytes))
+    }
+
+    /// Executes a copy that is not plain, if the executor admits it. `len` is the length of its source.
+    ///
+    /// # Safety
+    ///
+    /// The requirements are those of [`InlineExecutor::execute`].
+    #[inline]
+    unsafe fn execute_copy(&self, operation: &Operation<'_>, len: usize) -> Option<u64> {
+        if !self.admits(1, len) {
+            return None;
+        }
+        // SAFETY: both methods have the same requirements, which the caller meets.
+        unsafe { self.execute(operation) }
+    }
+
     /// Executes an operation.
     ///
     /// # Safety
@@ -141,15 +185,25 @@ impl Inline {
             return None;
         }
         let (src, dst) = (src.single(), dst.single());
-        if !self.takes_copy(src, dst, D::UNIQUE) {
+        let is_valid = is_valid(By::Cpu, self.engine, src, dst, D::UNIQUE);
+        let fits = dst.len.wrapping_sub(1) < self.copy_limit;
+        if !(is_valid & fits) && !(is_valid && self.admits_selected(dst.len)) {
             return None;
         }
         let executor = self.executor.as_ref()?;
-        // SAFETY: `takes_copy` has checked the engine, the rights, the lengths and the overlap. Views lie
+        // SAFETY: the lines above have checked the engine, the rights, the lengths and the overlap. Views lie
         // inside their regions and keep them registered. The caller owns the operands. Therefore others can
         // only read a shared source, or access bytes of windows.
         unsafe { executor.copy(src.addr, dst.addr, dst.len) };
         Some(Executed::one(0, dst.len))
+    }
+
+    /// Returns whether an executor that selects copies executes a copy of `len` bytes.
+    // The arguments are not references, because then the compiler would keep operands in memory.
+    #[cold]
+    #[inline(never)]
+    fn admits_selected(&self, len: usize) -> bool {
+        self.selects_copies && self.fits(len) && self.is_admitted(1, len)
     }
 
     /// Copies `len` bytes from byte `src_at` of one view to byte `dst_at` of another view.
@@ -170,6 +224,9 @@ impl Inline {
             return None;
         }
         let executor = self.executor.as_ref()?;
+        if !self.admits(1, len) {
+            return None;
+        }
         // SAFETY: the lines above have checked the engine, the rights and the overlap, and that both ranges
         // lie inside their views. The views keep their regions registered. Both views are windows, so no
         // reference to their bytes exists.
@@ -193,6 +250,9 @@ impl Inline {
                 return None;
             }
             bytes += dst.len;
+        }
+        if !self.admits(pairs.len() as u64, bytes) {
+            return None;
         }
         // The product does not overflow, because each pair has at least one byte.
         if self.batches_short_copies || bytes >= LONG_COPY * pairs.len() {
@@ -281,6 +341,9 @@ impl Inline {
         copy: impl Fn(&dyn InlineExecutor, usize, usize, usize),
     ) -> Option<Executed> {
         let executor = &**self.executor.as_ref()?;
+        if !self.admits(1, list.len) {
+            return None;
+        }
         let prefetch =
             |&(row, len): &(usize, usize)| racy_copy::prefetch::<LINES>(view.addr.offset(row).as_ptr(), len);
         list.rows.iter().take(PREFETCHED_ROWS).for_each(prefetch);
@@ -316,7 +379,7 @@ impl Inline {
         let operation = Operation::CopyToBoth { src: src.segment(), dst: &[dst.segment(), also.segment()] };
         // SAFETY: the lines above have checked the operands of both copies as `copy` does, and that the
         // destinations do not overlap. The caller owns the operands, as in `copy`.
-        let result = unsafe { self.execute(&operation) }?;
+        let result = unsafe { self.execute_copy(&operation, src.len) }?;
         Some(Executed::one(result, 2 * src.len))
     }
 
@@ -384,7 +447,7 @@ impl Inline {
         // SAFETY: `takes_copy` has checked the engine, the rights, the lengths and the overlap. The caller
         // owns the operands, which keep their regions registered. Therefore others can only read a shared
         // source, or access bytes of windows.
-        let result = unsafe { self.execute(&operation) }?;
+        let result = unsafe { self.execute_copy(&operation, dst.len) }?;
         Some(Executed::one(result, dst.len))
     }
 
@@ -403,7 +466,12 @@ impl Inline {
         }
         // SAFETY: the plan is checked, and the CPU can reach its memory. The caller owns the operands, so
         // their regions are registered. Others can only read a shared source, or access bytes of windows.
-        let result = unsafe { self.execute(&operation) }?;
+        let result = unsafe {
+            match plan {
+                Plan::Lists(..) => self.execute_copy(&operation, bytes),
+                _ => self.execute(&operation),
+            }
+        }?;
         Some(Executed::one(result, bytes))
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dma_core::{
     Access, Completion, Descriptor, DeviceMemory, DmaEngine, EngineId, EngineInfo, Error, ErrorKind,
-    ExportDescriptor, HostMemory, InlineExecutor, MemoryRequest, NativeError, Operation, Place, QueueEvents,
+    ExportDescriptor, HostMemory, InlineCopy, InlineExecutor, MemoryRequest, NativeError, Operation, Place, QueueEvents,
     QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, Result, Segment,
 };
 
@@ -389,6 +389,42 @@ impl Count {
 
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Average length, in bytes, from which an executor gets the copies of a batch in one call, unless it asks for
+/// shorter ones: see [`InlineExecutor::copy_all`].
+const LONG_COPY: usize = 4 << 10;
+
+/// Passes copies of one batch to `executor` as the safe API does.
+///
+/// # Safety
+///
+/// See [`InlineExecutor::copy_all`].
+#[inline]
+pub(crate) unsafe fn copy_all(executor: &dyn InlineExecutor, copies: &[InlineCopy]) {
+    let bytes: usize = copies.iter().map(|copy| copy.len).sum();
+    if executor.batches_short_copies() || bytes >= LONG_COPY * copies.len() {
+        // SAFETY: this function and the method have the same requirements, which the caller meets.
+        return unsafe { executor.copy_all(copies) };
+    }
+    for copy in copies {
+        // SAFETY: the caller meets the requirements for each copy.
+        unsafe { executor.copy(copy.src, copy.dst, copy.len) };
+    }
+}
+
+/// Returns a descriptor of an operation, with the token 0.
+pub(crate) fn descriptor_of<'a>(operation: &Operation<'a>) -> Descriptor<'a> {
+    match *operation {
+        Operation::Copy { src, dst } => Descriptor::copy(0, src, dst),
+        Operation::CopyLists { src, dst } => Descriptor::copy_lists(0, src, dst),
+        Operation::Fill { pattern, dst } => Descriptor::fill(0, pattern, dst),
+        Operation::Compare { a, b } => Descriptor::compare(0, a, b),
+        Operation::Crc32c { src, seed } => Descriptor::crc32c(0, src, seed),
+        Operation::CopyCrc32c { src, dst, seed } => Descriptor::copy_crc32c(0, src, dst, seed),
+        Operation::CopyToBoth { src, dst } => Descriptor::copy_to_both(0, src, dst),
+        _ => unreachable!("dma-core has no other operations"),
     }
 }
 

@@ -41,6 +41,10 @@ dma_conformance::conformance_tests!(
     sampled,
     VerifyEngine::new(sim("sim:seed=5"), &VerifyOptions::new().with_sample(3).with_sample_bytes(1000))
 );
+dma_conformance::conformance_tests!(
+    sampled_on_cpu,
+    VerifyEngine::new(cpu("cpu"), &VerifyOptions::new().with_sample(3).with_sample_bytes(1000))
+);
 dma_conformance::conformance_tests!(on_auto, verify(auto(sim("sim:profile=dsa,seed=6"))));
 dma_conformance::conformance_tests!(
     beside_auto,

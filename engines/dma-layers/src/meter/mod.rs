@@ -46,7 +46,7 @@ pub use report::{Distribution, MeterReport, QueueReport};
 
 use crate::in_flight::InFlight;
 use crate::os_clock;
-use crate::wrapper::{Call, Layered, QueueHook, Wrapper, operation_len};
+use crate::wrapper::{Call, Layered, QueueHook, Wrapper, operation_len, copy_all};
 
 dma_core::options! {
     /// The options of a [`MeterEngine`].
@@ -233,10 +233,6 @@ struct MeteredExecutor {
     counts: Arc<Counts>,
 }
 
-/// Average length, in bytes, from which the inner executor gets the copies of a batch in one call, unless it
-/// asks for shorter ones: see [`InlineExecutor::copy_all`].
-const LONG_COPY: usize = 4 << 10;
-
 /// Runs `work`, and returns its result and its time in nanoseconds.
 #[inline]
 fn timed<T>(work: impl FnOnce() -> T) -> (T, u64) {
@@ -250,6 +246,14 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, u64) {
 unsafe impl InlineExecutor for MeteredExecutor {
     fn max_len(&self) -> usize {
         self.inner.max_len()
+    }
+
+    fn selects_copies(&self) -> bool {
+        self.inner.selects_copies()
+    }
+
+    fn admits_copies(&self, count: u64, bytes: usize) -> bool {
+        self.inner.admits_copies(count, bytes)
     }
 
     unsafe fn execute(&self, operation: &Operation<'_>) -> u64 {
@@ -271,17 +275,8 @@ unsafe impl InlineExecutor for MeteredExecutor {
     }
 
     unsafe fn copy_all(&self, copies: &[InlineCopy]) {
-        let bytes: usize = copies.iter().map(|copy| copy.len).sum();
-        let ((), time) = timed(|| {
-            if self.inner.batches_short_copies() || bytes >= LONG_COPY * copies.len() {
-                // SAFETY: the inner method has the same requirements, which the caller meets.
-                return unsafe { self.inner.copy_all(copies) };
-            }
-            for copy in copies {
-                // SAFETY: the inner method has the same requirements, which the caller meets for each copy.
-                unsafe { self.inner.copy(copy.src, copy.dst, copy.len) };
-            }
-        });
+        // SAFETY: the inner methods have the same requirements, which the caller meets.
+        let ((), time) = timed(|| unsafe { copy_all(&*self.inner, copies) });
         // The copies are reported together, so the latency of each is that of all.
         for equal in copies.chunk_by(|a, b| a.len == b.len) {
             self.counts.count_inline(equal.len() as u64, equal[0].len, time);

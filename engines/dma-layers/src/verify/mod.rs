@@ -12,6 +12,9 @@
 //!   earlier, and a waiting thread polls instead of sleeping while such copies are in flight. If the second
 //!   queue cannot be opened, or one of its copies fails, the operation counts as not verified. Copies of
 //!   imported memory also count as not verified.
+//! - Operations that the CPU executes within the call that submits them are not copies by a device. Such copies
+//!   pass through the queue if they are to be verified, and are executed within the call otherwise. Copies of
+//!   several threads on one `SharedQueue` at the same time may delay a verification by one copy of each thread.
 //! - The planner keeps fences, so that no later operation writes the bytes before they are verified.
 //! - If the program writes a window's bytes while they are copied, a mismatch may be reported, because the
 //!   write looks like a wrong byte of the device.
@@ -41,17 +44,18 @@ mod staging;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use arrayvec::ArrayVec;
 #[cfg(feature = "serde")]
 use dma_core::configuration::{Bytes, in_range};
 use dma_core::{
-    Access, Capabilities, Completion, Descriptor, DmaEngine, Error, ErrorKind, NativeError, Operation,
-    Outcome, Place, QueueOptions, RawQueue, RegionInfo, RegionKey, Result, Segment, racy_copy,
+    Access, Capabilities, Completion, Descriptor, DeviceAddr, DmaEngine, Error, ErrorKind, InlineCopy,
+    InlineExecutor, NativeError, Operation, Outcome, Place, QueueOptions, RawQueue, RegionInfo, RegionKey,
+    Result, Segment, racy_copy,
 };
 
-use crate::wrapper::{Layered, QueueHook, Wrapper, for_each_pair};
+use crate::wrapper::{Layered, QueueHook, Wrapper, copy_all, for_each_pair};
 use staging::{Cursor, Pieces, Staging};
 
 /// Maximum number of descriptors in one submission to the inner queue.
@@ -110,8 +114,10 @@ impl fmt::Display for VerifyReport {
 #[derive(Debug)]
 struct Verify {
     options: VerifyOptions,
-    /// The counts of a [`VerifyReport`]: verified, not verified, wrong.
+    /// The counts of a [`VerifyReport`]: verified, not verified, wrong. Operations that executors executed are
+    /// counted in `samplers`, until their queue and its executor are dropped.
     counts: [AtomicU64; 3],
+    samplers: Mutex<Vec<Arc<Sampler>>>,
     /// Keys of the regions that the CPU cannot reach; true if their bytes can be copied to host memory.
     hidden: RwLock<HashMap<RegionKey, bool>>,
     /// The number of keys in `hidden`, which is read without the lock.
@@ -132,10 +138,60 @@ enum Reach {
     Staging,
 }
 
+/// Selects the copies of one queue that are verified. Several threads may execute copies of the queue.
+#[derive(Debug, Default)]
+struct Sampler {
+    /// Copies and bytes since the last copy that was selected.
+    copies: AtomicU64,
+    bytes: AtomicU64,
+    /// Operations that were executed within the calls that submitted them.
+    executed: AtomicU64,
+}
+
+impl Sampler {
+    /// Returns whether one of the next `count` copies, of `len` bytes in total, is to be verified.
+    #[inline]
+    fn is_due(&self, options: &VerifyOptions, count: u64, len: u64) -> bool {
+        let sum = |of: &AtomicU64, more| of.load(Ordering::Relaxed).saturating_add(more);
+        sum(&self.copies, count) >= options.sample && sum(&self.bytes, len) >= options.sample_bytes
+    }
+
+    /// Counts copies that are not verified.
+    #[inline]
+    fn skip(&self, count: u64, len: u64) {
+        // A wrapped count only delays the next selection.
+        self.copies.fetch_add(count, Ordering::Relaxed);
+        self.bytes.fetch_add(len, Ordering::Relaxed);
+    }
+
+    /// Begins to count again, after a copy was selected.
+    fn restart(&self) {
+        self.copies.store(0, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
+    }
+}
+
 impl Verify {
     fn report(&self) -> VerifyReport {
+        let samplers = self.samplers.lock().unwrap_or_else(PoisonError::into_inner);
+        let executed: u64 = samplers.iter().map(|sampler| sampler.executed.load(Ordering::Relaxed)).sum();
         let [verified, unverified, mismatches] = self.counts.each_ref().map(|n| n.load(Ordering::Relaxed));
-        VerifyReport { verified, unverified, mismatches }
+        VerifyReport { verified, unverified: unverified + executed, mismatches }
+    }
+
+    /// Makes the sampler of a new queue.
+    fn sampler(&self) -> Arc<Sampler> {
+        let sampler = Arc::new(Sampler::default());
+        let mut samplers = self.samplers.lock().unwrap_or_else(PoisonError::into_inner);
+        samplers.retain(|old| {
+            let is_used = Arc::strong_count(old) > 1;
+            if !is_used {
+                self.counts[1].fetch_add(old.executed.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            is_used
+        });
+        samplers.push(Arc::clone(&sampler));
+        sampler
     }
 
     fn change_hidden(&self, change: impl FnOnce(&mut HashMap<RegionKey, bool>)) {
@@ -183,7 +239,7 @@ impl Wrapper for Verify {
         Ok(VerifyQueue {
             slots: std::iter::repeat_with(CheckedCopy::default).take(depth).collect(),
             free: (0..depth).rev().collect(),
-            skipped: (0, 0),
+            sampler: this.sampler(),
             mismatches: VecDeque::with_capacity(EXPLAINED),
             next_code: 0,
             stopped: false,
@@ -238,6 +294,7 @@ impl VerifyEngine {
             stages: has_device_memory.then(|| Arc::clone(&inner)),
             options: *options,
             counts: Default::default(),
+            samplers: Mutex::default(),
             hidden: RwLock::default(),
             hidden_len: AtomicUsize::new(0),
         };
@@ -375,8 +432,7 @@ struct VerifyQueue {
     slots: Vec<CheckedCopy>,
     /// Free slots, which are used from the end.
     free: Vec<usize>,
-    /// Copies and bytes since the last copy that was chosen.
-    skipped: (u64, u64),
+    sampler: Arc<Sampler>,
     /// The latest mismatches, oldest first.
     mismatches: VecDeque<Mismatch>,
     next_code: u16,
@@ -493,7 +549,7 @@ unsafe impl QueueHook for VerifyQueue {
         if self.stopped {
             return Err(Error::bare(ErrorKind::Closed));
         }
-        let Self { slots, free, skipped, shared, .. } = self;
+        let Self { slots, free, sampler, shared, .. } = self;
         let mut taken = 0;
         for chunk in batch[..batch.len().min(free.len())].chunks(CHUNK) {
             let mut renamed = ArrayVec::<_, CHUNK>::new();
@@ -501,12 +557,13 @@ unsafe impl QueueHook for VerifyQueue {
                 let slot = &mut slots[at];
                 slot.token = descriptor.token();
                 let choose = |lists: [&[Segment]; 2]| {
-                    skipped.0 = skipped.0.saturating_add(1);
-                    skipped.1 = skipped.1.saturating_add(descriptor.len() as u64);
-                    let due = skipped.0 >= shared.options.sample && skipped.1 >= shared.options.sample_bytes;
-                    let reach = if due { shared.reach(lists) } else { Reach::None };
-                    if reach != Reach::None {
-                        *skipped = (0, 0);
+                    let len = descriptor.len() as u64;
+                    let is_due = sampler.is_due(&shared.options, 1, len);
+                    let reach = if is_due { shared.reach(lists) } else { Reach::None };
+                    if reach == Reach::None {
+                        sampler.skip(1, len);
+                    } else {
+                        sampler.restart();
                     }
                     reach
                 };
@@ -582,6 +639,11 @@ unsafe impl QueueHook for VerifyQueue {
         inner.stop();
     }
 
+    fn inline_executor(&self, inner: Arc<dyn InlineExecutor>) -> Option<Arc<dyn InlineExecutor>> {
+        let (sampler, options) = (Arc::clone(&self.sampler), self.shared.options);
+        Some(Arc::new(SampledExecutor { inner, sampler, options }))
+    }
+
     fn explain(&self, native: i32) -> Option<NativeError> {
         let mismatch = self.mismatches.iter().rev().find(|mismatch| mismatch.code == native)?;
         let len = mismatch.len;
@@ -592,5 +654,58 @@ unsafe impl QueueHook for VerifyQueue {
             None => format!("the {len} bytes of the source changed while they were copied"),
         };
         Some(NativeError { code: native, name: "VERIFY_MISMATCH".into(), description: description.into() })
+    }
+}
+
+/// Executes the operations that are not verified, and counts them.
+#[derive(Debug)]
+struct SampledExecutor {
+    inner: Arc<dyn InlineExecutor>,
+    sampler: Arc<Sampler>,
+    options: VerifyOptions,
+}
+
+// SAFETY: all calls go to the inner executor unchanged, so its promises hold. The sampler does not depend on
+// the queue.
+unsafe impl InlineExecutor for SampledExecutor {
+    fn max_len(&self) -> usize {
+        self.inner.max_len()
+    }
+
+    fn selects_copies(&self) -> bool {
+        true
+    }
+
+    fn admits_copies(&self, count: u64, bytes: usize) -> bool {
+        let admits = !self.sampler.is_due(&self.options, count, bytes as u64)
+            && (!self.inner.selects_copies() || self.inner.admits_copies(count, bytes));
+        if admits {
+            self.sampler.skip(count, bytes as u64);
+            self.sampler.executed.fetch_add(count, Ordering::Relaxed);
+        }
+        admits
+    }
+
+    unsafe fn execute(&self, operation: &Operation<'_>) -> u64 {
+        if matches!(operation, Operation::Fill { .. } | Operation::Compare { .. } | Operation::Crc32c { .. }) {
+            // Copies were counted when they were admitted.
+            self.sampler.executed.fetch_add(1, Ordering::Relaxed);
+        }
+        // SAFETY: the inner method has the same requirements, which the caller meets.
+        unsafe { self.inner.execute(operation) }
+    }
+
+    unsafe fn copy(&self, src: DeviceAddr, dst: DeviceAddr, len: usize) {
+        // SAFETY: the inner method has the same requirements, which the caller meets.
+        unsafe { self.inner.copy(src, dst, len) };
+    }
+
+    fn batches_short_copies(&self) -> bool {
+        self.inner.batches_short_copies()
+    }
+
+    unsafe fn copy_all(&self, copies: &[InlineCopy]) {
+        // SAFETY: the inner methods have the same requirements, which the caller meets.
+        unsafe { copy_all(&*self.inner, copies) };
     }
 }
