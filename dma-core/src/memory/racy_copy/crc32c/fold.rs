@@ -65,11 +65,17 @@ macro_rules! folds {
                 let mut b = next(at + PAGE);
                 let mut c = next(at + 2 * PAGE);
                 let mut d = next(at + 3 * PAGE);
+                let has_next = len - at >= 2 * BLOCK;
                 for i in (at + WIDTH..at + PAGE).step_by(WIDTH) {
                     if (i - at) % 64 == 0 {
-                        // At the last lines of a page, prefetch the first lines of the next block.
-                        let over = if i - at < PAGE - AHEAD { 0 } else { 3 * PAGE };
-                        prefetch(src.wrapping_add(i + AHEAD + over));
+                        // At the last lines of a page, prefetch the first lines of the next block. Never
+                        // prefetch beyond the range: its end may be that of mapped memory, and the search for
+                        // pages that do not exist takes longer than the CRC of 1 KiB.
+                        if i - at < PAGE - AHEAD {
+                            prefetch(src.wrapping_add(i + AHEAD));
+                        } else if has_next {
+                            prefetch(src.wrapping_add(i + AHEAD + 3 * PAGE));
+                        }
                     }
                     a = fold(a, by_one, next(i));
                     b = fold(b, by_one, next(i + PAGE));

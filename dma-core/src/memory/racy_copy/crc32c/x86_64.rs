@@ -267,10 +267,11 @@ unsafe fn chains<const TO: u8>(mut crc: u32, mut dst: *mut u8, mut src: *const u
             while len >= 3 * $chain {
                 // SAFETY: the block lies within both ranges, and the CPU has the features.
                 crc = unsafe {
+                    let ahead = ahead_at_the_end::<$chain>(len);
                     match TO {
-                        NOWHERE => in_cache::block::<$chain>(crc, src),
-                        CACHE => copied::block::<$chain>(crc, src, dst),
-                        _ => past_cache::block::<$chain>(crc, src, dst),
+                        NOWHERE => in_cache::block::<$chain>(crc, ahead, src),
+                        CACHE => copied::block::<$chain>(crc, ahead, src, dst),
+                        _ => past_cache::block::<$chain>(crc, ahead, src, dst),
                     }
                 };
                 (dst, src, len) =
@@ -300,6 +301,19 @@ fn join<const CHAIN: usize>([a, b, c]: [u64; 3]) -> u32 {
     _mm_crc32_u64(crc, std::arch::x86_64::_mm_extract_epi64::<1>(sum) as u64) as u32 ^ c as u32
 }
 
+/// Distance from a load to the prefetch ahead of it, in lines.
+const AHEAD: usize = 8;
+
+/// Returns the distance from a load to the prefetch ahead of it, in bytes, at the last lines of a block's
+/// chains: to the first lines of the next block. `len` is the length of the range from the beginning of the
+/// block. Returns 0, which prefetches nothing new, if a prefetch would leave the range. Its end may be that
+/// of mapped memory, and the search for a page that does not exist takes longer than the CRC of 1 KiB.
+const fn ahead_at_the_end<const CHAIN: usize>(len: usize) -> usize {
+    let ahead = 2 * CHAIN + AHEAD * LINE;
+    // The last line of the last chain ends with the block.
+    if 3 * CHAIN + ahead <= len { ahead } else { 0 }
+}
+
 /// Declares `block`, which processes three chains of `CHAIN` bytes. The code processes one line of each chain
 /// in turn.
 macro_rules! block {
@@ -307,21 +321,24 @@ macro_rules! block {
         mod $name {
             use super::*;
 
-            /// Returns the CRC register after the block.
+            /// Returns the CRC register after the block. `ahead_at_the_end` is the function's result.
             ///
             /// # Safety
             ///
             /// The requirements of [`chains`], for one block.
             #[inline]
             #[target_feature(enable = "sse4.2,pclmulqdq")]
-            pub(super) unsafe fn block<const CHAIN: usize>(crc: u32, mut src: *const u8 $(, mut $dst: *mut u8)?) -> u32 {
-                /// Distance from a load to the prefetch ahead of it, in lines.
-                const AHEAD: usize = 8;
+            pub(super) unsafe fn block<const CHAIN: usize>(
+                crc: u32,
+                ahead_at_the_end: usize,
+                mut src: *const u8
+                $(, mut $dst: *mut u8)?
+            ) -> u32 {
                 let (mut a, mut b, mut c) = (u64::from(crc), 0_u64, 0_u64);
                 let lines = CHAIN / LINE;
                 let near = lines.saturating_sub(AHEAD);
                 // At the last lines, prefetch the first lines of the next block.
-                for (lines, ahead) in [(near, AHEAD * LINE), (lines - near, 2 * CHAIN + AHEAD * LINE)] {
+                for (lines, ahead) in [(near, AHEAD * LINE), (lines - near, ahead_at_the_end)] {
                     if lines == 0 {
                         continue;
                     }
@@ -390,6 +407,27 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// Prefetches have no effect that a test can see, so this tests their addresses.
+    #[test]
+    fn no_prefetch_leaves_the_range() {
+        fn test<const CHAIN: usize>() {
+            let (mut none, mut some) = (0, 0);
+            for len in 3 * CHAIN..8 * CHAIN {
+                match ahead_at_the_end::<CHAIN>(len) {
+                    0 => none += 1,
+                    ahead => {
+                        some += 1;
+                        // The end of the last chain's last line.
+                        assert!(3 * CHAIN + ahead <= len, "{CHAIN}, {len}, {ahead}");
+                    }
+                }
+            }
+            assert!(none > 0 && some > 0);
+        }
+        test::<256>();
+        test::<4096>();
+    }
 
     proptest! {
         /// Tests all sets of instructions that this CPU supports, not only the set that `instructions`
