@@ -34,8 +34,8 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::{
-    BufferMut, Capabilities, Counters, Descriptor, EngineId, EngineInfo, Error, Outcome, QueueEvents,
-    QueueOptions, RawQueue,
+    BufferMut, Capabilities, Completion, Counters, Descriptor, EngineId, EngineInfo, Error, Outcome,
+    QueueEvents, QueueOptions, RawQueue,
 };
 pub use answer::Answer;
 use backlog::Backlog;
@@ -45,7 +45,7 @@ use device::{Device, MAX_COMPLETIONS};
 pub use error::{OpError, OpFailure};
 use inline::{Executed, Inline};
 pub(crate) use outcomes::{LogEvent, OpState};
-use outcomes::{Outcomes, slot_of};
+use outcomes::{Outcomes, Phase, slot_of};
 use plan::QueueCaps;
 pub use retry::RetryPolicy;
 pub use rows::Rows;
@@ -372,6 +372,9 @@ impl Planner {
     /// operation takes far fewer instructions with this method than with [`flush`](Self::flush) and
     /// [`poll`](Self::poll), which are called only if operations are deferred.
     pub(crate) fn drive(&mut self, slot: u32, polls: u32, ended: &mut Vec<u32>) {
+        if self.drive_alone(slot, polls, ended) {
+            return;
+        }
         let Backlog { deferred, queries, .. } = &self.backlog;
         let is_plain = deferred.is_empty() && queries.is_empty() && !self.push && !self.is_poisoned();
         if !(is_plain && self.submit_while_room(ended)) {
@@ -393,6 +396,47 @@ impl Planner {
             self.poll_once(ended);
         }
         self.resume_inline();
+    }
+
+    /// Does the work of [`drive`](Self::drive) for a plain copy that no other code waits for, while the
+    /// device has nothing else to do. Returns false if this is not the case, or if the device has no room.
+    #[inline]
+    fn drive_alone(&mut self, slot: u32, polls: u32, ended: &mut Vec<u32>) -> bool {
+        let Backlog { pending, submitted, deferred, queries, .. } = &self.backlog;
+        let op = &self.outcomes.ops[slot as usize];
+        // The descriptor of a plain operation that is open is pending if none is in flight.
+        let is_alone = (self.device.in_flight == 0) & (pending.len() == 1) & (*submitted == 0)
+            && deferred.is_empty() & queries.is_empty() & !self.push
+            && (op.phase == Phase::Plain) & !op.has_waiter;
+        if !is_alone || self.is_poisoned() {
+            return false;
+        }
+        // SAFETY: the pending descriptor was checked, and its operands are kept, as in `submit_while_room`.
+        match unsafe { self.device.submit(&self.backlog.pending) } {
+            Ok(0) => return false,
+            Ok(_) => self.backlog.pending.clear(),
+            Err(error) => {
+                self.refuse_first(error, ended);
+                return false;
+            }
+        }
+        self.delayed_since = None;
+        self.device.ring();
+        for _ in 0..polls {
+            let n = self.device.poll();
+            if n == 0 {
+                continue;
+            }
+            let Completion { token, outcome, .. } = self.device.reports[0];
+            if token == outcomes::token(slot, 0) && outcome == Outcome::Done {
+                self.outcomes.complete_single(slot);
+                self.resume_inline();
+            } else {
+                self.take_reports(n, ended);
+            }
+            break;
+        }
+        true
     }
 
     /// Stops the device. Pending and deferred operations are aborted.

@@ -150,6 +150,17 @@ impl Outcomes {
         self.counters.bytes = self.counters.bytes.saturating_add(bytes as u64);
     }
 
+    /// Ends an operation of one descriptor, which has no waiter and is reported as done.
+    #[inline]
+    pub(super) fn complete_single(&mut self, slot: u32) {
+        let Self { ops, counters, .. } = self;
+        let op = &mut ops[slot as usize];
+        (op.descriptors, op.phase) = (0, Phase::Ended);
+        counters.completed += 1;
+        // The sum saturates, because repeated windows may exceed the size of the address space.
+        counters.bytes = counters.bytes.saturating_add(op.bytes);
+    }
+
     /// Ends operations of one descriptor that are reported as done, up to the first report of another type.
     /// Returns the number of ended operations.
     #[inline]
