@@ -124,6 +124,94 @@ macro_rules! operations {
                 )
             }
 
+            /// Copies `src` to `dst` within this call, if the engine can do so now: see
+            /// [`Queue`](crate::Queue). Otherwise, or if the copy is invalid, returns false and copies
+            /// nothing. In that case call [`copy`](Self::copy), which submits the copy or returns the reason.
+            ///
+            /// The call borrows the operands, because the copy is never in flight. A function that gets the
+            /// operands by reference needs fewer instructions with it than with `copy`, which moves them into
+            /// a transfer and out of it. The operands are single ranges, or [`Rows`](crate::Rows) and a
+            /// range.
+            ///
+            /// ```
+            /// # use dma_core::{BufferMut, Queue, Result};
+            /// fn mirror(queue: &Queue, mut pair: (BufferMut, BufferMut)) -> Result<(BufferMut, BufferMut)> {
+            ///     let (src, dst) = &mut pair;
+            ///     if queue.copy_now(src, dst) {
+            ///         return Ok(pair);
+            ///     }
+            ///     Ok(queue.copy(pair.0, pair.1)?.wait()?)
+            /// }
+            /// ```
+            // Always inline, for the same reason as `copy`.
+            #[inline(always)]
+            #[must_use = "if the result is false, nothing was copied"]
+            pub fn copy_now<S, D>(&self, src: &S, dst: &mut D) -> bool
+            where
+                S: $crate::Source $(+ $send)?,
+                D: $crate::Destination $(+ $send)?,
+            {
+                self.execute_now(|inline| {
+                    if S::SINGLE && D::SINGLE { inline.copy(src, &*dst) } else { inline.copy_rows(src, &*dst) }
+                })
+                .is_some()
+            }
+
+            /// Fills `dst` as [`fill`](Self::fill) does, within this call, as [`copy_now`](Self::copy_now)
+            /// copies. Returns false if nothing was written.
+            #[inline]
+            #[must_use = "if the result is false, nothing was written"]
+            pub fn fill_now<D: $crate::Destination $(+ $send)?>(&self, dst: &mut D, pattern: [u8; 8]) -> bool {
+                self.execute_now(|inline| inline.fill(&*dst, pattern)).is_some()
+            }
+
+            /// Copies as [`copy_to_both`](Self::copy_to_both) does, within this call, as
+            /// [`copy_now`](Self::copy_now) does. Returns false if nothing was copied.
+            #[inline]
+            #[must_use = "if the result is false, nothing was copied"]
+            pub fn copy_to_both_now<S, D, E>(&self, src: &S, dst: &mut D, also: &mut E) -> bool
+            where
+                S: $crate::Source $(+ $send)?,
+                D: $crate::Destination $(+ $send)?,
+                E: $crate::Destination $(+ $send)?,
+            {
+                self.execute_now(|inline| inline.copy_to_both(src, &*dst, &*also)).is_some()
+            }
+
+            /// Compares as [`compare`](Self::compare) does, within this call, as [`copy_now`](Self::copy_now)
+            /// copies. Returns `None` if nothing was compared, and otherwise the offset of the first byte
+            /// that differs, or `Some(None)` if the bytes are equal.
+            #[inline]
+            #[must_use = "if the result is `None`, nothing was compared"]
+            pub fn compare_now<A, B>(&self, a: &A, b: &B) -> Option<Option<usize>>
+            where
+                A: $crate::Source $(+ $send)?,
+                B: $crate::Source $(+ $send)?,
+            {
+                let result = self.execute_now(|inline| inline.compare(a, b))?;
+                Some((result != $crate::Completion::EQUAL).then_some(result as usize))
+            }
+
+            /// Returns the CRC-32C as [`crc32c`](Self::crc32c) does, within this call, as
+            /// [`copy_now`](Self::copy_now) copies. Returns `None` if nothing was computed.
+            #[inline]
+            #[must_use = "if the result is `None`, nothing was computed"]
+            pub fn crc32c_now<S: $crate::Source $(+ $send)?>(&self, src: &S, seed: u32) -> Option<u32> {
+                self.execute_now(|inline| inline.crc32c(src, seed)).map(|crc| crc as u32)
+            }
+
+            /// Copies and returns the CRC-32C as [`copy_crc32c`](Self::copy_crc32c) does, within this call,
+            /// as [`copy_now`](Self::copy_now) does. Returns `None` if nothing was copied.
+            #[inline]
+            #[must_use = "if the result is `None`, nothing was copied"]
+            pub fn copy_crc32c_now<S, D>(&self, src: &S, dst: &mut D, seed: u32) -> Option<u32>
+            where
+                S: $crate::Source $(+ $send)?,
+                D: $crate::Destination $(+ $send)?,
+            {
+                self.execute_now(|inline| inline.copy_crc32c(src, &*dst, seed)).map(|crc| crc as u32)
+            }
+
             /// Copies the bytes of `src` to `dst`, which must have the same length. Blocks until the copy is
             /// done.
             ///

@@ -105,7 +105,7 @@ impl Queue {
         (dst, dst_at): (&Window, usize),
         len: usize,
     ) -> bool {
-        self.execute(|inline| inline.copy_part((&src.0, src_at), (&dst.0, dst_at), len))
+        self.execute_now(|inline| inline.copy_part((&src.0, src_at), (&dst.0, dst_at), len)).is_some()
     }
 
     /// Executes the copies of `batch` within this call, if the engine can do so now (see [`Queue`]).
@@ -114,15 +114,15 @@ impl Queue {
     // The parameter is `&mut`, so that no reference to bytes of the batch's buffers exists.
     #[must_use = "if the result is false, nothing was copied"]
     pub fn submit_at_once<S: Source, D: Destination>(&self, batch: &mut Batch<S, D>) -> bool {
-        self.execute(|inline| inline.copy_all(&batch.pairs))
+        self.execute_now(|inline| inline.copy_all(&batch.pairs)).is_some()
     }
 
     /// Executes an operation within this call, if inline execution is allowed now and `run` finds the
-    /// operation valid and short enough.
+    /// operation valid and short enough. Returns its result.
     #[inline]
-    fn execute(&self, run: impl FnOnce(&Inline) -> Option<Executed>) -> bool {
-        let state = self.shared.try_borrow_mut();
-        state.is_ok_and(|mut state| state.planner.execute_inline(|inline, _| run(inline)).is_some())
+    pub(crate) fn execute_now(&self, run: impl FnOnce(&Inline) -> Option<Executed>) -> Option<u64> {
+        let mut state = self.shared.try_borrow_mut().ok()?;
+        state.planner.execute_inline(|inline, _| run(inline))
     }
 
     /// Submits the pending descriptors.

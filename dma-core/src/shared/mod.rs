@@ -161,6 +161,15 @@ impl SharedQueue {
         })
     }
 
+    /// Executes an operation within this call, if the lane allows this and `run` finds the operation valid
+    /// and short enough. Returns its result.
+    #[inline]
+    pub(crate) fn execute_now(&self, run: impl FnOnce(&Inline) -> Option<Executed>) -> Option<u64> {
+        let executed = self.first_lane().execute_inline(run)?;
+        self.handle.hub.count_inline(self.handle.submitter_id, &executed);
+        Some(executed.result)
+    }
+
     /// Counts an operation that was executed, and makes its transfer.
     #[inline]
     fn done<T: Send + 'static, R: Answer>(

@@ -6,8 +6,8 @@ mod transfers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -36,6 +36,10 @@ struct Script {
     executor_panics: AtomicBool,
     /// True if the queue panics at a submission or a poll.
     queue_panics: AtomicBool,
+    /// True if the executor selects copies, and then the copies that it was asked for and its answer.
+    selects_copies: AtomicBool,
+    asked: Mutex<Vec<(u64, usize)>>,
+    admits: AtomicBool,
 }
 
 impl Script {
@@ -160,6 +164,13 @@ impl SpyExecutor {
 unsafe impl InlineExecutor for SpyExecutor {
     fn max_len(&self) -> usize {
         self.inner.max_len()
+    }
+    fn selects_copies(&self) -> bool {
+        self.script.selects_copies.load(Ordering::Relaxed)
+    }
+    fn admits_copies(&self, count: u64, bytes: usize) -> bool {
+        self.script.asked.lock().expect("no panic").push((count, bytes));
+        self.script.admits.load(Ordering::Relaxed)
     }
     unsafe fn execute(&self, operation: &Operation<'_>) -> u64 {
         self.count();
@@ -299,6 +310,47 @@ macro_rules! run {
 run!(Queue);
 run!(SharedQueue);
 
+/// A queue whose operations run by the calls that borrow, such as `copy_now`, unless these refuse.
+struct Now<Q>(Q);
+
+macro_rules! run_now {
+    ($queue:ty) => {
+        impl Run for Now<$queue> {
+            fn run(&self, op: Op, operands: [&Window; 3]) -> Result<u64, ErrorKind> {
+                let [a, mut b, mut c] = operands.map(Window::clone);
+                let before = self.0.counters();
+                let result = match op {
+                    Op::Copy => self.0.copy_now(&a, &mut b).then_some(0),
+                    Op::Fill => self.0.fill_now(&mut b, [7; 8]).then_some(0),
+                    Op::Both => self.0.copy_to_both_now(&a, &mut b, &mut c).then_some(0),
+                    Op::Compare => self.0.compare_now(&a, &b).map(|at| at.map_or(u64::MAX, |at| at as u64)),
+                    Op::Crc => self.0.crc32c_now(&a, 5).map(u64::from),
+                    Op::CopyCrc => self.0.copy_crc32c_now(&a, &mut b, 5).map(u64::from),
+                    Op::Lists => {
+                        let first = a.len().min(1);
+                        let lists = [a.slice(..first), a.slice(first..)];
+                        assert!(!self.0.copy_now(&lists, &mut b), "lists are not executed");
+                        None
+                    }
+                    Op::Batch | Op::FillOfList => None,
+                };
+                result.map_or_else(
+                    || {
+                        assert_eq!(self.0.counters(), before, "{op:?} was refused");
+                        self.0.run(op, operands)
+                    },
+                    Ok,
+                )
+            }
+            fn counters(&self) -> crate::Counters {
+                self.0.counters()
+            }
+        }
+    };
+}
+run_now!(Queue);
+run_now!(SharedQueue);
+
 fn bytes(window: &Window) -> Vec<u8> {
     let mut bytes = vec![0; window.len()];
     window.read_at(0, &mut bytes).expect("the CPU can reach the window");
@@ -310,11 +362,14 @@ fn write(window: &Window, seed: u8) {
     window.write_at(0, &bytes).expect("the CPU can reach the window");
 }
 
-/// Runs `check` on a `Queue` and on a `SharedQueue`.
+/// Runs `check` on a `Queue` and on a `SharedQueue`, by the calls that move operands and by those that borrow
+/// them.
 fn on_both(check: impl Fn(&Spy, &dyn Run)) {
-    let (of_queue, of_shared) = (spy(), spy());
+    let [of_queue, of_shared, by_queue, by_shared] = [(); 4].map(|()| spy());
     check(&of_queue, &of_queue.queue());
     check(&of_shared, &of_shared.shared());
+    check(&by_queue, &Now(by_queue.queue()));
+    check(&by_shared, &Now(by_shared.shared()));
 }
 
 #[test]
@@ -361,6 +416,42 @@ fn every_short_operation_is_executed_in_the_call() {
             "no descriptor is submitted to the queue"
         );
     });
+}
+
+#[test]
+fn an_executor_selects_copies() {
+    for (shared, borrows, admits) in (0..8).map(|case| (case & 1 > 0, case & 2 > 0, case & 4 > 0)) {
+        let engine = spy();
+        engine.script.selects_copies.store(true, Ordering::Relaxed);
+        engine.script.admits.store(admits, Ordering::Relaxed);
+        let queue: Box<dyn Run> = match (shared, borrows) {
+            (false, false) => Box::new(engine.queue()),
+            (false, true) => Box::new(Now(engine.queue())),
+            (true, false) => Box::new(engine.shared()),
+            (true, true) => Box::new(Now(engine.shared())),
+        };
+        for op in OPS {
+            let [a, b, c] = [(); 3].map(|()| engine.window(LIMIT));
+            write(&a, 1);
+            let before = engine.script.executed();
+            queue.run(op, [&a, &b, &c]).expect("valid");
+            let asked = std::mem::take(&mut *engine.script.asked.lock().expect("no panic"));
+            let is_copy = !matches!(op, Op::Fill | Op::FillOfList | Op::Compare | Op::Crc);
+            let executed = engine.script.executed() - before;
+            assert_eq!(executed > 0, admits || !is_copy, "{op:?}, {admits}");
+            // A call that borrows and is refused is followed by one that does not.
+            let each = (if op == Op::Batch { 2 } else { 1 }, LIMIT);
+            let calls = match op {
+                _ if !is_copy => 0,
+                Op::Copy | Op::Both | Op::CopyCrc if borrows && !admits => 2,
+                _ => 1,
+            };
+            assert_eq!(asked, vec![each; calls], "{op:?}, {admits}, {borrows}");
+            if is_copy {
+                assert_eq!(bytes(&b), bytes(&a), "{op:?}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -448,6 +539,10 @@ fn nothing_is_executed_while_operations_of_the_queue_are_in_flight() {
     let (src, dst) = engine.pair(10);
     let short = queue.copy(src, dst).expect("room");
     assert_eq!((engine.script.executed(), queue.counters().in_flight), (0, 2));
+    let (other_src, mut other_dst) = engine.pair(10);
+    assert!(!queue.copy_now(&other_src, &mut other_dst) && other_dst[..] == [0; 10]);
+    assert!(!queue.fill_now(&mut other_dst, [1; 8]) && queue.crc32c_now(&other_dst, 0).is_none());
+    assert_eq!(engine.script.executed(), 0);
     let (src, dst) = short.wait().expect("done");
     drop(long);
     while queue.counters().in_flight > 0 {
@@ -486,6 +581,11 @@ fn a_closed_queue_executes_nothing() {
     let shared = engine.shared();
     let held = shared.copy(engine.pair(10).0, engine.pair(10).1).expect("room");
     assert_eq!(shared.close(SOON).completed, 1);
+    for op in OPS {
+        let [a, b, c] = [(); 3].map(|()| engine.window(LIMIT));
+        assert_eq!(shared.run(op, [&a, &b, &c]), Err(ErrorKind::Closed), "{op:?}");
+    }
+    let shared = Now(shared);
     for op in OPS {
         let [a, b, c] = [(); 3].map(|()| engine.window(LIMIT));
         assert_eq!(shared.run(op, [&a, &b, &c]), Err(ErrorKind::Closed), "{op:?}");
@@ -557,6 +657,10 @@ fn a_panic_of_the_executor_ends_it() {
             "the queue refuses operations, because the engine's state is unknown"
         );
     }
+    let (queue, shared) = (Now(queue), Now(shared));
+    for queue in [&queue as &dyn Run, &shared] {
+        assert!(queue.run(Op::Copy, [&window, &engine.window(LIMIT), &window]).is_err());
+    }
     assert_eq!(engine.script.executed(), 2);
-    assert_eq!(shared.close(SOON).completed, 0);
+    assert_eq!(shared.0.close(SOON).completed, 0);
 }
