@@ -32,8 +32,8 @@ pub fn full_queues_hand_back(engine: &dyn DmaEngine) {
 
 /// Operations that are short enough for the [inline executor](dma_core::InlineExecutor) are done when they
 /// have been submitted. Such operations are counted, take no place in the queue, and obey fences. Longer
-/// operations are in flight. The case is skipped on an engine without an executor, and if the executor selects
-/// the copies that it executes.
+/// operations are in flight. The case is skipped on an engine without an executor, and if the executor
+/// selects the copies that it executes.
 pub fn short_operations_take_no_place(engine: &dyn DmaEngine) {
     let limit = inline_limit(engine);
     let raw = engine.open_queue_raw(&crate::queue_options(0)).expect("an engine opens a queue");

@@ -8,7 +8,9 @@ use super::plan::Plan;
 use crate::memory::operand::RowList;
 use crate::memory::operand::sealed::Operand;
 use crate::memory::region::Range;
-use crate::{Access, EngineId, InlineCopy, InlineExecutor, Operation, RawQueue, Segment, racy_copy};
+use crate::{
+    Access, DeviceAddr, EngineId, InlineCopy, InlineExecutor, Operation, RawQueue, Segment, racy_copy,
+};
 
 /// Maximum number of bytes of a batch or of a copy of lists, as a multiple of [`InlineExecutor::max_len`].
 const MAX_TOTAL: usize = 32;
@@ -73,7 +75,8 @@ impl Inline {
         let max_len = executor.as_ref().map_or(0, |executor| executor.max_len());
         let batches_short_copies = executor.as_ref().is_some_and(|executor| executor.batches_short_copies());
         let selects_copies = executor.as_ref().is_some_and(|executor| executor.selects_copies());
-        let mut inline = Self { executor, max_len, batches_short_copies, selects_copies, ..Self::none(raw.engine_id()) };
+        let mut inline =
+            Self { executor, max_len, batches_short_copies, selects_copies, ..Self::none(raw.engine_id()) };
         inline.allow(true);
         inline
     }
@@ -187,8 +190,10 @@ impl Inline {
         let (src, dst) = (src.single(), dst.single());
         let is_valid = is_valid(By::Cpu, self.engine, src, dst, D::UNIQUE);
         let fits = dst.len.wrapping_sub(1) < self.copy_limit;
-        if !(is_valid & fits) && !(is_valid && self.admits_selected(dst.len)) {
-            return None;
+        if !(is_valid & fits) {
+            // SAFETY: if `is_valid` is true, the requirements are met as below.
+            let executed = is_valid && unsafe { self.copy_selected(src.addr, dst.addr, dst.len) };
+            return executed.then_some(Executed::one(0, dst.len));
         }
         let executor = self.executor.as_ref()?;
         // SAFETY: the lines above have checked the engine, the rights, the lengths and the overlap. Views lie
@@ -198,12 +203,25 @@ impl Inline {
         Some(Executed::one(0, dst.len))
     }
 
-    /// Returns whether an executor that selects copies executes a copy of `len` bytes.
+    /// Executes a valid copy, if it is short enough, and if an executor that selects copies admits it.
+    /// Returns whether it was executed.
+    ///
+    /// # Safety
+    ///
+    /// The requirements are those of [`InlineExecutor::copy`], except for the length.
     // The arguments are not references, because then the compiler would keep operands in memory.
     #[cold]
     #[inline(never)]
-    fn admits_selected(&self, len: usize) -> bool {
-        self.selects_copies && self.fits(len) && self.is_admitted(1, len)
+    unsafe fn copy_selected(&self, src: DeviceAddr, dst: DeviceAddr, len: usize) -> bool {
+        let Some(executor) = self.executor.as_ref().filter(|_| self.selects_copies && self.fits(len)) else {
+            return false;
+        };
+        let admits = executor.admits_copies(1, len);
+        if admits {
+            // SAFETY: the caller meets the requirements, and `fits` has checked the length.
+            unsafe { executor.copy(src, dst, len) };
+        }
+        admits
     }
 
     /// Copies `len` bytes from byte `src_at` of one view to byte `dst_at` of another view.

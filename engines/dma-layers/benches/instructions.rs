@@ -4,7 +4,7 @@
 //! `cargo bench -p dma-layers --bench instructions` runs itself under `valgrind --tool=callgrind` with two
 //! numbers of batches for each engine, and prints the cost of each additional copy and the ratio to the CPU
 //! engine alone. The reference is the engine's queue without the executor of short operations, as a
-//! device's. `cargo bench --bench instructions` counts `meter+cpu` with the executor. In `AutoEngine` the
+//! device's. `cargo bench --bench instructions` counts wrappers with the executor. In `AutoEngine` the
 //! device executes only the copies of its trials. If a ratio exceeds its limit, the bench exits with 1,
 //! unless run with `--test`. Valgrind has no vDSO: reading the clock is a system call, whose instructions in
 //! the kernel are not counted.
@@ -32,10 +32,10 @@ const SIZE: usize = 64;
 const ENGINES: [(&str, f64); 9] = [
     ("cpu by its queue", 1.0),
     ("meter+cpu by its queue", 1.3),
-    ("record+cpu", 1.5),
-    ("record+cpu reversed", 1.5),
+    ("record+cpu by its queue", 1.5),
+    ("record+cpu by its queue, reversed", 1.5),
     // The distances between the copies differ, so a trace has an entry for each copy.
-    ("record+cpu scattered", 4.0),
+    ("record+cpu by its queue, scattered", 4.0),
     ("raw cpu", 1.0),
     // The limit has a margin, because the length of the device's trials depends on the clock.
     ("raw auto", 1.3),
@@ -97,19 +97,17 @@ fn open(name: &str) -> Arc<dyn DmaEngine> {
     if name == "meter+cpu by its queue" {
         return Arc::new(MeterEngine::new(by_queue(cpu), &MeterOptions::new()));
     }
-    let cpu = Arc::new(cpu);
-    match name {
-        "raw auto" | "raw auto alone" => {
-            let device = "sim:profile=bluefield3,clock=real".parse().expect("a name");
-            let options = SimOptions::from_name(&device).expect("options");
-            let device = Arc::new(SimEngine::open(&options).expect("it opens"));
-            Arc::new(AutoEngine::new(cpu, device, &AutoOptions::new()).expect("both fit"))
-        }
-        _ if name.starts_with("record+cpu") => {
-            Arc::new(RecordEngine::new(cpu, &RecordOptions::new(trace())).expect("a file"))
-        }
-        _ => cpu,
+    if name.starts_with("record+cpu by its queue") {
+        return Arc::new(RecordEngine::new(by_queue(cpu), &RecordOptions::new(trace())).expect("a file"));
     }
+    let cpu = Arc::new(cpu);
+    if !name.starts_with("raw auto") {
+        return cpu;
+    }
+    let device = "sim:profile=bluefield3,clock=real".parse().expect("a name");
+    let options = SimOptions::from_name(&device).expect("options");
+    let device = Arc::new(SimEngine::open(&options).expect("it opens"));
+    Arc::new(AutoEngine::new(cpu, device, &AutoOptions::new()).expect("both fit"))
 }
 
 /// Cuts a region into buffers of [`SIZE`] bytes.

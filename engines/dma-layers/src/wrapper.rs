@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dma_core::{
     Access, Completion, Descriptor, DeviceMemory, DmaEngine, EngineId, EngineInfo, Error, ErrorKind,
-    ExportDescriptor, HostMemory, InlineCopy, InlineExecutor, MemoryRequest, NativeError, Operation, Place, QueueEvents,
-    QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, Result, Segment,
+    ExportDescriptor, HostMemory, InlineCopy, InlineExecutor, MemoryRequest, NativeError, Operation, Place,
+    QueueEvents, QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, Result, Segment,
 };
 
 /// A call that opens or closes a queue or a region.
@@ -392,8 +392,8 @@ impl Count {
     }
 }
 
-/// Average length, in bytes, from which an executor gets the copies of a batch in one call, unless it asks for
-/// shorter ones: see [`InlineExecutor::copy_all`].
+/// Average length, in bytes, from which an executor gets the copies of a batch in one call, unless it asks
+/// for shorter ones: see [`InlineExecutor::copy_all`].
 const LONG_COPY: usize = 4 << 10;
 
 /// Passes copies of one batch to `executor` as the safe API does.

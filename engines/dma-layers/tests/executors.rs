@@ -15,14 +15,8 @@ use dma_layers::replay::{ReplayOptions, replay};
 use dma_layers::verify::{VerifyEngine, VerifyOptions};
 use engines::{cpu, meter, record};
 
-const ORDERS: [[char; 3]; 6] = [
-    ['m', 'r', 'v'],
-    ['m', 'v', 'r'],
-    ['r', 'm', 'v'],
-    ['r', 'v', 'm'],
-    ['v', 'm', 'r'],
-    ['v', 'r', 'm'],
-];
+const ORDERS: [[char; 3]; 6] =
+    [['m', 'r', 'v'], ['m', 'v', 'r'], ['r', 'm', 'v'], ['r', 'v', 'm'], ['v', 'm', 'r'], ['v', 'r', 'm']];
 
 /// Number of copies, of which batches have 100, and of other operations that [`run`] submits.
 const COPIES: u64 = 300;
@@ -66,9 +60,10 @@ fn run(engine: &dyn DmaEngine, shared: bool) {
 
 #[test]
 fn every_wrapper_sees_every_operation_in_any_order() {
-    for (order, sample, shared) in
-        ORDERS.into_iter().flat_map(|order| [1, 7, 1000].map(|sample| (order, sample)))
-            .flat_map(|(order, sample)| [false, true].map(|shared| (order, sample, shared)))
+    for (order, sample, shared) in ORDERS
+        .into_iter()
+        .flat_map(|order| [1, 7, 1000].map(|sample| (order, sample)))
+        .flat_map(|(order, sample)| [false, true].map(|shared| (order, sample, shared)))
     {
         let folder = tempfile::tempdir().unwrap();
         let mut engine = cpu("cpu:threads=0");
@@ -109,7 +104,8 @@ fn every_wrapper_sees_every_operation_in_any_order() {
     }
 }
 
-/// An executor may run beside descriptors in flight, even if the queue is full, and after the queue is closed.
+/// An executor may run beside descriptors in flight, even if the queue is full, and after the queue is
+/// closed.
 #[test]
 fn a_trace_has_what_an_executor_does_beside_a_full_queue_and_after_the_close() {
     let folder = tempfile::tempdir().unwrap();

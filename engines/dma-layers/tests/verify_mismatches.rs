@@ -76,7 +76,8 @@ fn a_sample_is_verified() {
         (VerifyOptions::new().with_sample(50).with_sample_bytes(10 * 64), 2),
         (VerifyOptions::new().with_sample(101), 0),
     ] {
-        let cpu = CpuEngine::open(&CpuOptions::from_name(&"cpu:threads=0".parse().unwrap()).unwrap()).unwrap();
+        let cpu =
+            CpuEngine::open(&CpuOptions::from_name(&"cpu:threads=0".parse().unwrap()).unwrap()).unwrap();
         // The CPU executes the copies that are not verified within the calls.
         for inner in [sim("sim:seed=1"), Arc::new(cpu)] {
             let engine = VerifyEngine::new(inner, &options);

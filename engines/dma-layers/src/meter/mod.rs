@@ -46,7 +46,7 @@ pub use report::{Distribution, MeterReport, QueueReport};
 
 use crate::in_flight::InFlight;
 use crate::os_clock;
-use crate::wrapper::{Call, Layered, QueueHook, Wrapper, operation_len, copy_all};
+use crate::wrapper::{Call, Layered, QueueHook, Wrapper, copy_all, operation_len};
 
 dma_core::options! {
     /// The options of a [`MeterEngine`].

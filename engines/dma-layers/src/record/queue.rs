@@ -11,8 +11,8 @@ use arrayvec::ArrayVec;
 
 use super::content::QueueTrace;
 use super::format::{
-    BOTH, COMPARE, COPY, COPY_CRC, COUNT, CRC, DONE, ENDED, Encoder, FENCE, FILL, FLUSH, LISTS, POLL, Place, REPEAT,
-    ROOM, SAME_DST, SAME_LEN, SAME_SRC, STRIDE, SUBMIT, TIME, zigzag,
+    BOTH, COMPARE, COPY, COPY_CRC, COUNT, CRC, DONE, ENDED, Encoder, FENCE, FILL, FLUSH, LISTS, POLL, Place,
+    REPEAT, ROOM, SAME_DST, SAME_LEN, SAME_SRC, STRIDE, SUBMIT, TIME, zigzag,
 };
 use super::regions::{Known, Placed, TracedSide};
 use super::state::Record;

@@ -67,7 +67,8 @@ impl Regions {
         *growths += u64::from(len > numbers[number].1);
         numbers[number] = (true, numbers[number].1.max(len), place);
         let is_local = info.cpu.is_some();
-        let region = TracedRegion { key: info.key.0, addr: info.addr.0, len, number: number as u32, is_local };
+        let region =
+            TracedRegion { key: info.key.0, addr: info.addr.0, len, number: number as u32, is_local };
         let at = regions.partition_point(|other| other.key < region.key);
         regions.insert(at, region);
         self.changes.fetch_add(1, Ordering::Release);

@@ -12,9 +12,10 @@
 //!   earlier, and a waiting thread polls instead of sleeping while such copies are in flight. If the second
 //!   queue cannot be opened, or one of its copies fails, the operation counts as not verified. Copies of
 //!   imported memory also count as not verified.
-//! - Operations that the CPU executes within the call that submits them are not copies by a device. Such copies
-//!   pass through the queue if they are to be verified, and are executed within the call otherwise. Copies of
-//!   several threads on one `SharedQueue` at the same time may delay a verification by one copy of each thread.
+//! - Operations that the CPU executes within the call that submits them are not copies by a device. Such
+//!   copies pass through the queue if they are to be verified, and are executed within the call otherwise.
+//!   Copies of several threads on one `SharedQueue` at the same time may delay a verification by one copy of
+//!   each thread.
 //! - The planner keeps fences, so that no later operation writes the bytes before they are verified.
 //! - If the program writes a window's bytes while they are copied, a mismatch may be reported, because the
 //!   write looks like a wrong byte of the device.
@@ -114,8 +115,8 @@ impl fmt::Display for VerifyReport {
 #[derive(Debug)]
 struct Verify {
     options: VerifyOptions,
-    /// The counts of a [`VerifyReport`]: verified, not verified, wrong. Operations that executors executed are
-    /// counted in `samplers`, until their queue and its executor are dropped.
+    /// The counts of a [`VerifyReport`]: verified, not verified, wrong. Operations that executors executed
+    /// are counted in `samplers`, until their queue and its executor are dropped.
     counts: [AtomicU64; 3],
     samplers: Mutex<Vec<Arc<Sampler>>>,
     /// Keys of the regions that the CPU cannot reach; true if their bytes can be copied to host memory.
@@ -687,7 +688,8 @@ unsafe impl InlineExecutor for SampledExecutor {
     }
 
     unsafe fn execute(&self, operation: &Operation<'_>) -> u64 {
-        if matches!(operation, Operation::Fill { .. } | Operation::Compare { .. } | Operation::Crc32c { .. }) {
+        if matches!(operation, Operation::Fill { .. } | Operation::Compare { .. } | Operation::Crc32c { .. })
+        {
             // Copies were counted when they were admitted.
             self.sampler.executed.fetch_add(1, Ordering::Relaxed);
         }
