@@ -91,7 +91,8 @@ dma_core::options! {
 }
 
 /// Counts of a [`VerifyEngine`]'s descriptors that ended as done. An operation that exceeds the engine's
-/// limits is split into several descriptors.
+/// limits is split into several descriptors. An operation that the CPU executes within the call that submits
+/// it counts as one, and each copy of a batch does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyReport {
