@@ -1,0 +1,15 @@
+"""Files into and from registered memory, by io_uring or threads.
+
+    files = dma.files.Queue()
+    file = dma.files.open("data.bin")
+    buffer = engine.allocate("1M")
+    length = files.read(file, 0, buffer).wait()
+"""
+
+from __future__ import annotations
+
+from ._dma import File
+from ._dma import File as open
+from ._dma import FileQueue as Queue
+
+__all__ = ["File", "Queue", "open"]

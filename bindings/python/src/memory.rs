@@ -1,0 +1,217 @@
+//! [`Memory`]: registered memory, and the rule that protects it from use by two sides.
+
+use std::cell::RefCell;
+use std::ptr::NonNull;
+use std::sync::{Arc, Weak};
+
+use dma::Window;
+use pyo3::prelude::*;
+
+use crate::error::{in_use, raise};
+use crate::gil::Gil;
+use crate::transfer::InFlight;
+
+/// A use of a range of memory that is not over.
+struct Use {
+    id: u64,
+    start: usize,
+    end: usize,
+    writes: bool,
+    /// The operation that uses the range; `None` for a view.
+    operation: Option<Weak<InFlight>>,
+}
+
+impl Use {
+    const fn overlaps(&self, start: usize, end: usize) -> bool {
+        self.start < end && start < self.end
+    }
+}
+
+/// The uses of one memory. Views are Python's: of `memoryview`, numpy or another user of the buffer protocol.
+#[derive(Default)]
+struct Uses {
+    next: u64,
+    views: Vec<Use>,
+    operations: Vec<Use>,
+}
+
+/// A region of registered memory. The rule for memory that Python can view:
+///
+/// - While an operation writes a range, no view of it exists. While an operation reads it, no view that can write
+///   exists.
+/// - So a view is refused while such an operation is in flight, and an operation while such a view exists.
+///
+/// Windows have no views, and so no rule. Two operations may use the same range, as fences order them.
+pub(crate) struct Memory {
+    pub(crate) window: Window,
+    /// Where the CPU reaches the first byte; `None` for windows.
+    cpu: Option<Start>,
+    pub(crate) read_only: bool,
+    uses: Gil<RefCell<Uses>>,
+}
+
+/// The address of the first byte.
+#[derive(Clone, Copy)]
+pub(crate) struct Start(pub(crate) NonNull<u8>);
+
+#[expect(unsafe_code, reason = "an address")]
+// SAFETY: this type only stores the address. Each access states why it is sound.
+unsafe impl Send for Start {}
+#[expect(unsafe_code, reason = "an address")]
+// SAFETY: as above.
+unsafe impl Sync for Start {}
+
+impl Memory {
+    /// Makes memory under the rule. The CPU must reach the bytes.
+    pub(crate) fn ruled(window: Window, read_only: bool) -> Arc<Self> {
+        let cpu = window.region().as_raw().info().cpu.map(|start| {
+            let at = start.as_ptr().wrapping_add(window.offset());
+            Start(NonNull::new(at).unwrap_or(start))
+        });
+        let cpu = Some(cpu.unwrap_or(Start(NonNull::dangling())));
+        Arc::new(Self { window, cpu, read_only, uses: Gil::new(RefCell::default()) })
+    }
+
+    /// Makes memory without the rule and without views.
+    pub(crate) fn unruled(window: Window) -> Arc<Self> {
+        let read_only = !window.region().access().contains(dma::Access::WRITE);
+        Arc::new(Self { window, cpu: None, read_only, uses: Gil::new(RefCell::default()) })
+    }
+
+    pub(crate) const fn start(&self) -> Option<Start> {
+        self.cpu
+    }
+
+    /// Returns whether an operation may use any range now.
+    #[inline]
+    pub(crate) fn has_no_views(&self, py: Python<'_>) -> bool {
+        self.uses.get(py).borrow().views.is_empty()
+    }
+
+    /// Begins a view of a range, and returns its id.
+    ///
+    /// # Errors
+    ///
+    /// `InUse`, a `BufferError`, while an operation in flight uses the range.
+    pub(crate) fn begin_view(&self, py: Python<'_>, start: usize, end: usize, writes: bool) -> PyResult<u64> {
+        let is_hit = |it: &Use| it.overlaps(start, end) && (writes || it.writes);
+        let find = || {
+            let uses = self.uses.get(py).borrow();
+            let hits = uses.operations.iter().filter(|it| is_hit(it));
+            hits.map(|it| it.operation.clone()).collect::<Vec<_>>()
+        };
+        let hits = find();
+        if !hits.is_empty() {
+            // Their operations may have ended since the last poll.
+            for operation in hits.into_iter().flatten().filter_map(|it| it.upgrade()) {
+                operation.poll(py);
+            }
+            if !find().is_empty() {
+                return Err(raise(py, &in_use(
+                    "an operation in flight uses these bytes",
+                    "wait for its transfer, or poll the queue until it is done",
+                )));
+            }
+        }
+        Ok(self.add(py, None, start, end, writes))
+    }
+
+    /// Ends a view.
+    pub(crate) fn end_view(&self, py: Python<'_>, id: u64) {
+        let views = &mut self.uses.get(py).borrow_mut().views;
+        if let Some(at) = views.iter().rposition(|it| it.id == id) {
+            views.swap_remove(at);
+        }
+    }
+
+    /// Checks that an operation may use a range.
+    ///
+    /// # Errors
+    ///
+    /// `InUse`, a `BufferError`, while a view of the range exists, or one that can write for an operation that
+    /// only reads.
+    #[inline]
+    pub(crate) fn check_operation(&self, py: Python<'_>, start: usize, end: usize, writes: bool) -> PyResult<()> {
+        let uses = self.uses.get(py).borrow();
+        if uses.views.is_empty() || !uses.views.iter().any(|it| it.overlaps(start, end) && (writes || it.writes)) {
+            return Ok(());
+        }
+        drop(uses);
+        Err(raise(py, &in_use(
+            "a view of these bytes exists, such as a memoryview or a numpy array",
+            "release the view (memoryview.release(), del array), or register the array itself",
+        )))
+    }
+
+    /// Begins the use of a range by an operation, which [`check_operation`](Self::check_operation) has admitted.
+    pub(crate) fn begin_operation(
+        &self,
+        py: Python<'_>,
+        operation: Weak<InFlight>,
+        (start, end): (usize, usize),
+        writes: bool,
+    ) -> u64 {
+        self.add(py, Some(operation), start, end, writes)
+    }
+
+    /// Ends the use of a range by an operation.
+    pub(crate) fn end_operation(&self, py: Python<'_>, id: u64) {
+        let operations = &mut self.uses.get(py).borrow_mut().operations;
+        if let Some(at) = operations.iter().position(|it| it.id == id) {
+            operations.swap_remove(at);
+        }
+    }
+
+    fn add(
+        &self,
+        py: Python<'_>,
+        operation: Option<Weak<InFlight>>,
+        start: usize,
+        end: usize,
+        writes: bool,
+    ) -> u64 {
+        let uses = &mut *self.uses.get(py).borrow_mut();
+        let id = uses.next;
+        uses.next += 1;
+        let list = if operation.is_some() { &mut uses.operations } else { &mut uses.views };
+        list.push(Use { id, start, end, writes, operation });
+        id
+    }
+}
+
+/// A view of a range, which ends when this value is dropped.
+pub(crate) struct ViewGuard {
+    memory: Arc<Memory>,
+    id: u64,
+}
+
+impl ViewGuard {
+    /// Begins a view.
+    ///
+    /// # Errors
+    ///
+    /// See [`Memory::begin_view`].
+    pub(crate) fn new(
+        py: Python<'_>,
+        memory: Arc<Memory>,
+        (start, end): (usize, usize),
+        writes: bool,
+    ) -> PyResult<Self> {
+        let id = memory.begin_view(py, start, end, writes)?;
+        Ok(Self { memory, id })
+    }
+}
+
+impl Drop for ViewGuard {
+    fn drop(&mut self) {
+        // After the interpreter's end, nobody asks for the rule any more.
+        let _ = Python::try_attach(|py| self.memory.end_view(py, self.id));
+    }
+}
+
+/// Frees memory, which may block while the system unmaps it, and may take the global lock to release its owner.
+pub(crate) fn free(py: Python<'_>, memory: Arc<Memory>) {
+    if Arc::strong_count(&memory) == 1 {
+        py.detach(|| drop(memory));
+    }
+}

@@ -1,0 +1,615 @@
+//! [`Queue`] and [`SharedQueue`]: submission of operations.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use dma::{Counters, Error, ErrorKind, OpError, SharedResult, SubmitResult};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::batch::{Pairs, PyBatch};
+use crate::core::{AnyQueue, Core};
+use crate::engine::limit;
+use crate::error::{invalid, raise};
+use crate::notifier::Notifier;
+use crate::operand::{Operand, check};
+use crate::operation::{Ended, IntoOutcome, Operation, Receiver, of_queue, of_shared_queue};
+use crate::transfer::{Claim, InFlight, PyTransfer, seconds_of};
+use crate::view::view_of;
+
+/// Operations of more bytes than this run without Python's lock, so that other threads run. Releasing the lock and
+/// taking it again costs about as much as copying this many bytes.
+const LOCKED_MAX: usize = 8 << 10;
+
+/// A queue's object, whose end closes the queue.
+struct Opened {
+    core: Arc<Core>,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // At the interpreter's end, `_close_all` has closed it.
+        let _ = Python::try_attach(|py| self.core.close_own(py));
+    }
+}
+
+/// What an operation uses, and how many bytes it moves.
+struct Request {
+    claims: Vec<Claim>,
+    bytes: usize,
+}
+
+/// Starts an operation: returns its end, or the operation in flight.
+type Started<T> = Result<Result<Ended, Box<dyn Operation>>, Refusal<T>>;
+
+/// A refused operation.
+enum Refusal<T> {
+    /// The queue refused the operation, and has returned the operands.
+    Operation(OpError<T>),
+    /// Another thread uses the queue, or it is closed.
+    Queue(Error),
+}
+
+impl Opened {
+    /// Submits an operation: `local` and `shared` do on the two kinds of queue.
+    fn submit<T: Send + 'static, R: IntoOutcome>(
+        &self,
+        owner: &Bound<'_, PyAny>,
+        request: Request,
+        operands: T,
+        local: impl Fn(&dma::Queue, T) -> SubmitResult<T, R> + Sync,
+        shared: impl Fn(&dma::SharedQueue, T) -> SharedResult<T, R> + Sync,
+        receiver: Option<Receiver<T>>,
+    ) -> PyResult<Py<PyTransfer>> {
+        let py = owner.py();
+        // The operation's uses of memory begin before another thread can run.
+        let operation = InFlight::new(py, Arc::clone(&self.core), request.claims);
+        let receiver = Mutex::new(receiver);
+        let take_receiver = || receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The lock of the queue is held until the operation is in its place.
+        let start = |operands: T| -> Result<(), Refusal<T>> {
+            let started: Started<T> = match &self.core.queue {
+                AnyQueue::Local(lock) => {
+                    return Core::with_local(lock, |queue, _| {
+                        let started = match local(queue, operands) {
+                            Ok(transfer) => of_queue(transfer, take_receiver()),
+                            Err(e) => return Err(Refusal::Operation(e)),
+                        };
+                        operation.start(started);
+                        Ok(())
+                    })
+                    .unwrap_or_else(|e| Err(Refusal::Queue(e)));
+                }
+                AnyQueue::Shared(queue) => match shared(queue, operands) {
+                    Ok(transfer) => Ok(of_shared_queue(transfer, take_receiver())),
+                    Err(e) => Err(Refusal::Operation(e)),
+                },
+                AnyQueue::Files(_) => unreachable!("a file queue has its own operations"),
+            };
+            operation.start(started?);
+            Ok(())
+        };
+        let start = |operands: T| if request.bytes > LOCKED_MAX { py.detach(|| start(operands)) } else { start(operands) };
+        let mut result = start(operands);
+        // Operations whose transfers were dropped use slots until they are polled.
+        if let Err(Refusal::Operation(e)) = result {
+            result = if e.kind() == ErrorKind::QueueFull && self.core.reap(py) {
+                match e.into_parts() {
+                    (_, Some(operands)) => start(operands),
+                    (error, None) => Err(Refusal::Queue(error)),
+                }
+            } else {
+                Err(Refusal::Operation(e))
+            };
+        }
+        match result {
+            Ok(()) => operation.into_transfer(py, owner),
+            Err(refusal) => {
+                operation.release(py);
+                Err(match refusal {
+                    Refusal::Queue(error) => raise(py, &error),
+                    Refusal::Operation(e) => {
+                        let (error, operands) = e.into_parts();
+                        if let (Some(operands), Some(receive)) = (operands, take_receiver()) {
+                            receive(operands);
+                        }
+                        raise(py, &error)
+                    }
+                })
+            }
+        }
+    }
+
+    fn copy(&self, owner: &Bound<'_, PyAny>, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<Py<PyTransfer>> {
+        let mut claims = Vec::new();
+        let src = Operand::new(src, false, &mut claims)?;
+        let dst = Operand::new(dst, true, &mut claims)?;
+        let request = Request { claims, bytes: dst.bytes() };
+        macro_rules! copy {
+            ($operands:expr) => {
+                self.submit(owner, request, $operands, |q, (s, d)| q.copy(s, d), |q, (s, d)| q.copy(s, d), None)
+            };
+        }
+        match (src, dst) {
+            (Operand::One(src), Operand::One(dst)) => copy!((src, dst)),
+            (Operand::Rows(src, rows), Operand::One(dst)) => copy!((rows_of(owner.py(), src, rows)?, dst)),
+            (Operand::One(src), Operand::Rows(dst, rows)) => copy!((src, rows_of(owner.py(), dst, rows)?)),
+            (Operand::Rows(src, from), Operand::Rows(dst, to)) => {
+                copy!((rows_of(owner.py(), src, from)?, rows_of(owner.py(), dst, to)?))
+            }
+            (src, dst) => copy!((src.into_list(), dst.into_list())),
+        }
+    }
+
+    fn fill(&self, owner: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, pattern: &Bound<'_, PyAny>) -> PyResult<Py<PyTransfer>> {
+        let pattern = pattern_of(pattern)?;
+        let mut claims = Vec::new();
+        let dst = Operand::new(dst, true, &mut claims)?;
+        let request = Request { claims, bytes: dst.bytes() };
+        match dst {
+            Operand::One(dst) => {
+                self.submit(owner, request, dst, |q, d| q.fill(d, pattern), |q, d| q.fill(d, pattern), None)
+            }
+            dst => {
+                let dst = dst.into_list();
+                self.submit(owner, request, dst, |q, d| q.fill(d, pattern), |q, d| q.fill(d, pattern), None)
+            }
+        }
+    }
+
+    fn copy_to_both(
+        &self,
+        owner: &Bound<'_, PyAny>,
+        [src, dst, also]: [&Bound<'_, PyAny>; 3],
+    ) -> PyResult<Py<PyTransfer>> {
+        let mut claims = Vec::new();
+        let src = Operand::new(src, false, &mut claims)?;
+        let dst = Operand::new(dst, true, &mut claims)?;
+        let also = Operand::new(also, true, &mut claims)?;
+        let request = Request { claims, bytes: dst.bytes().saturating_mul(2) };
+        macro_rules! both {
+            ($operands:expr) => {
+                self.submit(
+                    owner,
+                    request,
+                    $operands,
+                    |q, (s, d, e)| q.copy_to_both(s, d, e),
+                    |q, (s, d, e)| q.copy_to_both(s, d, e),
+                    None,
+                )
+            };
+        }
+        match (src, dst, also) {
+            (Operand::One(src), Operand::One(dst), Operand::One(also)) => both!((src, dst, also)),
+            (src, dst, also) => both!((src.into_list(), dst.into_list(), also.into_list())),
+        }
+    }
+
+    fn compare(&self, owner: &Bound<'_, PyAny>, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<Py<PyTransfer>> {
+        let mut claims = Vec::new();
+        let a = Operand::new(a, false, &mut claims)?;
+        let b = Operand::new(b, false, &mut claims)?;
+        let request = Request { claims, bytes: a.bytes() };
+        match (a, b) {
+            (Operand::One(a), Operand::One(b)) => {
+                self.submit(owner, request, (a, b), |q, (a, b)| q.compare(a, b), |q, (a, b)| q.compare(a, b), None)
+            }
+            (a, b) => {
+                let operands = (a.into_list(), b.into_list());
+                self.submit(owner, request, operands, |q, (a, b)| q.compare(a, b), |q, (a, b)| q.compare(a, b), None)
+            }
+        }
+    }
+
+    fn crc32c(&self, owner: &Bound<'_, PyAny>, src: &Bound<'_, PyAny>, seed: u32) -> PyResult<Py<PyTransfer>> {
+        let mut claims = Vec::new();
+        let src = Operand::new(src, false, &mut claims)?;
+        let request = Request { claims, bytes: src.bytes() };
+        match src {
+            Operand::One(src) => {
+                self.submit(owner, request, src, |q, s| q.crc32c(s, seed), |q, s| q.crc32c(s, seed), None)
+            }
+            src => {
+                let src = src.into_list();
+                self.submit(owner, request, src, |q, s| q.crc32c(s, seed), |q, s| q.crc32c(s, seed), None)
+            }
+        }
+    }
+
+    fn copy_crc32c(
+        &self,
+        owner: &Bound<'_, PyAny>,
+        src: &Bound<'_, PyAny>,
+        dst: &Bound<'_, PyAny>,
+        seed: u32,
+    ) -> PyResult<Py<PyTransfer>> {
+        let mut claims = Vec::new();
+        let src = Operand::new(src, false, &mut claims)?;
+        let dst = Operand::new(dst, true, &mut claims)?;
+        let request = Request { claims, bytes: dst.bytes() };
+        macro_rules! copy {
+            ($operands:expr) => {
+                self.submit(
+                    owner,
+                    request,
+                    $operands,
+                    |q, (s, d)| q.copy_crc32c(s, d, seed),
+                    |q, (s, d)| q.copy_crc32c(s, d, seed),
+                    None,
+                )
+            };
+        }
+        match (src, dst) {
+            (Operand::One(src), Operand::One(dst)) => copy!((src, dst)),
+            (src, dst) => copy!((src.into_list(), dst.into_list())),
+        }
+    }
+
+    fn submit_batch(&self, owner: &Bound<'_, PyAny>, batch: &PyBatch) -> PyResult<Py<PyTransfer>> {
+        let py = owner.py();
+        batch.check(py)?;
+        let request = Request { claims: batch.claims(), bytes: batch.bytes() };
+        let pairs = batch.take(py)?;
+        let home = Arc::clone(&batch.pairs);
+        let put_back = move |pairs: Pairs| *home.lock().unwrap_or_else(PoisonError::into_inner) = Some(pairs);
+        self.submit(owner, request, pairs, |q, b| q.submit(b), |q, b| q.submit(b), Some(Box::new(put_back)))
+    }
+
+    /// Waits until the queue has room for an operation.
+    fn wait_for_room(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let timeout = limit(py, timeout)?;
+        let until = Instant::now().checked_add(timeout);
+        loop {
+            self.core.reap(py);
+            let slice = Duration::from_millis(20);
+            let has_room = py.detach(|| match &self.core.queue {
+                AnyQueue::Local(lock) => Core::with_local(lock, |queue, _| {
+                    let end = Instant::now() + slice;
+                    queue.flush();
+                    while queue.available() == 0 && Instant::now() < end {
+                        if queue.poll() == 0 {
+                            std::thread::yield_now();
+                        }
+                        // Only ended operations whose transfers are waited for, or dropped, make room.
+                        if queue.counters().in_flight == 0 {
+                            break;
+                        }
+                    }
+                    Ok((queue.available() > 0, queue.counters().in_flight == 0))
+                })?,
+                AnyQueue::Shared(queue) => match queue.ready().wait_until(Instant::now() + slice) {
+                    Ok(()) => Ok((true, false)),
+                    Err(e) if e.kind() == ErrorKind::TimedOut && queue.stalled().is_none() => {
+                        Ok((false, queue.counters().in_flight == 0))
+                    }
+                    Err(e) => Err(e),
+                },
+                AnyQueue::Files(_) => Ok((true, false)),
+            });
+            let (has_room, is_idle) = has_room.map_err(|e: Error| raise(py, &e))?;
+            if has_room {
+                return Ok(());
+            }
+            if is_idle && !self.core.reap(py) {
+                let error = Error::new(ErrorKind::QueueFull, "all operations have ended, but their transfers have slots")
+                    .with_hint("wait for the transfers that you keep, or drop them");
+                return Err(raise(py, &error));
+            }
+            py.check_signals()?;
+            if until.is_some_and(|until| Instant::now() >= until) {
+                let error = Error::new(ErrorKind::TimedOut, "the queue has no room");
+                return Err(raise(py, &error.with_hint("wait longer, or close the queue")));
+            }
+            self.core.check_stalled(py)?;
+        }
+    }
+
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let counters = self.core.counters().map_err(|e| raise(py, &e))?;
+        counters_of(py, &counters)
+    }
+
+    fn close<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+        let timeout = timeout.map(|seconds| seconds_of(py, seconds)).transpose()?;
+        let counters = self.core.close(py, timeout);
+        counters_of(py, &counters)
+    }
+}
+
+/// Makes rows, which `Rows.__new__` has checked.
+fn rows_of(py: Python<'_>, window: dma::Window, rows: Vec<(usize, usize)>) -> PyResult<dma::Rows<dma::Window>> {
+    dma::Rows::new(window, rows).map_err(|e| raise(py, e.error()))
+}
+
+/// Reads a pattern: a number below 256, or 8 bytes.
+fn pattern_of(pattern: &Bound<'_, PyAny>) -> PyResult<[u8; 8]> {
+    if let Ok(bytes) = pattern.extract::<&[u8]>() {
+        if let Ok(bytes) = bytes.try_into() {
+            return Ok(bytes);
+        }
+        let error = invalid(format!("a pattern of {} bytes", bytes.len()), "give 8 bytes, or a number below 256");
+        return Err(raise(pattern.py(), &error));
+    }
+    let byte: u8 = pattern.extract()?;
+    Ok([byte; 8])
+}
+
+/// Makes the named tuple of counters.
+fn counters_of<'py>(py: Python<'py>, counters: &Counters) -> PyResult<Bound<'py, PyAny>> {
+    let values = PyDict::new(py);
+    macro_rules! set {
+        ($($field:ident),+) => { $(values.set_item(stringify!($field), counters.$field)?;)+ };
+    }
+    set!(submitted, completed, failed, aborted, abandoned, in_flight, bytes, full, descriptors, doorbells, polls, resets);
+    py.import("dma._types")?.getattr("Counters")?.call((), Some(&values))
+}
+
+/// Defines the methods that both kinds of queue have.
+macro_rules! queue {
+    ($(#[$doc:meta])* $name:ident, [$($copy:tt)*], [$($submit:tt)*], { $($more:tt)* }) => {
+        $(#[$doc])*
+        #[pyclass(module = "dma", frozen, weakref)]
+        pub(crate) struct $name(Opened);
+
+        impl $name {
+            pub(crate) fn new(core: Arc<Core>) -> Self {
+                Self(Opened { core })
+            }
+        }
+
+        #[pymethods]
+        impl $name {
+            $($copy)*
+            $($submit)*
+
+            /// Fills `dst` with a byte (a number below 256) or with repetitions of 8 bytes. Does not block.
+            ///
+            /// Raises: the errors of copy().
+            fn fill(slf: &Bound<'_, Self>, dst: &Bound<'_, PyAny>, pattern: &Bound<'_, PyAny>) -> PyResult<Py<PyTransfer>> {
+                slf.get().0.fill(slf.as_any(), dst, pattern)
+            }
+
+            /// Copies `src` to `dst` and to `also`, all of the same length. Does not block.
+            ///
+            /// Raises: the errors of copy().
+            fn copy_to_both(
+                slf: &Bound<'_, Self>,
+                src: &Bound<'_, PyAny>,
+                dst: &Bound<'_, PyAny>,
+                also: &Bound<'_, PyAny>,
+            ) -> PyResult<Py<PyTransfer>> {
+                slf.get().0.copy_to_both(slf.as_any(), [src, dst, also])
+            }
+
+            /// Compares `a` with `b`, of the same length. The transfer's result is the offset of the first byte that
+            /// differs, or None. Does not block.
+            ///
+            /// Raises: the errors of copy(); dma.Unsupported if neither the device nor the processor can compare.
+            fn compare(slf: &Bound<'_, Self>, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<Py<PyTransfer>> {
+                slf.get().0.compare(slf.as_any(), a, b)
+            }
+
+            /// Computes the CRC-32C of `src`, as defined for iSCSI and NVMe: the transfer's result. `seed` is the CRC-32C
+            /// of the bytes before, or 0. Does not block.
+            ///
+            /// Raises: the errors of compare().
+            #[pyo3(signature = (src, seed=0))]
+            fn crc32c(slf: &Bound<'_, Self>, src: &Bound<'_, PyAny>, seed: u32) -> PyResult<Py<PyTransfer>> {
+                slf.get().0.crc32c(slf.as_any(), src, seed)
+            }
+
+            /// Copies `src` to `dst`, and computes the CRC-32C of the bytes: the transfer's result. Does not block.
+            ///
+            /// Raises: the errors of compare().
+            #[pyo3(signature = (src, dst, seed=0))]
+            fn copy_crc32c(
+                slf: &Bound<'_, Self>,
+                src: &Bound<'_, PyAny>,
+                dst: &Bound<'_, PyAny>,
+                seed: u32,
+            ) -> PyResult<Py<PyTransfer>> {
+                slf.get().0.copy_crc32c(slf.as_any(), src, dst, seed)
+            }
+
+            /// Waits until the queue has room for an operation. Other threads run during the wait, and Ctrl-C ends it.
+            ///
+            /// Raises:
+            ///     dma.TimedOut (a TimeoutError): `timeout` seconds have passed, or the device has stalled.
+            ///     dma.QueueFull: all operations have ended, but the program keeps their transfers.
+            #[pyo3(signature = (timeout=None))]
+            fn wait_for_room(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+                self.0.wait_for_room(py, timeout)
+            }
+
+            /// The counts of operations so far, as a named tuple (dma.Counters).
+            #[getter]
+            fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                self.0.counters(py)
+            }
+
+            /// Waits up to `timeout` seconds for operations in flight (default: drop_timeout), aborts the others, and closes
+            /// the queue. Returns the final counters. Memory of operations that the device does not end within a second
+            /// after that is never used again (counters.abandoned).
+            #[pyo3(signature = (timeout=None))]
+            fn close<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+                self.0.close(py, timeout)
+            }
+
+            fn __enter__(slf: Py<Self>) -> Py<Self> {
+                slf
+            }
+
+            #[pyo3(signature = (*_error))]
+            fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyAny>) -> PyResult<()> {
+                self.0.close(py, None).map(drop)
+            }
+
+            /// Makes what an event loop needs. Internal.
+            fn _notifier(&self, py: Python<'_>) -> PyResult<Notifier> {
+                Notifier::new(py, Arc::clone(&self.0.core))
+            }
+
+            $($more)*
+        }
+    };
+}
+
+queue! {
+    /// A queue of an engine, for one thread at a time. A call while another thread uses the queue raises InUse.
+    ///
+    /// Operations do not block. They are collected until a wait, an await, flush() or done, which ring one doorbell for
+    /// all. A full queue raises QueueFull. Devices execute operations in any order: use fence().
+    Queue,
+    [
+        /// Copies `src` to `dst`, of the same length. Does not block, except that the processor may make a short copy
+        /// within the call.
+        ///
+        /// Args:
+        ///     src: a Buffer, a Window, a list of them (a gather), or Rows.
+        ///     dst: the same (with a list or Rows: a scatter).
+        ///
+        /// Raises:
+        ///     dma.LengthMismatch, dma.Overlap, dma.WrongEngine (ValueErrors).
+        ///     dma.AccessDenied (a BufferError): the destination is read-only.
+        ///     dma.InUse (a BufferError): a view of the memory exists, or another thread uses the queue.
+        ///     dma.QueueFull: wait for a transfer, or call wait_for_room().
+        ///     dma.TimedOut (a TimeoutError): the queue is full, and its device has stalled.
+        ///     dma.Closed (a ValueError): the queue is closed, or the memory was released.
+        ///     TypeError: an argument is not memory of an engine.
+        fn copy(slf: &Bound<'_, Self>, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<Py<PyTransfer>> {
+            let (py, this) = (slf.py(), &slf.get().0);
+            if let (Ok(from), Ok(to), AnyQueue::Local(lock)) = (view_of(src), view_of(dst), &this.core.queue)
+                && from.len == to.len
+                && from.len <= LOCKED_MAX
+            {
+                let (src, dst) = (check(py, from, false)?, check(py, to, true)?);
+                let src = (&src.window, from.start);
+                let at_once = |queue: &dma::Queue| queue.copy_at_once(src, (&dst.window, to.start), from.len);
+                // A queue in use refuses below.
+                if Core::with_local(lock, |queue, _| at_once(queue)).unwrap_or(false) {
+                    return PyTransfer::done(py);
+                }
+            }
+            this.copy(slf.as_any(), src, dst)
+        }
+    ],
+    [
+        /// Submits all copies of a batch. It counts as one operation of the depth, and ends when all copies have ended.
+        ///
+        /// Raises:
+        ///     dma.InUse (a BufferError): the batch is in flight. The errors of copy().
+        fn submit(slf: &Bound<'_, Self>, batch: &Bound<'_, PyBatch>) -> PyResult<Py<PyTransfer>> {
+            let (py, this, batch) = (slf.py(), &slf.get().0, batch.get());
+            if batch.bytes() <= LOCKED_MAX
+                && let AnyQueue::Local(lock) = &this.core.queue
+                && let Ok(mut pairs) = batch.pairs.try_lock()
+                && let Some(pairs) = &mut *pairs
+            {
+                batch.check(py)?;
+                if Core::with_local(lock, |queue, _| queue.submit_at_once(pairs)).unwrap_or(false) {
+                    return PyTransfer::done(py);
+                }
+            }
+            this.submit_batch(slf.as_any(), batch)
+        }
+    ],
+    {
+        /// Delays operations that are submitted after this call until all earlier ones have ended.
+        fn fence(&self, py: Python<'_>) -> PyResult<()> {
+            self.local(py, |queue| queue.fence())
+        }
+
+        /// Passes all operations to the device and rings its doorbell once. Other threads run during the call.
+        fn flush(&self, py: Python<'_>) -> PyResult<()> {
+            self.local(py, |queue| queue.flush())
+        }
+
+        /// Polls the device without blocking, and frees the memory of dropped transfers that have ended. Returns the
+        /// number of reports.
+        fn poll(&self, py: Python<'_>) -> PyResult<usize> {
+            let reports = self.local(py, |queue| queue.poll());
+            self.0.core.reap(py);
+            reports
+        }
+
+        /// The maximum number of operations in flight.
+        #[getter]
+        fn depth(&self, py: Python<'_>) -> PyResult<usize> {
+            self.local(py, |queue| queue.depth())
+        }
+
+        /// The number of operations that can be submitted before the queue is full. An operation counts until its
+        /// transfer was waited for, or was dropped and has ended.
+        #[getter]
+        fn available(&self, py: Python<'_>) -> PyResult<usize> {
+            self.local(py, |queue| queue.available())
+        }
+
+        /// The seconds for which the device has completed nothing, if they exceed stall_timeout, or None.
+        #[getter]
+        fn stalled(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+            self.local(py, |queue| queue.stalled().map(|time| time.as_secs_f64()))
+        }
+
+        fn __repr__(&self) -> &'static str {
+            "<dma.Queue>"
+        }
+    }
+}
+
+impl Queue {
+    /// Calls `f` without Python's lock.
+    fn local<R: Send>(&self, py: Python<'_>, f: impl FnOnce(&dma::Queue) -> R + Send) -> PyResult<R> {
+        let AnyQueue::Local(lock) = &self.0.core.queue else { unreachable!("the queue of a `Queue`") };
+        py.detach(|| Core::with_local(lock, |queue, _| f(queue))).map_err(|e| raise(py, &e))
+    }
+}
+
+queue! {
+    /// A queue of an engine, for any number of threads and tasks at the same time. It has no fences: wait for an operation
+    /// before you submit one that depends on it.
+    SharedQueue,
+    [
+        /// Copies `src` to `dst`, of the same length. Does not block, except that the processor may make a short copy
+        /// within the call. See Queue.copy() for arguments and errors.
+        fn copy(slf: &Bound<'_, Self>, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<Py<PyTransfer>> {
+            slf.get().0.copy(slf.as_any(), src, dst)
+        }
+    ],
+    [
+        /// Submits all copies of a batch. See Queue.submit().
+        fn submit(slf: &Bound<'_, Self>, batch: &Bound<'_, PyBatch>) -> PyResult<Py<PyTransfer>> {
+            slf.get().0.submit_batch(slf.as_any(), batch.get())
+        }
+    ],
+    {
+        /// The maximum number of operations in flight, on all lanes together.
+        #[getter]
+        fn depth(&self) -> usize {
+            self.shared().depth()
+        }
+
+        /// The number of operations that can be submitted before all lanes are full.
+        #[getter]
+        fn available(&self) -> usize {
+            self.shared().available()
+        }
+
+        /// The seconds for which the device has completed nothing, if they exceed stall_timeout, or None.
+        #[getter]
+        fn stalled(&self) -> Option<f64> {
+            self.shared().stalled().map(|time| time.as_secs_f64())
+        }
+
+        fn __repr__(&self) -> &'static str {
+            "<dma.SharedQueue>"
+        }
+    }
+}
+
+impl SharedQueue {
+    fn shared(&self) -> &dma::SharedQueue {
+        let AnyQueue::Shared(queue) = &self.0.core.queue else { unreachable!("the queue of a `SharedQueue`") };
+        queue
+    }
+}
