@@ -14,7 +14,6 @@ use crate::error::{invalid, raise};
 /// The adjacent bytes of an object with the buffer protocol, which the object keeps while this value exists.
 pub(crate) struct Bytes(Box<ffi::Py_buffer>);
 
-#[expect(clippy::non_send_fields_in_send_ty, reason = "the protocol does not depend on a thread")]
 // SAFETY: a `Py_buffer` may be used and released by any thread, the latter with Python's lock.
 unsafe impl Send for Bytes {}
 // SAFETY: a shared reference gives only the address, the length and the rights.
@@ -83,17 +82,27 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Size {
         if let Ok(text) = object.extract::<String>() {
             let size = parse_size(&text).and_then(|size| usize::try_from(size).ok());
             return size.map(Self).ok_or_else(|| {
-                raise(py, &invalid(format!("the size {text:?}"), "give a number of bytes, or such as 64K, 2M or 1G"))
+                raise(
+                    py,
+                    &invalid(
+                        format!("the size {text:?}"),
+                        "give a number of bytes, or such as 64K, 2M or 1G",
+                    ),
+                )
             });
         }
         if let Ok(n) = object.extract::<i128>() {
             return usize::try_from(n).map(Self).map_err(|_| {
-                raise(py, &invalid(format!("a size of {n} bytes"), "give a number of bytes that is not negative"))
+                raise(
+                    py,
+                    &invalid(format!("a size of {n} bytes"), "give a number of bytes that is not negative"),
+                )
             });
         }
         // Accepts numbers of numpy, and refuses fractions.
-        object.extract::<usize>().map(Self).map_err(|_| {
-            PyTypeError::new_err("a size is a whole number of bytes, or a text such as \"64K\"")
-        })
+        object
+            .extract::<usize>()
+            .map(Self)
+            .map_err(|_| PyTypeError::new_err("a size is a whole number of bytes, or a text such as \"64K\""))
     }
 }

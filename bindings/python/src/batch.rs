@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::error::{in_use, raise};
 use crate::memory::Memory;
-use crate::operand::claim;
+use crate::operand::prepare;
 use crate::transfer::Claim;
 use crate::view::view_of;
 
@@ -50,9 +50,10 @@ impl PyBatch {
         let (mut uses, mut memory, mut bytes) = (Vec::new(), Vec::<Arc<Memory>>::new(), 0_usize);
         for pair in copies.try_iter()? {
             let (src, dst): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair?.extract()?;
+            // Views are checked by each submission.
             let mut claims = Vec::new();
-            let src = claim(py, view_of(&src)?, false, &mut claims)?;
-            let dst = claim(py, view_of(&dst)?, true, &mut claims)?;
+            let src = prepare(py, view_of(&src)?, false, &mut claims)?;
+            let dst = prepare(py, view_of(&dst)?, true, &mut claims)?;
             bytes = bytes.saturating_add(src.len());
             pairs.push(src, dst);
             for Claim { memory: of, start, end, writes } in claims {
@@ -95,7 +96,9 @@ impl PyBatch {
         if self.memory.iter().all(|memory| memory.has_no_views(py)) {
             return Ok(());
         }
-        let of = |range: &Range| self.memory[range.memory].check_operation(py, range.start, range.end, range.writes);
+        let of = |range: &Range| {
+            self.memory[range.memory].check_operation(py, range.start, range.end, range.writes)
+        };
         self.uses.iter().try_for_each(of)
     }
 

@@ -9,6 +9,7 @@ use dma::{Counters, Driver, Error, ErrorKind, Queue, QueueOptions, SharedQueue};
 use pyo3::prelude::*;
 
 use crate::error::{in_use, raise};
+use crate::gil::{detached, interpreter_ends};
 use crate::transfer::InFlight;
 
 /// A queue for one thread at a time.
@@ -50,6 +51,7 @@ static OPEN: Mutex<Vec<Weak<Core>>> = Mutex::new(Vec::new());
 /// Closes all queues, so that no device uses memory of Python's objects after them. Called by `atexit`.
 #[pyfunction]
 pub(crate) fn _close_all(py: Python<'_>) {
+    interpreter_ends();
     let open = std::mem::take(&mut *OPEN.lock().unwrap_or_else(PoisonError::into_inner));
     for core in open.iter().filter_map(Weak::upgrade) {
         core.close_own(py);
@@ -59,7 +61,8 @@ pub(crate) fn _close_all(py: Python<'_>) {
 impl Core {
     fn new(queue: AnyQueue, stall_timeout: Duration, drop_timeout: Duration) -> Arc<Self> {
         let orphans = Mutex::default();
-        let this = Arc::new(Self { queue, orphans, process: std::process::id(), stall_timeout, drop_timeout });
+        let this =
+            Arc::new(Self { queue, orphans, process: std::process::id(), stall_timeout, drop_timeout });
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|core| core.strong_count() > 0);
         open.push(Arc::downgrade(&this));
@@ -154,9 +157,10 @@ impl Core {
             AnyQueue::Files(_) => None,
         };
         let Some(time) = stalled else { return Ok(()) };
-        let error = Error::new(ErrorKind::TimedOut, format!("the device has completed nothing for {time:.1?}"))
-            .with_numbers(time.as_secs(), self.stall_timeout.as_secs())
-            .with_hint("the operation is still in flight: wait again, or close the queue to give it up");
+        let error =
+            Error::new(ErrorKind::TimedOut, format!("the device has completed nothing for {time:.1?}"))
+                .with_numbers(time.as_secs(), self.stall_timeout.as_secs())
+                .with_hint("the operation is still in flight: wait again, or close the queue to give it up");
         Err(raise(py, &error))
     }
 
@@ -182,7 +186,7 @@ impl Core {
     /// Waits for another thread that uses the queue first.
     pub(crate) fn close(&self, py: Python<'_>, timeout: Option<Duration>) -> Counters {
         let timeout = timeout.unwrap_or(self.drop_timeout);
-        let counters = py.detach(|| match &self.queue {
+        let counters = detached(py, || match &self.queue {
             AnyQueue::Local(lock) => {
                 let mut guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
                 let local = &mut guard.0;

@@ -87,7 +87,9 @@ pub(crate) struct Source {
 /// `BufferError` for another device or a copy, as the protocol says.
 pub(crate) fn check_request(device: Option<(i32, i32)>, copy: Option<bool>) -> PyResult<()> {
     if copy == Some(true) {
-        return Err(PyBufferError::new_err("a copy is not made: copy the buffer by a queue, or use tobytes()"));
+        return Err(PyBufferError::new_err(
+            "a copy is not made: copy the buffer by a queue, or use tobytes()",
+        ));
     }
     if device.is_some_and(|device| device != HOST) {
         return Err(PyBufferError::new_err("the memory is on the host: leave dl_device out"));
@@ -124,7 +126,8 @@ pub(crate) fn export(
     let capsule = if is_versioned {
         let flags = if source.read_only { READ_ONLY } else { 0 };
         let deleter: Option<unsafe extern "C" fn(*mut Versioned)> = Some(delete_versioned);
-        let managed = Box::into_raw(Box::new(Versioned { major: 1, minor: 0, context, deleter, flags, tensor }));
+        let managed =
+            Box::into_raw(Box::new(Versioned { major: 1, minor: 0, context, deleter, flags, tensor }));
         // SAFETY: the pointer and the name are valid while the capsule exists: the consumer renames it when it takes
         // the tensor.
         unsafe { ffi::PyCapsule_New(managed.cast(), VERSIONED.as_ptr(), Some(drop_capsule)) }
@@ -243,7 +246,9 @@ pub(crate) fn import(object: &Bound<'_, PyAny>) -> PyResult<Imported> {
     let keywords = pyo3::types::PyDict::new(py);
     keywords.set_item("max_version", (1, 0))?;
     let capsule = match object.call_method("__dlpack__", (), Some(&keywords)) {
-        Err(e) if e.is_instance_of::<pyo3::exceptions::PyTypeError>(py) => object.call_method0("__dlpack__")?,
+        Err(e) if e.is_instance_of::<pyo3::exceptions::PyTypeError>(py) => {
+            object.call_method0("__dlpack__")?
+        }
         capsule => capsule?,
     };
     let capsule = capsule.as_ptr();
@@ -273,10 +278,17 @@ pub(crate) fn import(object: &Bound<'_, PyAny>) -> PyResult<Imported> {
         return Err(PyErr::fetch(py));
     }
     let bytes = size(tensor).ok_or_else(|| {
-        raise(py, &invalid("a tensor whose elements are not adjacent", "make it contiguous, for example by .contiguous()"))
+        raise(
+            py,
+            &invalid(
+                "a tensor whose elements are not adjacent",
+                "make it contiguous, for example by .contiguous()",
+            ),
+        )
     })?;
     let start = tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize);
-    let start = if bytes == 0 { NonNull::dangling() } else { NonNull::new(start).unwrap_or(NonNull::dangling()) };
+    let start =
+        if bytes == 0 { NonNull::dangling() } else { NonNull::new(start).unwrap_or(NonNull::dangling()) };
     if bytes > 0 && ptr::eq(start.as_ptr(), NonNull::dangling().as_ptr()) {
         return Err(raise(py, &invalid("a tensor without memory", "allocate it first")));
     }
@@ -288,7 +300,7 @@ fn size(tensor: &Tensor) -> Option<usize> {
     let dimensions = usize::try_from(tensor.dimensions).ok()?;
     let of = |pointer: *mut i64, at: usize| {
         // SAFETY: DLPack says that shape and strides have an entry for each dimension.
-        unsafe { *pointer.add(at) }
+        unsafe { *pointer.wrapping_add(at) }
     };
     let bits = usize::from(tensor.data_type.bits) * usize::from(tensor.data_type.lanes);
     let mut elements = 1_i64;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use dma::contract::DeviceAddr;
 use dma::{
-    Access, CacheHint, DeviceMemory, DmaEngine, DmaEngineExt, EngineInfo, Error, ErrorKind, ExportDescriptor, HostMemory,
-    MemoryRequest, Place, QueueOptions, SharedQueueOptions,
+    Access, CacheHint, DeviceMemory, DmaEngine, DmaEngineExt, EngineInfo, Error, ErrorKind, ExportDescriptor,
+    HostMemory, MemoryRequest, Place, QueueOptions, SharedQueueOptions,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -18,6 +18,7 @@ use crate::arguments::{Bytes, Size, rights};
 use crate::core::Core;
 use crate::dlpack;
 use crate::error::{invalid, raise};
+use crate::gil::detached;
 use crate::memory::Memory;
 use crate::pool::{Pool, pool_options};
 use crate::queue::{Queue, SharedQueue};
@@ -134,8 +135,9 @@ impl Engine {
         node: Option<u32>,
         huge_pages: bool,
     ) -> PyResult<Buffer> {
-        let request = MemoryRequest::new(size.0).with_align(align).with_node(node).with_huge_pages(huge_pages);
-        let allocated = py.detach(|| self.engine.allocate_with(&request));
+        let request =
+            MemoryRequest::new(size.0).with_align(align).with_node(node).with_huge_pages(huge_pages);
+        let allocated = detached(py, || self.engine.allocate_with(&request));
         let window = allocated.map_err(|e| raise(py, &e))?.share();
         Ok(Buffer::whole(Memory::ruled(window, false)))
     }
@@ -171,7 +173,7 @@ impl Engine {
             .with_huge_pages(huge_pages)
             .with_place(place)
             .exportable(export);
-        let allocated = py.detach(|| self.engine.allocate_window(&request));
+        let allocated = detached(py, || self.engine.allocate_window(&request));
         Ok(Window::whole(Memory::unruled(allocated.map_err(|e| raise(py, &e))?)))
     }
 
@@ -241,8 +243,12 @@ impl Engine {
         let options = options.with_node(node).with_wait_warning(seconds_of(py, wait_warning)?);
         let options = if label.is_empty() { options } else { options.with_label(label.to_owned()) };
         let engine = Arc::clone(&self.engine);
-        let pool = py.detach(|| {
-            if grows { dma::BufferPool::growing(engine, &options) } else { dma::BufferPool::new(&*engine, &options) }
+        let pool = detached(py, || {
+            if grows {
+                dma::BufferPool::growing(engine, &options)
+            } else {
+                dma::BufferPool::new(&*engine, &options)
+            }
         });
         Ok(Pool(pool.map_err(|e| raise(py, &e))?))
     }
@@ -255,7 +261,7 @@ impl Engine {
     ///     dma.Unsupported: the engine cannot import this memory.
     fn import_window(&self, py: Python<'_>, descriptor: &[u8]) -> PyResult<Window> {
         let imported = ExportDescriptor::from_bytes(descriptor)
-            .and_then(|descriptor| py.detach(|| self.engine.import(&descriptor)));
+            .and_then(|descriptor| detached(py, || self.engine.import(&descriptor)));
         Ok(Window::whole(Memory::unruled(imported.map_err(|e| raise(py, &e))?)))
     }
 
@@ -284,7 +290,7 @@ impl Engine {
         let py = slf.py();
         let options = queue_options(py, depth, hint, stall_timeout, drop_timeout, doorbell_delay)?;
         let engine = &slf.get().engine;
-        let core = py.detach(|| engine.open_queue(&options).map(|queue| Core::local(queue, &options)));
+        let core = detached(py, || engine.open_queue(&options).map(|queue| Core::local(queue, &options)));
         Ok(Queue::new(core.map_err(|e| raise(py, &e))?))
     }
 
@@ -312,7 +318,7 @@ impl Engine {
     ) -> PyResult<SharedQueue> {
         let options = queue_options(py, depth, hint, stall_timeout, drop_timeout, doorbell_delay)?;
         let options = SharedQueueOptions::new().with_lanes(lanes).with_cores(cores).with_queue(options);
-        let queue = py.detach(|| self.engine.open_shared_queue(&options)).map_err(|e| raise(py, &e))?;
+        let queue = detached(py, || self.engine.open_shared_queue(&options)).map_err(|e| raise(py, &e))?;
         Ok(SharedQueue::new(Core::shared(queue, &options.queue)))
     }
 
@@ -337,7 +343,8 @@ impl Engine {
         let memory = unsafe { HostMemory::from_shared(start, len, owner) };
         let access = if read_only { Access::READ } else { Access::all() };
         let request = MemoryRequest::new(0).with_access(access);
-        let window = py.detach(|| self.engine.register_window(memory, &request)).map_err(|e| raise(py, &e))?;
+        let window =
+            detached(py, || self.engine.register_window(memory, &request)).map_err(|e| raise(py, &e))?;
         Ok(Py::new(py, Buffer::whole(Memory::ruled(window, read_only)))?.into_any())
     }
 
@@ -350,8 +357,9 @@ impl Engine {
     ) -> PyResult<Py<PyAny>> {
         if self.engine.info().backend != "cuda" {
             // Another engine might take the address for one of the host, which a wrong object could choose.
-            let error = Error::new(ErrorKind::Unsupported, "this engine cannot register a GPU's memory by address")
-                .with_hint("open the engine `cuda`");
+            let error =
+                Error::new(ErrorKind::Unsupported, "this engine cannot register a GPU's memory by address")
+                    .with_hint("open the engine `cuda`");
             return Err(raise(py, &error));
         }
         let (addr, read_only): (u64, bool) = interface.get_item("data")?.extract()?;
@@ -369,7 +377,8 @@ impl Engine {
         let memory = unsafe { DeviceMemory::from_raw(DeviceAddr(addr), len, owner) };
         let access = if read_only { Access::READ } else { Access::all() };
         let request = MemoryRequest::new(0).with_access(access);
-        let window = py.detach(|| self.engine.register_device_with(memory, &request)).map_err(|e| raise(py, &e))?;
+        let window =
+            detached(py, || self.engine.register_device_with(memory, &request)).map_err(|e| raise(py, &e))?;
         Ok(Py::new(py, Window::whole(Memory::unruled(window)))?.into_any())
     }
 }

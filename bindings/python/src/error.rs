@@ -34,9 +34,7 @@ pub(crate) fn raise_with(py: Python<'_>, error: &Error, failed: &[usize]) -> PyE
 }
 
 fn exception<'py>(py: Python<'py>, error: &Error, failed: &[usize]) -> PyResult<Bound<'py, PyAny>> {
-    let make = MAKE.get_or_try_init(py, || {
-        py.import("dma._errors")?.getattr("make").map(Bound::unbind)
-    })?;
+    let make = MAKE.get_or_try_init(py, || py.import("dma._errors")?.getattr("make").map(Bound::unbind))?;
     let details = PyDict::new(py);
     details.set_item("kind", format!("{:?}", error.kind()))?;
     details.set_item("retry", retry_name(error.retry()))?;
@@ -45,7 +43,8 @@ fn exception<'py>(py: Python<'py>, error: &Error, failed: &[usize]) -> PyResult<
     details.set_item("backend", error.backend())?;
     details.set_item("requested", error.requested())?;
     details.set_item("limit", error.limit())?;
-    let native = error.native().map(|native| (native.code, native.name.to_string(), native.description.to_string()));
+    let native =
+        error.native().map(|native| (native.code, native.name.to_string(), native.description.to_string()));
     details.set_item("native", native)?;
     details.set_item("failed", PyTuple::new(py, failed)?)?;
     let source = std::error::Error::source(error).and_then(|e| e.downcast_ref::<std::io::Error>());

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::error::raise;
+use crate::gil::detached;
 use crate::transfer::seconds_of;
 use crate::view::rights_name;
 
@@ -64,7 +65,7 @@ impl PyExport {
     fn revoke(&self, py: Python<'_>, timeout: f64) -> PyResult<()> {
         let timeout = seconds_of(py, timeout)?;
         let Some(export) = self.take() else { return Ok(()) };
-        match py.detach(|| export.revoke(timeout)) {
+        match detached(py, || export.revoke(timeout)) {
             Ok(()) => Ok(()),
             Err((export, error)) => {
                 *self.export.lock().unwrap_or_else(PoisonError::into_inner) = Some(export);
@@ -79,7 +80,7 @@ impl PyExport {
 
     #[pyo3(signature = (*_error))]
     fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyAny>) -> PyResult<()> {
-        match self.take().map(|export| py.detach(|| export.revoke(Duration::from_secs(1)))) {
+        match self.take().map(|export| detached(py, || export.revoke(Duration::from_secs(1)))) {
             Some(Err((export, error))) => {
                 *self.export.lock().unwrap_or_else(PoisonError::into_inner) = Some(export);
                 Err(raise(py, &error))
@@ -100,9 +101,8 @@ impl Drop for PyExport {
             let mut export = Some(export);
             let _ = Python::try_attach(|py| {
                 let export = export.take();
-                py.detach(|| drop(export));
+                detached(py, || drop(export));
             });
         }
     }
 }
-

@@ -5,12 +5,13 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dma::files::{DmaFile, FileQueue as Files, FileQueueOptions, Method, OpenFile};
 use dma::Error;
+use dma::files::{DmaFile, FileQueue as Files, FileQueueOptions, Method, OpenFile};
 use pyo3::prelude::*;
 
 use crate::core::{AnyQueue, Core};
 use crate::error::{invalid, raise};
+use crate::gil::detached;
 use crate::notifier::Notifier;
 use crate::operand::claim;
 use crate::operation::of_file_queue;
@@ -38,7 +39,7 @@ impl File {
     #[pyo3(signature = (path, *, write=false, create=false, direct=false))]
     fn new(py: Python<'_>, path: PathBuf, write: bool, create: bool, direct: bool) -> PyResult<Self> {
         let options = OpenFile::new().with_write(write).with_create(create).with_direct(direct);
-        py.detach(|| options.open(&path)).map(Self).map_err(|e| raise(py, &e))
+        detached(py, || options.open(&path)).map(Self).map_err(|e| raise(py, &e))
     }
 
     /// Uses a file that is open: an object with fileno(), such as that of open(). Its position neither matters nor moves.
@@ -48,7 +49,9 @@ impl File {
         if fd < 0 {
             return Err(raise(py, &invalid(format!("the descriptor {fd}"), "pass an open file")));
         }
-        duplicate(fd).map(|file| Self(DmaFile::from(file))).map_err(|e| raise(py, &Error::of_system_call("dup", e)))
+        duplicate(fd)
+            .map(|file| Self(DmaFile::from(file)))
+            .map_err(|e| raise(py, &Error::of_system_call("dup", e)))
     }
 
     /// True if aligned parts bypass the page cache.
@@ -96,7 +99,8 @@ impl FileQueue {
             Some("io_uring") => Some(Method::IoUring),
             Some("threads") => Some(Method::Threads),
             Some(other) => {
-                let error = invalid(format!("the method {other:?}"), "give \"io_uring\", \"threads\" or None");
+                let error =
+                    invalid(format!("the method {other:?}"), "give \"io_uring\", \"threads\" or None");
                 return Err(raise(py, &error));
             }
         };

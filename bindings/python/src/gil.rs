@@ -1,5 +1,8 @@
-//! [`Gil`]: values that only the thread with Python's global lock accesses.
+//! [`Gil`]: values that only the thread with Python's global lock accesses. [`detached`]: code without the lock.
 #![expect(unsafe_code, reason = "the global lock replaces a lock of each value")]
+
+use std::sync::OnceLock;
+use std::thread::{self, ThreadId};
 
 use pyo3::Python;
 
@@ -21,4 +24,30 @@ impl<T> Gil<T> {
     pub(crate) const fn get<'a>(&'a self, _lock: Python<'a>) -> &'a T {
         &self.0
     }
+}
+
+/// The thread that ends the interpreter.
+static ENDING: OnceLock<ThreadId> = OnceLock::new();
+
+/// Notes that the calling thread ends the interpreter. Called by `atexit`, when only daemon threads are left.
+pub(crate) fn interpreter_ends() {
+    let _ = ENDING.set(thread::current().id());
+}
+
+/// Calls `f` without Python's lock, and takes the lock again.
+///
+/// While the interpreter ends, a daemon thread does not return: up to Python 3.13, taking the lock would end the thread by
+/// unwinding, which aborts the process in Rust's frames. Python ends such threads anyway.
+pub(crate) fn detached<R: Send>(py: Python<'_>, f: impl FnOnce() -> R + Send) -> R {
+    py.detach(|| {
+        let result = f();
+        if let Some(ending) = ENDING.get()
+            && *ending != thread::current().id()
+        {
+            loop {
+                thread::park();
+            }
+        }
+        result
+    })
 }

@@ -26,6 +26,8 @@ mod view;
 
 use pyo3::prelude::*;
 
+use gil::detached;
+
 /// Opens an engine by name, such as "auto", "cpu:threads=2", "sim:seed=7,faults=reset@1" or "verify+cpu".
 ///
 /// A name is trusted like a command line: for names from elsewhere, pass untrusted=True, which refuses options that load
@@ -38,9 +40,11 @@ use pyo3::prelude::*;
 #[pyfunction]
 #[pyo3(signature = (name="auto", *, untrusted=false))]
 fn open(py: Python<'_>, name: &str, untrusted: bool) -> PyResult<engine::Engine> {
-    let opened = py.detach(|| {
-        if untrusted { dma::open_name(&dma::parse_untrusted(name)?) } else { dma::open(name) }
-    });
+    let opened =
+        detached(
+            py,
+            || if untrusted { dma::open_name(&dma::parse_untrusted(name)?) } else { dma::open(name) },
+        );
     Ok(engine::Engine::new(opened.map_err(|e| error::raise(py, &e))?, name.to_owned()))
 }
 

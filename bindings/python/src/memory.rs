@@ -8,7 +8,7 @@ use dma::Window;
 use pyo3::prelude::*;
 
 use crate::error::{in_use, raise};
-use crate::gil::Gil;
+use crate::gil::{Gil, detached};
 use crate::transfer::InFlight;
 
 /// A use of a range of memory that is not over.
@@ -23,7 +23,8 @@ struct Use {
 
 impl Use {
     const fn overlaps(&self, start: usize, end: usize) -> bool {
-        self.start < end && start < self.end
+        // No bytes overlap nothing.
+        start < end && self.start < self.end && self.start < end && start < self.end
     }
 }
 
@@ -107,10 +108,13 @@ impl Memory {
                 operation.poll(py);
             }
             if !find().is_empty() {
-                return Err(raise(py, &in_use(
-                    "an operation in flight uses these bytes",
-                    "wait for its transfer, or poll the queue until it is done",
-                )));
+                return Err(raise(
+                    py,
+                    &in_use(
+                        "an operation in flight uses these bytes",
+                        "wait for its transfer, or poll the queue until it is done",
+                    ),
+                ));
             }
         }
         Ok(self.add(py, None, start, end, writes))
@@ -131,16 +135,27 @@ impl Memory {
     /// `InUse`, a `BufferError`, while a view of the range exists, or one that can write for an operation that
     /// only reads.
     #[inline]
-    pub(crate) fn check_operation(&self, py: Python<'_>, start: usize, end: usize, writes: bool) -> PyResult<()> {
+    pub(crate) fn check_operation(
+        &self,
+        py: Python<'_>,
+        start: usize,
+        end: usize,
+        writes: bool,
+    ) -> PyResult<()> {
         let uses = self.uses.get(py).borrow();
-        if uses.views.is_empty() || !uses.views.iter().any(|it| it.overlaps(start, end) && (writes || it.writes)) {
+        if uses.views.is_empty()
+            || !uses.views.iter().any(|it| it.overlaps(start, end) && (writes || it.writes))
+        {
             return Ok(());
         }
         drop(uses);
-        Err(raise(py, &in_use(
-            "a view of these bytes exists, such as a memoryview or a numpy array",
-            "release the view (memoryview.release(), del array), or register the array itself",
-        )))
+        Err(raise(
+            py,
+            &in_use(
+                "a view of these bytes exists, such as a memoryview or a numpy array",
+                "release the view (memoryview.release(), del array), or register the array itself",
+            ),
+        ))
     }
 
     /// Begins the use of a range by an operation, which [`check_operation`](Self::check_operation) has admitted.
@@ -212,6 +227,6 @@ impl Drop for ViewGuard {
 /// Frees memory, which may block while the system unmaps it, and may take the global lock to release its owner.
 pub(crate) fn free(py: Python<'_>, memory: Arc<Memory>) {
     if Arc::strong_count(&memory) == 1 {
-        py.detach(|| drop(memory));
+        detached(py, || drop(memory));
     }
 }

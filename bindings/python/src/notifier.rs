@@ -10,6 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::core::{AnyQueue, Core};
 use crate::error::raise;
+use crate::gil::detached;
 
 /// The operations that have ended, and a descriptor that is readable while there are some.
 struct Shared {
@@ -26,7 +27,7 @@ impl Wake for Token {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let Token(shared, token) = &**self;
+        let Self(shared, token) = &**self;
         let mut ended = shared.ended.lock().unwrap_or_else(PoisonError::into_inner);
         let was_empty = ended.is_empty();
         ended.push(*token);
@@ -86,8 +87,9 @@ impl Notifier {
     /// Polls the device and arms the driver's descriptor. The processor may make copies, so other threads run.
     fn run(&self, py: Python<'_>) -> PyResult<()> {
         let AnyQueue::Local(lock) = &self.core.queue else { return Ok(()) };
-        let ran = py.detach(|| {
-            Core::with_local(lock, |_, driver| driver.as_ref().map_or(Ok(()), dma::Driver::run)).and_then(|ran| ran)
+        let ran = detached(py, || {
+            Core::with_local(lock, |_, driver| driver.as_ref().map_or(Ok(()), dma::Driver::run))
+                .and_then(|ran| ran)
         });
         ran.map_err(|e| raise(py, &e))
     }

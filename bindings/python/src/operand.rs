@@ -36,7 +36,10 @@ impl Rows {
             if at.checked_add(*len).is_none_or(|end| end > whole.len) {
                 let error = Error::new(
                     ErrorKind::OutOfRange,
-                    format!("row {index} of {len} bytes at offset {at} is not inside the view of {} bytes", whole.len),
+                    format!(
+                        "row {index} of {len} bytes at offset {at} is not inside the view of {} bytes",
+                        whole.len
+                    ),
                 )
                 .with_operation("rows")
                 .with_numbers((*at as u64).saturating_add(*len as u64), whole.len as u64)
@@ -112,7 +115,25 @@ impl Operand {
 ///
 /// `Closed` for released memory; `AccessDenied` for a read-only destination; `InUse` if Python views the range.
 pub(crate) fn claim(py: Python<'_>, view: &View, writes: bool, claims: &mut Vec<Claim>) -> PyResult<Window> {
-    let memory = check(py, view, writes)?;
+    check(py, view, writes)?;
+    prepare(py, view, writes, claims)
+}
+
+/// Adds the range of a view to `claims`, for an operation that is checked when it is submitted.
+///
+/// # Errors
+///
+/// `Closed` for released memory; `AccessDenied` for a read-only destination.
+pub(crate) fn prepare(
+    py: Python<'_>,
+    view: &View,
+    writes: bool,
+    claims: &mut Vec<Claim>,
+) -> PyResult<Window> {
+    if writes && view.read_only {
+        return Err(denied(py));
+    }
+    let memory = view.memory(py)?;
     let (start, end) = view.range();
     let window = memory.window.slice(start..end);
     claims.push(Claim { memory, start, end, writes });
@@ -138,7 +159,7 @@ pub(crate) fn check(py: Python<'_>, view: &View, writes: bool) -> PyResult<Arc<M
 }
 
 #[cold]
-pub(crate) fn denied(py: Python<'_>) -> PyErr {
+fn denied(py: Python<'_>) -> PyErr {
     let error = Error::new(ErrorKind::AccessDenied, "the destination is read-only")
         .with_hint("use a destination that is writable: allocate it, or register a writable object");
     raise(py, &error)

@@ -9,6 +9,7 @@ use pyo3::types::PyDict;
 use crate::arguments::Size;
 use crate::engine::limit;
 use crate::error::raise;
+use crate::gil::detached;
 use crate::memory::Memory;
 use crate::view::Buffer;
 
@@ -16,7 +17,10 @@ use crate::view::Buffer;
 const SLICE: Duration = Duration::from_millis(50);
 
 /// Reads the sizes of a pool. Returns its options, and whether it may grow.
-pub(crate) fn pool_options(sizes: &Bound<'_, PyDict>, max: Option<&Bound<'_, PyDict>>) -> PyResult<(PoolOptions, bool)> {
+pub(crate) fn pool_options(
+    sizes: &Bound<'_, PyDict>,
+    max: Option<&Bound<'_, PyDict>>,
+) -> PyResult<(PoolOptions, bool)> {
     let mut limits = Vec::new();
     for (size, count) in max.into_iter().flatten() {
         limits.push((size.extract::<Size>()?.0, count.extract::<usize>()?));
@@ -63,13 +67,16 @@ impl Pool {
         let timeout = limit(py, timeout)?;
         match self.0.try_get(size.0) {
             Ok(taken) => return Ok(buffer(taken)),
-            Err(e) if e.kind() != ErrorKind::OutOfResources || timeout.is_zero() => return Err(raise(py, &e)),
+            Err(e) if e.kind() != ErrorKind::OutOfResources || timeout.is_zero() => {
+                return Err(raise(py, &e));
+            }
             Err(_) => {}
         }
         let until = Instant::now().checked_add(timeout);
         loop {
-            let left = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()).min(SLICE));
-            match py.detach(|| self.0.get_timeout(size.0, left)) {
+            let left =
+                until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()).min(SLICE));
+            match detached(py, || self.0.get_timeout(size.0, left)) {
                 Ok(taken) => return Ok(buffer(taken)),
                 Err(e) if e.kind() != ErrorKind::TimedOut => return Err(raise(py, &e)),
                 Err(e) => {

@@ -1,4 +1,5 @@
 //! [`Queue`] and [`SharedQueue`]: submission of operations.
+#![expect(clippy::result_large_err, reason = "errors return the operands")]
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use crate::batch::{Pairs, PyBatch};
 use crate::core::{AnyQueue, Core};
 use crate::engine::limit;
 use crate::error::{invalid, raise};
+use crate::gil::detached;
 use crate::notifier::Notifier;
 use crate::operand::{Operand, check};
 use crate::operation::{Ended, IntoOutcome, Operation, Receiver, of_queue, of_shared_queue};
@@ -46,8 +48,8 @@ type Started<T> = Result<Result<Ended, Box<dyn Operation>>, Refusal<T>>;
 enum Refusal<T> {
     /// The queue refused the operation, and has returned the operands.
     Operation(OpError<T>),
-    /// Another thread uses the queue, or it is closed.
-    Queue(Error),
+    /// Another thread uses the queue, or it is closed. With the operands, unless the queue keeps them.
+    Queue(Error, Option<T>),
 }
 
 impl Opened {
@@ -70,15 +72,17 @@ impl Opened {
         let start = |operands: T| -> Result<(), Refusal<T>> {
             let started: Started<T> = match &self.core.queue {
                 AnyQueue::Local(lock) => {
-                    return Core::with_local(lock, |queue, _| {
+                    let mut operands = Some(operands);
+                    let submitted = Core::with_local(lock, |queue, _| {
+                        let operands = operands.take().expect("this is called once");
                         let started = match local(queue, operands) {
                             Ok(transfer) => of_queue(transfer, take_receiver()),
                             Err(e) => return Err(Refusal::Operation(e)),
                         };
                         operation.start(started);
                         Ok(())
-                    })
-                    .unwrap_or_else(|e| Err(Refusal::Queue(e)));
+                    });
+                    return submitted.unwrap_or_else(|e| Err(Refusal::Queue(e, operands)));
                 }
                 AnyQueue::Shared(queue) => match shared(queue, operands) {
                     Ok(transfer) => Ok(of_shared_queue(transfer, take_receiver())),
@@ -89,14 +93,16 @@ impl Opened {
             operation.start(started?);
             Ok(())
         };
-        let start = |operands: T| if request.bytes > LOCKED_MAX { py.detach(|| start(operands)) } else { start(operands) };
+        let start = |operands: T| {
+            if request.bytes > LOCKED_MAX { detached(py, || start(operands)) } else { start(operands) }
+        };
         let mut result = start(operands);
         // Operations whose transfers were dropped use slots until they are polled.
         if let Err(Refusal::Operation(e)) = result {
             result = if e.kind() == ErrorKind::QueueFull && self.core.reap(py) {
                 match e.into_parts() {
                     (_, Some(operands)) => start(operands),
-                    (error, None) => Err(Refusal::Queue(error)),
+                    (error, None) => Err(Refusal::Queue(error, None)),
                 }
             } else {
                 Err(Refusal::Operation(e))
@@ -106,28 +112,38 @@ impl Opened {
             Ok(()) => operation.into_transfer(py, owner),
             Err(refusal) => {
                 operation.release(py);
-                Err(match refusal {
-                    Refusal::Queue(error) => raise(py, &error),
-                    Refusal::Operation(e) => {
-                        let (error, operands) = e.into_parts();
-                        if let (Some(operands), Some(receive)) = (operands, take_receiver()) {
-                            receive(operands);
-                        }
-                        raise(py, &error)
-                    }
-                })
+                let (error, operands) = match refusal {
+                    Refusal::Queue(error, operands) => (error, operands),
+                    Refusal::Operation(e) => e.into_parts(),
+                };
+                if let (Some(operands), Some(receive)) = (operands, take_receiver()) {
+                    receive(operands);
+                }
+                Err(raise(py, &error))
             }
         }
     }
 
-    fn copy(&self, owner: &Bound<'_, PyAny>, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<Py<PyTransfer>> {
+    fn copy(
+        &self,
+        owner: &Bound<'_, PyAny>,
+        src: &Bound<'_, PyAny>,
+        dst: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyTransfer>> {
         let mut claims = Vec::new();
         let src = Operand::new(src, false, &mut claims)?;
         let dst = Operand::new(dst, true, &mut claims)?;
         let request = Request { claims, bytes: dst.bytes() };
         macro_rules! copy {
             ($operands:expr) => {
-                self.submit(owner, request, $operands, |q, (s, d)| q.copy(s, d), |q, (s, d)| q.copy(s, d), None)
+                self.submit(
+                    owner,
+                    request,
+                    $operands,
+                    |q, (s, d)| q.copy(s, d),
+                    |q, (s, d)| q.copy(s, d),
+                    None,
+                )
             };
         }
         match (src, dst) {
@@ -141,7 +157,12 @@ impl Opened {
         }
     }
 
-    fn fill(&self, owner: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, pattern: &Bound<'_, PyAny>) -> PyResult<Py<PyTransfer>> {
+    fn fill(
+        &self,
+        owner: &Bound<'_, PyAny>,
+        dst: &Bound<'_, PyAny>,
+        pattern: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyTransfer>> {
         let pattern = pattern_of(pattern)?;
         let mut claims = Vec::new();
         let dst = Operand::new(dst, true, &mut claims)?;
@@ -185,23 +206,45 @@ impl Opened {
         }
     }
 
-    fn compare(&self, owner: &Bound<'_, PyAny>, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<Py<PyTransfer>> {
+    fn compare(
+        &self,
+        owner: &Bound<'_, PyAny>,
+        a: &Bound<'_, PyAny>,
+        b: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyTransfer>> {
         let mut claims = Vec::new();
         let a = Operand::new(a, false, &mut claims)?;
         let b = Operand::new(b, false, &mut claims)?;
         let request = Request { claims, bytes: a.bytes() };
         match (a, b) {
-            (Operand::One(a), Operand::One(b)) => {
-                self.submit(owner, request, (a, b), |q, (a, b)| q.compare(a, b), |q, (a, b)| q.compare(a, b), None)
-            }
+            (Operand::One(a), Operand::One(b)) => self.submit(
+                owner,
+                request,
+                (a, b),
+                |q, (a, b)| q.compare(a, b),
+                |q, (a, b)| q.compare(a, b),
+                None,
+            ),
             (a, b) => {
                 let operands = (a.into_list(), b.into_list());
-                self.submit(owner, request, operands, |q, (a, b)| q.compare(a, b), |q, (a, b)| q.compare(a, b), None)
+                self.submit(
+                    owner,
+                    request,
+                    operands,
+                    |q, (a, b)| q.compare(a, b),
+                    |q, (a, b)| q.compare(a, b),
+                    None,
+                )
             }
         }
     }
 
-    fn crc32c(&self, owner: &Bound<'_, PyAny>, src: &Bound<'_, PyAny>, seed: u32) -> PyResult<Py<PyTransfer>> {
+    fn crc32c(
+        &self,
+        owner: &Bound<'_, PyAny>,
+        src: &Bound<'_, PyAny>,
+        seed: u32,
+    ) -> PyResult<Py<PyTransfer>> {
         let mut claims = Vec::new();
         let src = Operand::new(src, false, &mut claims)?;
         let request = Request { claims, bytes: src.bytes() };
@@ -262,7 +305,7 @@ impl Opened {
         loop {
             self.core.reap(py);
             let slice = Duration::from_millis(20);
-            let has_room = py.detach(|| match &self.core.queue {
+            let has_room = detached(py, || match &self.core.queue {
                 AnyQueue::Local(lock) => Core::with_local(lock, |queue, _| {
                     let end = Instant::now() + slice;
                     queue.flush();
@@ -291,8 +334,11 @@ impl Opened {
                 return Ok(());
             }
             if is_idle && !self.core.reap(py) {
-                let error = Error::new(ErrorKind::QueueFull, "all operations have ended, but their transfers have slots")
-                    .with_hint("wait for the transfers that you keep, or drop them");
+                let error = Error::new(
+                    ErrorKind::QueueFull,
+                    "all operations have ended, but their transfers have slots",
+                )
+                .with_hint("wait for the transfers that you keep, or drop them");
                 return Err(raise(py, &error));
             }
             py.check_signals()?;
@@ -317,7 +363,11 @@ impl Opened {
 }
 
 /// Makes rows, which `Rows.__new__` has checked.
-fn rows_of(py: Python<'_>, window: dma::Window, rows: Vec<(usize, usize)>) -> PyResult<dma::Rows<dma::Window>> {
+fn rows_of(
+    py: Python<'_>,
+    window: dma::Window,
+    rows: Vec<(usize, usize)>,
+) -> PyResult<dma::Rows<dma::Window>> {
     dma::Rows::new(window, rows).map_err(|e| raise(py, e.error()))
 }
 
@@ -327,7 +377,8 @@ fn pattern_of(pattern: &Bound<'_, PyAny>) -> PyResult<[u8; 8]> {
         if let Ok(bytes) = bytes.try_into() {
             return Ok(bytes);
         }
-        let error = invalid(format!("a pattern of {} bytes", bytes.len()), "give 8 bytes, or a number below 256");
+        let error =
+            invalid(format!("a pattern of {} bytes", bytes.len()), "give 8 bytes, or a number below 256");
         return Err(raise(pattern.py(), &error));
     }
     let byte: u8 = pattern.extract()?;
@@ -340,7 +391,20 @@ fn counters_of<'py>(py: Python<'py>, counters: &Counters) -> PyResult<Bound<'py,
     macro_rules! set {
         ($($field:ident),+) => { $(values.set_item(stringify!($field), counters.$field)?;)+ };
     }
-    set!(submitted, completed, failed, aborted, abandoned, in_flight, bytes, full, descriptors, doorbells, polls, resets);
+    set!(
+        submitted,
+        completed,
+        failed,
+        aborted,
+        abandoned,
+        in_flight,
+        bytes,
+        full,
+        descriptors,
+        doorbells,
+        polls,
+        resets
+    );
     py.import("dma._types")?.getattr("Counters")?.call((), Some(&values))
 }
 
@@ -561,7 +625,7 @@ impl Queue {
     /// Calls `f` without Python's lock.
     fn local<R: Send>(&self, py: Python<'_>, f: impl FnOnce(&dma::Queue) -> R + Send) -> PyResult<R> {
         let AnyQueue::Local(lock) = &self.0.core.queue else { unreachable!("the queue of a `Queue`") };
-        py.detach(|| Core::with_local(lock, |queue, _| f(queue))).map_err(|e| raise(py, &e))
+        detached(py, || Core::with_local(lock, |queue, _| f(queue))).map_err(|e| raise(py, &e))
     }
 }
 
@@ -609,7 +673,9 @@ queue! {
 
 impl SharedQueue {
     fn shared(&self) -> &dma::SharedQueue {
-        let AnyQueue::Shared(queue) = &self.0.core.queue else { unreachable!("the queue of a `SharedQueue`") };
+        let AnyQueue::Shared(queue) = &self.0.core.queue else {
+            unreachable!("the queue of a `SharedQueue`")
+        };
         queue
     }
 }

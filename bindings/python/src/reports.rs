@@ -6,12 +6,13 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::engine::describe;
 use crate::error::raise;
+use crate::gil::detached;
 
 /// Lists the engines of this machine, as dicts: the name, and the description or the error. `dma.discover` converts them.
 #[pyfunction]
 pub(crate) fn _discover(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
-    for found in py.detach(dma::discover) {
+    for found in detached(py, dma::discover) {
         let dict = PyDict::new(py);
         dict.set_item("name", found.name.to_string())?;
         match &found.info {
@@ -33,7 +34,7 @@ pub(crate) fn _discover(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 #[pyfunction]
 pub(crate) fn _doctor(py: Python<'_>, names: Vec<String>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
-    for diagnosis in py.detach(|| dma::doctor(&names)).map_err(|e| raise(py, &e))? {
+    for diagnosis in detached(py, || dma::doctor(&names)).map_err(|e| raise(py, &e))? {
         let findings = PyList::empty(py);
         for finding in diagnosis.findings {
             let verdict = match finding.verdict {

@@ -14,7 +14,7 @@ use pyo3::sync::PyOnceLock;
 
 use crate::core::Core;
 use crate::error::{in_use, invalid, raise, raise_with};
-use crate::gil::Gil;
+use crate::gil::{Gil, detached};
 use crate::memory::Memory;
 use crate::operation::{Ended, Operation, Outcome};
 
@@ -58,12 +58,8 @@ impl InFlight {
     pub(crate) fn new(py: Python<'_>, core: Arc<Core>, claims: Vec<Claim>) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let token = NEXT.fetch_add(1, Ordering::Relaxed);
-        let this = Arc::new(Self {
-            core,
-            state: Mutex::default(),
-            claims: Gil::new(RefCell::default()),
-            token,
-        });
+        let this =
+            Arc::new(Self { core, state: Mutex::default(), claims: Gil::new(RefCell::default()), token });
         let weak = Arc::downgrade(&this);
         let begin = |claim: Claim| {
             let range = (claim.start, claim.end);
@@ -84,11 +80,17 @@ impl InFlight {
     }
 
     /// Makes the transfer of an operation that was submitted to the queue of `owner`.
-    pub(crate) fn into_transfer(self: Arc<Self>, py: Python<'_>, owner: &Bound<'_, PyAny>) -> PyResult<Py<PyTransfer>> {
-        let ended = self.with(|state| state.ended.as_ref().and_then(|ended| match ended.result {
-            Ok(outcome) if !ended.is_kept => Some(outcome),
-            _ => None,
-        }));
+    pub(crate) fn into_transfer(
+        self: Arc<Self>,
+        py: Python<'_>,
+        owner: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyTransfer>> {
+        let ended = self.with(|state| {
+            state.ended.as_ref().and_then(|ended| match ended.result {
+                Ok(outcome) if !ended.is_kept => Some(outcome),
+                _ => None,
+            })
+        });
         match ended.flatten() {
             Some(outcome) => {
                 self.release(py);
@@ -147,7 +149,7 @@ impl InFlight {
 
     /// Submits what is pending and polls, without Python's lock. Returns whether the operation has ended.
     pub(crate) fn poll(&self, py: Python<'_>) -> bool {
-        py.detach(|| {
+        detached(py, || {
             self.core.flush();
             self.advance(|operation| operation.is_done())
         });
@@ -156,7 +158,7 @@ impl InFlight {
 
     /// Polls with a waker. Returns whether the operation has ended.
     pub(crate) fn watch(&self, py: Python<'_>, waker: &Waker) -> PyResult<bool> {
-        let advanced = py.detach(|| self.advance(|operation| operation.watch(waker)));
+        let advanced = detached(py, || self.advance(|operation| operation.watch(waker)));
         if advanced.is_none() {
             return Err(raise(py, &busy()));
         }
@@ -169,7 +171,7 @@ impl InFlight {
         loop {
             let slice = Instant::now() + SLICE;
             let slice = until.map_or(slice, |until| until.min(slice));
-            let advanced = py.detach(|| self.advance(|operation| operation.wait_until(slice)));
+            let advanced = detached(py, || self.advance(|operation| operation.wait_until(slice)));
             if advanced.is_none() {
                 return Err(raise(py, &busy()));
             }
@@ -178,8 +180,9 @@ impl InFlight {
             }
             py.check_signals()?;
             if until.is_some_and(|until| Instant::now() >= until) {
-                let error = Error::new(ErrorKind::TimedOut, "the time of the wait has passed")
-                    .with_hint("the operation is still in flight: wait again, or close the queue to give it up");
+                let error = Error::new(ErrorKind::TimedOut, "the time of the wait has passed").with_hint(
+                    "the operation is still in flight: wait again, or close the queue to give it up",
+                );
                 return Err(raise(py, &error));
             }
             if timeout.is_none() {
@@ -190,7 +193,9 @@ impl InFlight {
 
     /// Returns the result of an operation that has ended. Each call returns the same.
     fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let Some(Some(ended)) = self.with(|state| state.ended.clone()) else { return Err(raise(py, &busy())) };
+        let Some(Some(ended)) = self.with(|state| state.ended.clone()) else {
+            return Err(raise(py, &busy()));
+        };
         match &ended.result {
             Ok(outcome) => outcome.to_python(py),
             Err((error, failed)) => Err(raise_with(py, error, failed)),
@@ -249,7 +254,11 @@ impl PyTransfer {
         }
     }
 
-    pub(crate) fn in_flight(py: Python<'_>, operation: Arc<InFlight>, queue: Py<PyAny>) -> PyResult<Py<Self>> {
+    pub(crate) fn in_flight(
+        py: Python<'_>,
+        operation: Arc<InFlight>,
+        queue: Py<PyAny>,
+    ) -> PyResult<Py<Self>> {
         Py::new(py, Self { inner: Inner::InFlight(operation, queue) })
     }
 }
@@ -311,9 +320,8 @@ impl PyTransfer {
                 Ok(Py::new(py, Ready { value })?.into_any())
             }
             Inner::InFlight(operation, queue) => {
-                let pending = PENDING.get_or_try_init(py, || {
-                    py.import("dma._aio")?.getattr("pending").map(Bound::unbind)
-                })?;
+                let pending = PENDING
+                    .get_or_try_init(py, || py.import("dma._aio")?.getattr("pending").map(Bound::unbind))?;
                 let arguments = (&slf, queue.bind(py), operation.token);
                 Ok(pending.bind(py).call1(arguments)?.unbind())
             }
@@ -331,12 +339,10 @@ impl PyTransfer {
     fn __repr__(&self) -> String {
         match &self.inner {
             Inner::Done(_) => "<dma.Transfer done>".to_owned(),
-            Inner::InFlight(operation, _) => {
-                match operation.with(|state| state.ended.is_some()) {
-                    Some(true) => "<dma.Transfer ended>".to_owned(),
-                    _ => "<dma.Transfer in flight>".to_owned(),
-                }
-            }
+            Inner::InFlight(operation, _) => match operation.with(|state| state.ended.is_some()) {
+                Some(true) => "<dma.Transfer ended>".to_owned(),
+                _ => "<dma.Transfer in flight>".to_owned(),
+            },
         }
     }
 }
@@ -347,7 +353,10 @@ pub(crate) fn seconds_of(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
         return Ok(Duration::MAX);
     }
     Duration::try_from_secs_f64(seconds).map_err(|_| {
-        raise(py, &invalid(format!("a time of {seconds} seconds"), "give a number of seconds that is not negative"))
+        raise(
+            py,
+            &invalid(format!("a time of {seconds} seconds"), "give a number of seconds that is not negative"),
+        )
     })
 }
 

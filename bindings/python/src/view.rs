@@ -16,7 +16,7 @@ use pyo3::types::{PyBytes, PySlice};
 use crate::arguments::Bytes;
 use crate::error::{in_use, raise};
 use crate::export::PyExport;
-use crate::gil::Gil;
+use crate::gil::{Gil, detached};
 use crate::memory::{Memory, ViewGuard, free};
 
 /// A range of registered memory.
@@ -95,7 +95,8 @@ impl View {
 
 #[cold]
 fn released(py: Python<'_>) -> PyErr {
-    let error = Error::new(ErrorKind::Closed, "the memory was released").with_hint("allocate or register it again");
+    let error =
+        Error::new(ErrorKind::Closed, "the memory was released").with_hint("allocate or register it again");
     raise(py, &error)
 }
 
@@ -210,7 +211,7 @@ impl Buffer {
         let at = index(key, self.0.len)?;
         let (guard, start) = self.guarded(py, at, 1, false)?;
         // SAFETY: the index was checked, and `guard` keeps the memory, and operations from writing it.
-        let byte = unsafe { *start.add(at) };
+        let byte = unsafe { *start.wrapping_add(at) };
         drop(guard);
         Ok(byte.into_pyobject(py)?.into_any().unbind())
     }
@@ -226,9 +227,10 @@ impl Buffer {
             // Take the value's bytes first: if it is a part of this buffer, the view is refused by no operation.
             let bytes = Bytes::new(value, false)?;
             if bytes.len() != part.len {
-                let error = Error::new(ErrorKind::LengthMismatch, format!("{} bytes for {}", bytes.len(), part.len))
-                    .with_numbers(bytes.len() as u64, part.len as u64)
-                    .with_hint("assign as many bytes as the slice has");
+                let error =
+                    Error::new(ErrorKind::LengthMismatch, format!("{} bytes for {}", bytes.len(), part.len))
+                        .with_numbers(bytes.len() as u64, part.len as u64)
+                        .with_hint("assign as many bytes as the slice has");
                 return Err(raise(py, &error));
             }
             let guard = ViewGuard::new(py, Arc::clone(&memory), (start, end), true)?;
@@ -243,7 +245,7 @@ impl Buffer {
         let byte: u8 = value.extract()?;
         let (guard, start) = self.guarded(py, at, 1, true)?;
         // SAFETY: the index was checked, and `guard` keeps the memory, and operations from using it.
-        unsafe { *start.add(at) = byte };
+        unsafe { *start.wrapping_add(at) = byte };
         drop(guard);
         Ok(())
     }
@@ -302,13 +304,14 @@ impl Buffer {
         }
         crate::dlpack::check_request(dl_device, copy)?;
         let memory = this.memory(py)?;
-        let at = memory.start().expect("buffers are memory that the CPU reaches").0.as_ptr().wrapping_add(this.start);
+        let at = memory
+            .start()
+            .expect("buffers are memory that the CPU reaches")
+            .0
+            .as_ptr()
+            .wrapping_add(this.start);
         let guard = ViewGuard::new(py, memory, this.range(), !this.read_only)?;
-        let tensor = crate::dlpack::Source {
-            data: at.cast(),
-            len: this.len,
-            read_only: this.read_only,
-        };
+        let tensor = crate::dlpack::Source { data: at.cast(), len: this.len, read_only: this.read_only };
         crate::dlpack::export(py, &tensor, max_version, Box::new(guard))
     }
 
@@ -318,7 +321,9 @@ impl Buffer {
 
     fn __repr__(&self, py: Python<'_>) -> String {
         match self.0.memory(py) {
-            Ok(memory) => format!("<dma.Buffer of {} bytes of {}>", self.0.len, memory.window.region().backend()),
+            Ok(memory) => {
+                format!("<dma.Buffer of {} bytes of {}>", self.0.len, memory.window.region().backend())
+            }
             Err(_) => "<dma.Buffer, released>".to_owned(),
         }
     }
@@ -401,14 +406,22 @@ impl Window {
     ///     dma.Unsupported: the processor cannot reach the memory; copy it to a buffer by a queue.
     ///     dma.OutOfRange (a ValueError): the bytes lie outside of the window.
     #[pyo3(signature = (offset=0, length=None))]
-    fn read<'py>(&self, py: Python<'py>, offset: usize, length: Option<usize>) -> PyResult<Bound<'py, PyBytes>> {
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        offset: usize,
+        length: Option<usize>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
         let window = self.of_range(py)?;
         let length = length.unwrap_or_else(|| window.len().saturating_sub(offset));
         if offset.checked_add(length).is_none_or(|end| end > window.len()) {
             // The check comes before the allocation of the result.
-            let error = Error::new(ErrorKind::OutOfRange, format!("{length} bytes at {offset} of a window of {}", window.len()))
-                .with_numbers(length as u64, window.len().saturating_sub(offset) as u64)
-                .with_hint("read bytes that lie inside of the window");
+            let error = Error::new(
+                ErrorKind::OutOfRange,
+                format!("{length} bytes at {offset} of a window of {}", window.len()),
+            )
+            .with_numbers(length as u64, window.len().saturating_sub(offset) as u64)
+            .with_hint("read bytes that lie inside of the window");
             return Err(raise(py, &error));
         }
         PyBytes::new_with(py, length, |to| window.read_at(offset, to).map_err(|e| raise(py, &e)))
@@ -430,9 +443,12 @@ impl Window {
             return window.write_at(offset, &[]).map_err(|e| raise(py, &e));
         };
         if end > window.len() {
-            let error = Error::new(ErrorKind::OutOfRange, format!("{} bytes at {offset} of a window of {}", bytes.len(), window.len()))
-                .with_numbers(bytes.len() as u64, window.len().saturating_sub(offset) as u64)
-                .with_hint("write bytes that lie inside of the window");
+            let error = Error::new(
+                ErrorKind::OutOfRange,
+                format!("{} bytes at {offset} of a window of {}", bytes.len(), window.len()),
+            )
+            .with_numbers(bytes.len() as u64, window.len().saturating_sub(offset) as u64)
+            .with_hint("write bytes that lie inside of the window");
             return Err(raise(py, &error));
         }
         let to = start.as_ptr().wrapping_add(window.offset() + offset);
@@ -456,7 +472,7 @@ impl Window {
     fn export(&self, py: Python<'_>, rights: &str) -> PyResult<PyExport> {
         let rights = crate::arguments::rights(py, rights)?;
         let window = self.of_range(py)?;
-        let exported = py.detach(|| window.export(rights));
+        let exported = detached(py, || window.export(rights));
         exported.map(PyExport::new).map_err(|e| raise(py, &e))
     }
 
@@ -478,7 +494,8 @@ impl Window {
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyDict>> {
         let memory = self.cuda_memory(py)?;
-        let at = memory.window.region().as_raw().info().addr.0 + (memory.window.offset() + self.0.start) as u64;
+        let at =
+            memory.window.region().as_raw().info().addr.0 + (memory.window.offset() + self.0.start) as u64;
         let description = pyo3::types::PyDict::new(py);
         description.set_item("shape", (self.0.len,))?;
         description.set_item("typestr", "|u1")?;
@@ -490,7 +507,9 @@ impl Window {
 
     fn __repr__(&self, py: Python<'_>) -> String {
         match self.0.memory(py) {
-            Ok(memory) => format!("<dma.Window of {} bytes of {}>", self.0.len, memory.window.region().backend()),
+            Ok(memory) => {
+                format!("<dma.Window of {} bytes of {}>", self.0.len, memory.window.region().backend())
+            }
             Err(_) => "<dma.Window, released>".to_owned(),
         }
     }

@@ -16,7 +16,7 @@ import time as _time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional, TypeVar
 
-from . import _dma, _types
+from . import _dma, _types, files
 from ._dma import Batch, Buffer, Engine, Export, Pool, Queue, Rows, SharedQueue, Transfer, Window, open
 from ._errors import *  # noqa: F403
 from ._errors import Error, TimedOut
@@ -27,7 +27,7 @@ __version__: str = _dma.__version__
 __all__ = [
     "Backend", "Batch", "Buffer", "Counters", "Diagnosis", "Discovered", "Engine", "EngineInfo", "Export", "Finding",
     "Limits", "Option", "Pool", "Queue", "Rows", "SharedQueue", "Transfer", "Window", "as_completed", "backends",
-    "discover", "doctor", "open", "retry", *_errors,
+    "discover", "doctor", "files", "open", "retry", *_errors,
 ]  # fmt: skip
 
 _Result = TypeVar("_Result")
