@@ -5,6 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 cargo fmt --all --check
 cargo fmt --manifest-path tests/fuzz/Cargo.toml --check
+cargo fmt --manifest-path bindings/python/Cargo.toml --check
 
 scripts=(.ci/run ci/vm ci/*.sh ci/guest/*.sh)
 missing=()

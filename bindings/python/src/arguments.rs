@@ -24,8 +24,8 @@ impl Bytes {
     ///
     /// # Errors
     ///
-    /// `TypeError` for an object without the protocol; `BufferError` if it refuses, such as a strided array or read-only
-    /// memory for `writable`.
+    /// `TypeError` for an object without the protocol; `BufferError` if it refuses, such as a strided array
+    /// or read-only memory for `writable`.
     pub(crate) fn new(object: &Bound<'_, PyAny>, writable: bool) -> PyResult<Self> {
         let flags = if writable { ffi::PyBUF_WRITABLE } else { ffi::PyBUF_SIMPLE };
         let mut view = Box::new(MaybeUninit::<ffi::Py_buffer>::uninit());

@@ -25,8 +25,8 @@ pub(crate) struct Local {
 pub(crate) struct OneThread(Local);
 
 // SAFETY: values that share the queue's state are in this value (the driver) or in an operation of the queue
-// (`transfer::Confined`). All are accessed only while the lock around this value is held, and no part of the state
-// depends on a thread.
+// (`transfer::Confined`). All are accessed only while the lock around this value is held, and no part of the
+// state depends on a thread.
 unsafe impl Send for OneThread {}
 
 pub(crate) enum AnyQueue {
@@ -117,8 +117,8 @@ impl Core {
         Some(f())
     }
 
-    /// Passes pending operations to the device, if no other thread uses the queue. Call it without Python's lock:
-    /// the processor may make the copies.
+    /// Passes pending operations to the device, if no other thread uses the queue. Call it without Python's
+    /// lock: the processor may make the copies.
     pub(crate) fn flush(&self) {
         if let AnyQueue::Local(lock) = &self.queue {
             // A queue that is closed has nothing to flush.
@@ -182,8 +182,8 @@ impl Core {
         }
     }
 
-    /// Closes the queue, without Python's lock: waits up to `timeout` for operations in flight, and aborts the others.
-    /// Waits for another thread that uses the queue first.
+    /// Closes the queue, without Python's lock: waits up to `timeout` for operations in flight, and aborts
+    /// the others. Waits for another thread that uses the queue first.
     pub(crate) fn close(&self, py: Python<'_>, timeout: Option<Duration>) -> Counters {
         let timeout = timeout.unwrap_or(self.drop_timeout);
         let counters = detached(py, || match &self.queue {
@@ -204,8 +204,8 @@ impl Core {
         counters
     }
 
-    /// Closes the queue with the timeout of its options, if this process has opened it. A forked child leaves the
-    /// parent's queue alone.
+    /// Closes the queue with the timeout of its options, if this process has opened it. A forked child leaves
+    /// the parent's queue alone.
     pub(crate) fn close_own(&self, py: Python<'_>) {
         if self.process == std::process::id() {
             self.close(py, None);

@@ -118,7 +118,7 @@ pub(crate) fn export(
         data_type: DataType { code: 1, bits: 8, lanes: 1 },
         // SAFETY: the box was just made, and lives until the deleter frees it.
         shape: unsafe { &raw mut (*context).shape },
-        // SAFETY: as above.
+        // SAFETY: the box was just made, and its field does not move until the deleter frees it.
         strides: unsafe { &raw mut (*context).stride },
         byte_offset: 0,
     };
@@ -128,13 +128,14 @@ pub(crate) fn export(
         let deleter: Option<unsafe extern "C" fn(*mut Versioned)> = Some(delete_versioned);
         let managed =
             Box::into_raw(Box::new(Versioned { major: 1, minor: 0, context, deleter, flags, tensor }));
-        // SAFETY: the pointer and the name are valid while the capsule exists: the consumer renames it when it takes
-        // the tensor.
+        // SAFETY: the pointer and the name are valid while the capsule exists: the consumer renames it when
+        // it takes the tensor.
         unsafe { ffi::PyCapsule_New(managed.cast(), VERSIONED.as_ptr(), Some(drop_capsule)) }
     } else {
         let deleter: Option<unsafe extern "C" fn(*mut Managed)> = Some(delete_managed);
         let managed = Box::into_raw(Box::new(Managed { tensor, context, deleter }));
-        // SAFETY: as above.
+        // SAFETY: the pointer and the name are valid until the capsule is dropped or the consumer has renamed
+        // it.
         unsafe { ffi::PyCapsule_New(managed.cast(), NAME.as_ptr(), Some(drop_capsule)) }
     };
     // SAFETY: the call returns a new reference, or null with an exception.
@@ -147,7 +148,7 @@ pub(crate) fn export(
 unsafe extern "C" fn delete_managed(managed: *mut Managed) {
     // SAFETY: the pointer came from a box, and a tensor is deleted once.
     let managed = unsafe { Box::from_raw(managed) };
-    // SAFETY: as above.
+    // SAFETY: `export` made the context from a box, which only the deleter frees.
     drop(unsafe { Box::from_raw(managed.context.cast::<Context>()) });
 }
 
@@ -157,7 +158,7 @@ unsafe extern "C" fn delete_managed(managed: *mut Managed) {
 unsafe extern "C" fn delete_versioned(managed: *mut Versioned) {
     // SAFETY: the pointer came from a box, and a tensor is deleted once.
     let managed = unsafe { Box::from_raw(managed) };
-    // SAFETY: as above.
+    // SAFETY: `export` made the context from a box, which only the deleter frees.
     drop(unsafe { Box::from_raw(managed.context.cast::<Context>()) });
 }
 
@@ -169,13 +170,13 @@ unsafe extern "C" fn delete_versioned(managed: *mut Versioned) {
 unsafe extern "C" fn drop_capsule(capsule: *mut ffi::PyObject) {
     // SAFETY: the capsule is alive, and Python calls this with its lock.
     if unsafe { ffi::PyCapsule_IsValid(capsule, VERSIONED.as_ptr()) } == 1 {
-        // SAFETY: as above, and the name was checked.
+        // SAFETY: the capsule is alive, and its name was checked.
         let managed = unsafe { ffi::PyCapsule_GetPointer(capsule, VERSIONED.as_ptr()) };
         // SAFETY: nobody has taken the tensor, because the capsule still has its name.
         unsafe { delete_versioned(managed.cast()) };
-    // SAFETY: as above.
+    // SAFETY: the capsule is alive, and any name may be asked for.
     } else if unsafe { ffi::PyCapsule_IsValid(capsule, NAME.as_ptr()) } == 1 {
-        // SAFETY: as above, and the name was checked.
+        // SAFETY: the capsule is alive, and its name was checked.
         let managed = unsafe { ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()) };
         // SAFETY: nobody has taken the tensor, because the capsule still has its name.
         unsafe { delete_managed(managed.cast()) };
@@ -200,14 +201,14 @@ impl Drop for Owner {
             Self::Managed(managed) => {
                 // SAFETY: `import` took the tensor, which lives until its deleter is called, here.
                 if let Some(delete) = unsafe { managed.as_ref() }.deleter {
-                    // SAFETY: as above.
+                    // SAFETY: this value owns the tensor, and is not used afterwards.
                     unsafe { delete(managed.as_ptr()) };
                 }
             }
             Self::Versioned(managed) => {
-                // SAFETY: as above.
+                // SAFETY: `import` took the tensor, which lives until its deleter is called, here.
                 if let Some(delete) = unsafe { managed.as_ref() }.deleter {
-                    // SAFETY: as above.
+                    // SAFETY: this value owns the tensor, and is not used afterwards.
                     unsafe { delete(managed.as_ptr()) };
                 }
             }
@@ -255,7 +256,7 @@ pub(crate) fn import(object: &Bound<'_, PyAny>) -> PyResult<Imported> {
     // SAFETY: the object is alive. The call accepts any object.
     let is_versioned = unsafe { ffi::PyCapsule_IsValid(capsule, VERSIONED.as_ptr()) } == 1;
     let (name, used) = if is_versioned { (VERSIONED, VERSIONED_USED) } else { (NAME, USED) };
-    // SAFETY: as above; without such a capsule, the call sets an exception.
+    // SAFETY: the object is alive; without such a capsule, the call sets an exception.
     let Some(managed) = NonNull::new(unsafe { ffi::PyCapsule_GetPointer(capsule, name.as_ptr()) }) else {
         return Err(PyErr::fetch(py));
     };
@@ -269,7 +270,7 @@ pub(crate) fn import(object: &Bound<'_, PyAny>) -> PyResult<Imported> {
         (Owner::Versioned(managed), &of.tensor, of.flags)
     } else {
         let managed = managed.cast::<Managed>();
-        // SAFETY: as above.
+        // SAFETY: the capsule's name says what it points to, and nobody has taken it.
         (Owner::Managed(managed), &unsafe { managed.as_ref() }.tensor, 0)
     };
     // SAFETY: the capsule is alive. From here on, this package owns the tensor.

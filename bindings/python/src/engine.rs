@@ -103,8 +103,8 @@ impl Engine {
         self.engine.info().backend
     }
 
-    /// A dict of backend, device, version, model, numa_node, capabilities (a frozenset of names) and limits (a dict;
-    /// bytes, or numbers of operations).
+    /// A dict of backend, device, version, model, numa_node, capabilities (a frozenset of names) and limits
+    /// (a dict; bytes, or numbers of operations).
     #[getter]
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         describe(py, self.engine.info())
@@ -115,7 +115,8 @@ impl Engine {
         self.engine.explain()
     }
 
-    /// Allocates memory that the engine can reach, filled with zeros. May block while the system maps and pins it.
+    /// Allocates memory that the engine can reach, filled with zeros. May block while the system maps and
+    /// pins it.
     ///
     /// Args:
     ///     size: bytes, or a text such as "64K".
@@ -124,7 +125,8 @@ impl Engine {
     ///     huge_pages: prefers huge pages.
     ///
     /// Raises:
-    ///     dma.OutOfMemory (a MemoryError), dma.PermissionDenied (a PermissionError: the limit of locked memory),
+    ///     dma.OutOfMemory (a MemoryError), dma.PermissionDenied (a PermissionError: the limit of locked
+    ///     memory),
     ///     dma.InvalidArgument (a ValueError): see the hint.
     #[pyo3(signature = (size, *, align=4096, node=None, huge_pages=false))]
     fn allocate(
@@ -177,17 +179,16 @@ impl Engine {
         Ok(Window::whole(Memory::unruled(allocated.map_err(|e| raise(py, &e))?)))
     }
 
-    /// Registers the memory of an object without a copy: a bytearray, a numpy array, an mmap, an array, a pyarrow buffer,
-    /// or another object with the buffer protocol; a tensor with `__dlpack__` on the host; or a GPU's memory with
-    /// `__cuda_array_interface__`, which becomes a Window. The bytes must be adjacent.
+    /// Registers the memory of an object without a copy: a bytearray, a numpy array, an mmap, an array, a
+    /// pyarrow buffer, or another object with the buffer protocol; a tensor with `__dlpack__` on the host; or
+    /// a GPU's memory with `__cuda_array_interface__`, which becomes a Window. The bytes must be adjacent.
     ///
-    /// The object keeps its memory until the buffer is released: a bytearray cannot be resized until then, an mmap not
-    /// closed. A read-only object, such as bytes, can only be a source. Through the object itself, the program can reach
-    /// the bytes at any time. While a device writes them, it may read old or new ones.
+    /// The object keeps its memory until the buffer is released: a bytearray cannot be resized until then, an
+    /// mmap not closed. A read-only object, such as bytes, can only be a source. Through the object itself,
+    /// the program can reach the bytes at any time. While a device writes them, it may read old or new ones.
     ///
     /// Raises:
-    ///     TypeError: the object has none of these protocols.
-    ///     BufferError: its bytes are not adjacent.
+    ///     TypeError: the object has none of these protocols. BufferError: its bytes are not adjacent.
     ///     dma.PermissionDenied (a PermissionError): the limit of locked memory.
     ///     dma.Unsupported: the engine cannot register such memory.
     fn register(&self, py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
@@ -265,8 +266,8 @@ impl Engine {
         Ok(Window::whole(Memory::unruled(imported.map_err(|e| raise(py, &e))?)))
     }
 
-    /// Opens a queue for one thread at a time: a call while another thread uses the queue raises InUse. It is faster than
-    /// a shared queue, and has fences.
+    /// Opens a queue for one thread at a time: a call while another thread uses the queue raises InUse. It is
+    /// faster than a shared queue, and has fences.
     ///
     /// Args:
     ///     depth: the maximum number of operations in flight; 0 for the engine's default.
@@ -337,9 +338,9 @@ impl Engine {
         read_only: bool,
         owner: impl Send + Sync + 'static,
     ) -> PyResult<Py<PyAny>> {
-        // SAFETY: the owner keeps the bytes mapped and in place: it is an export of the buffer protocol, or a tensor
-        // that is not deleted. Python's code may access them at any time, which the function allows. They are writable
-        // unless the registration is read-only. No reference to them exists in Rust.
+        // SAFETY: the owner keeps the bytes mapped and in place: it is an export of the buffer protocol, or a
+        // tensor that is not deleted. Python's code may access them at any time, which the function allows.
+        // They are writable unless the registration is read-only. No reference to them exists in Rust.
         let memory = unsafe { HostMemory::from_shared(start, len, owner) };
         let access = if read_only { Access::READ } else { Access::all() };
         let request = MemoryRequest::new(0).with_access(access);
@@ -373,7 +374,8 @@ impl Engine {
             return Err(raise(py, &error));
         };
         let owner: Py<PyAny> = object.clone().unbind();
-        // SAFETY: the object keeps the memory, as CUDA's array interface says. No reference to a GPU's memory exists.
+        // SAFETY: the object keeps the memory, as CUDA's array interface says. No reference to a GPU's memory
+        // exists.
         let memory = unsafe { DeviceMemory::from_raw(DeviceAddr(addr), len, owner) };
         let access = if read_only { Access::READ } else { Access::all() };
         let request = MemoryRequest::new(0).with_access(access);

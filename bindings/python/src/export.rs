@@ -12,7 +12,8 @@ use crate::gil::detached;
 use crate::transfer::seconds_of;
 use crate::view::rights_name;
 
-/// A grant of a window's bytes to a peer. Dropping it revokes it, and waits up to 2 s for a peer that is still copying.
+/// A grant of a window's bytes to a peer. Dropping it revokes it, and waits up to 2 s for a peer that is
+/// still copying.
 #[pyclass(name = "Export", module = "dma", frozen, weakref)]
 pub(crate) struct PyExport {
     /// `None` after it was revoked.

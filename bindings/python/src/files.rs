@@ -28,7 +28,8 @@ use crate::view::view_of;
 ///     direct: bypasses the page cache for aligned parts (O_DIRECT).
 ///
 /// Raises:
-///     dma.NotFound (a FileNotFoundError), dma.PermissionDenied (a PermissionError), dma.OsError (an OSError).
+///     dma.NotFound (a FileNotFoundError), dma.PermissionDenied (a PermissionError), dma.OsError (an
+///     OSError).
 ///     dma.Unsupported: the file system has no direct access.
 #[pyclass(module = "dma.files", frozen)]
 pub(crate) struct File(DmaFile);
@@ -42,7 +43,8 @@ impl File {
         detached(py, || options.open(&path)).map(Self).map_err(|e| raise(py, &e))
     }
 
-    /// Uses a file that is open: an object with fileno(), such as that of open(). Its position neither matters nor moves.
+    /// Uses a file that is open: an object with fileno(), such as that of open(). Its position neither
+    /// matters nor moves.
     #[staticmethod]
     fn from_file(py: Python<'_>, file: &Bound<'_, PyAny>) -> PyResult<Self> {
         let fd: i32 = file.call_method0("fileno")?.extract()?;
@@ -63,13 +65,14 @@ impl File {
 
 #[expect(unsafe_code, reason = "a descriptor that Python's object owns")]
 fn duplicate(fd: i32) -> std::io::Result<StdFile> {
-    // SAFETY: the descriptor is only duplicated. Python's object owns it during the call; if it is closed, the call
-    // fails or duplicates another file, as Python's own functions of descriptors would.
+    // SAFETY: the descriptor is only duplicated. Python's object owns it during the call; if it is closed,
+    // the call fails or duplicates another file, as Python's own functions of descriptors would.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     Ok(borrowed.try_clone_to_owned()?.into())
 }
 
-/// Reads files into registered memory and writes them from it, by io_uring, or by threads where the system forbids that.
+/// Reads files into registered memory and writes them from it, by io_uring, or by threads where the system
+/// forbids that.
 ///
 /// Args:
 ///     depth: the maximum number of operations in flight, 1 to 4096.
@@ -119,12 +122,13 @@ impl FileQueue {
         }
     }
 
-    /// Reads the file from byte `offset` on until the buffer is full or the file ends. The transfer's result is the number
-    /// of bytes.
+    /// Reads the file from byte `offset` on until the buffer is full or the file ends. The transfer's result
+    /// is the number of bytes.
     ///
     /// Raises:
     ///     dma.QueueFull: wait for a transfer. dma.InUse (a BufferError): the buffer has a view.
-    ///     dma.Unsupported: the processor cannot reach the memory. dma.AccessDenied (a BufferError): it is read-only.
+    ///     dma.Unsupported: the processor cannot reach the memory. dma.AccessDenied (a BufferError): it is
+    ///     read-only.
     fn read(
         slf: &Bound<'_, Self>,
         file: &Bound<'_, File>,

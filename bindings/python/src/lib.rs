@@ -30,11 +30,12 @@ use gil::detached;
 
 /// Opens an engine by name, such as "auto", "cpu:threads=2", "sim:seed=7,faults=reset@1" or "verify+cpu".
 ///
-/// A name is trusted like a command line: for names from elsewhere, pass untrusted=True, which refuses options that load
-/// code or choose files.
+/// A name is trusted like a command line: for names from elsewhere, pass untrusted=True, which refuses
+/// options that load code or choose files.
 ///
 /// Raises:
-///     dma.InvalidArgument, dma.OutOfRange (ValueErrors): the name or an option does not exist; the hint lists those that do.
+///     dma.InvalidArgument, dma.OutOfRange (ValueErrors): the name or an option does not exist; the hint
+///     lists those that do.
 ///     dma.MissingSdk (a FileNotFoundError): the vendor's library cannot be used.
 ///     dma.NotFound (a FileNotFoundError): the device does not exist.
 #[pyfunction]

@@ -38,8 +38,8 @@ struct Uses {
 
 /// A region of registered memory. The rule for memory that Python can view:
 ///
-/// - While an operation writes a range, no view of it exists. While an operation reads it, no view that can write
-///   exists.
+/// - While an operation writes a range, no view of it exists. While an operation reads it, no view that can
+///   write exists.
 /// - So a view is refused while such an operation is in flight, and an operation while such a view exists.
 ///
 /// Windows have no views, and so no rule. Two operations may use the same range, as fences order them.
@@ -59,7 +59,7 @@ pub(crate) struct Start(pub(crate) NonNull<u8>);
 // SAFETY: this type only stores the address. Each access states why it is sound.
 unsafe impl Send for Start {}
 #[expect(unsafe_code, reason = "an address")]
-// SAFETY: as above.
+// SAFETY: a shared reference gives only the address.
 unsafe impl Sync for Start {}
 
 impl Memory {
@@ -132,8 +132,8 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// `InUse`, a `BufferError`, while a view of the range exists, or one that can write for an operation that
-    /// only reads.
+    /// `InUse`, a `BufferError`, while a view of the range exists, or one that can write for an operation
+    /// that only reads.
     #[inline]
     pub(crate) fn check_operation(
         &self,
@@ -158,7 +158,8 @@ impl Memory {
         ))
     }
 
-    /// Begins the use of a range by an operation, which [`check_operation`](Self::check_operation) has admitted.
+    /// Begins the use of a range by an operation, which [`check_operation`](Self::check_operation) has
+    /// admitted.
     pub(crate) fn begin_operation(
         &self,
         py: Python<'_>,
@@ -224,7 +225,8 @@ impl Drop for ViewGuard {
     }
 }
 
-/// Frees memory, which may block while the system unmaps it, and may take the global lock to release its owner.
+/// Frees memory, which may block while the system unmaps it, and may take the global lock to release its
+/// owner.
 pub(crate) fn free(py: Python<'_>, memory: Arc<Memory>) {
     if Arc::strong_count(&memory) == 1 {
         detached(py, || drop(memory));

@@ -49,8 +49,8 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    /// Makes a notifier. A queue for one thread gets a driver, if its engine has an event descriptor: otherwise its
-    /// awaited operations poll the device in each round of the loop.
+    /// Makes a notifier. A queue for one thread gets a driver, if its engine has an event descriptor:
+    /// otherwise its awaited operations poll the device in each round of the loop.
     pub(crate) fn new(py: Python<'_>, core: Arc<Core>) -> PyResult<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| raise(py, &Error::of_system_call("eventfd2", e.into())))?;
@@ -84,7 +84,8 @@ impl Notifier {
         self.driver
     }
 
-    /// Polls the device and arms the driver's descriptor. The processor may make copies, so other threads run.
+    /// Polls the device and arms the driver's descriptor. The processor may make copies, so other threads
+    /// run.
     fn run(&self, py: Python<'_>) -> PyResult<()> {
         let AnyQueue::Local(lock) = &self.core.queue else { return Ok(()) };
         let ran = detached(py, || {

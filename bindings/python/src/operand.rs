@@ -1,13 +1,10 @@
 //! [`Operand`]: memory that an operation reads or writes: a view, a list of views, or rows of a view.
 
-use std::sync::Arc;
-
 use dma::{Error, ErrorKind, Window};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use crate::error::raise;
-use crate::memory::Memory;
 use crate::transfer::Claim;
 use crate::view::{View, view_of};
 
@@ -113,10 +110,13 @@ impl Operand {
 ///
 /// # Errors
 ///
-/// `Closed` for released memory; `AccessDenied` for a read-only destination; `InUse` if Python views the range.
+/// `Closed` for released memory; `AccessDenied` for a read-only destination; `InUse` if Python views the
+/// range.
 pub(crate) fn claim(py: Python<'_>, view: &View, writes: bool, claims: &mut Vec<Claim>) -> PyResult<Window> {
-    check(py, view, writes)?;
-    prepare(py, view, writes, claims)
+    let window = prepare(py, view, writes, claims)?;
+    let (start, end) = view.range();
+    view.memory(py)?.check_operation(py, start, end, writes)?;
+    Ok(window)
 }
 
 /// Adds the range of a view to `claims`, for an operation that is checked when it is submitted.
@@ -138,24 +138,6 @@ pub(crate) fn prepare(
     let window = memory.window.slice(start..end);
     claims.push(Claim { memory, start, end, writes });
     Ok(window)
-}
-
-/// Checks that an operation may use a view, and returns its memory.
-///
-/// # Errors
-///
-/// See [`claim`].
-#[inline]
-pub(crate) fn check(py: Python<'_>, view: &View, writes: bool) -> PyResult<Arc<Memory>> {
-    if writes && view.read_only {
-        return Err(denied(py));
-    }
-    let memory = view.memory(py)?;
-    if !memory.has_no_views(py) {
-        let (start, end) = view.range();
-        memory.check_operation(py, start, end, writes)?;
-    }
-    Ok(memory)
 }
 
 #[cold]

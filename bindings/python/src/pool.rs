@@ -40,8 +40,9 @@ pub(crate) fn pool_options(
 
 /// Registered buffers that are reused: taking one costs less than a microsecond. Make it by engine.pool().
 ///
-/// A buffer returns to the pool when its last view and operation has ended, or by release(). It contains the bytes of its
-/// last user. Any thread may use a pool. Tasks that hold buffers while they wait for more can deadlock: use a timeout.
+/// A buffer returns to the pool when its last view and operation has ended, or by release(). It contains the
+/// bytes of its last user. Any thread may use a pool. Tasks that hold buffers while they wait for more can
+/// deadlock: use a timeout.
 #[pyclass(module = "dma", frozen, weakref)]
 pub(crate) struct Pool(pub(crate) BufferPool);
 

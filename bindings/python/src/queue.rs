@@ -14,13 +14,13 @@ use crate::engine::limit;
 use crate::error::{invalid, raise};
 use crate::gil::detached;
 use crate::notifier::Notifier;
-use crate::operand::{Operand, check};
+use crate::operand::Operand;
 use crate::operation::{Ended, IntoOutcome, Operation, Receiver, of_queue, of_shared_queue};
 use crate::transfer::{Claim, InFlight, PyTransfer, seconds_of};
 use crate::view::view_of;
 
-/// Operations of more bytes than this run without Python's lock, so that other threads run. Releasing the lock and
-/// taking it again costs about as much as copying this many bytes.
+/// Operations of more bytes than this run without Python's lock, so that other threads run. Releasing the
+/// lock and taking it again costs about as much as copying this many bytes.
 const LOCKED_MAX: usize = 8 << 10;
 
 /// A queue's object, whose end closes the queue.
@@ -445,16 +445,17 @@ macro_rules! queue {
                 slf.get().0.copy_to_both(slf.as_any(), [src, dst, also])
             }
 
-            /// Compares `a` with `b`, of the same length. The transfer's result is the offset of the first byte that
-            /// differs, or None. Does not block.
+            /// Compares `a` with `b`, of the same length. The transfer's result is the offset of the first
+            /// byte that differs, or None. Does not block.
             ///
-            /// Raises: the errors of copy(); dma.Unsupported if neither the device nor the processor can compare.
+            /// Raises: the errors of copy(); dma.Unsupported if neither the device nor the processor can
+            /// compare.
             fn compare(slf: &Bound<'_, Self>, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<Py<PyTransfer>> {
                 slf.get().0.compare(slf.as_any(), a, b)
             }
 
-            /// Computes the CRC-32C of `src`, as defined for iSCSI and NVMe: the transfer's result. `seed` is the CRC-32C
-            /// of the bytes before, or 0. Does not block.
+            /// Computes the CRC-32C of `src`, as defined for iSCSI and NVMe: the transfer's result. `seed` is
+            /// the CRC-32C of the bytes before, or 0. Does not block.
             ///
             /// Raises: the errors of compare().
             #[pyo3(signature = (src, seed=0))]
@@ -462,7 +463,8 @@ macro_rules! queue {
                 slf.get().0.crc32c(slf.as_any(), src, seed)
             }
 
-            /// Copies `src` to `dst`, and computes the CRC-32C of the bytes: the transfer's result. Does not block.
+            /// Copies `src` to `dst`, and computes the CRC-32C of the bytes: the transfer's result. Does not
+            /// block.
             ///
             /// Raises: the errors of compare().
             #[pyo3(signature = (src, dst, seed=0))]
@@ -475,7 +477,8 @@ macro_rules! queue {
                 slf.get().0.copy_crc32c(slf.as_any(), src, dst, seed)
             }
 
-            /// Waits until the queue has room for an operation. Other threads run during the wait, and Ctrl-C ends it.
+            /// Waits until the queue has room for an operation. Other threads run during the wait, and Ctrl-C
+            /// ends it.
             ///
             /// Raises:
             ///     dma.TimedOut (a TimeoutError): `timeout` seconds have passed, or the device has stalled.
@@ -491,9 +494,9 @@ macro_rules! queue {
                 self.0.counters(py)
             }
 
-            /// Waits up to `timeout` seconds for operations in flight (default: drop_timeout), aborts the others, and closes
-            /// the queue. Returns the final counters. Memory of operations that the device does not end within a second
-            /// after that is never used again (counters.abandoned).
+            /// Waits up to `timeout` seconds for operations in flight (default: drop_timeout), aborts the
+            /// others, and closes the queue. Returns the final counters. Memory of operations that the device
+            /// does not end within a second after that is never used again (counters.abandoned).
             #[pyo3(signature = (timeout=None))]
             fn close<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
                 self.0.close(py, timeout)
@@ -519,14 +522,15 @@ macro_rules! queue {
 }
 
 queue! {
-    /// A queue of an engine, for one thread at a time. A call while another thread uses the queue raises InUse.
+    /// A queue of an engine, for one thread at a time. A call while another thread uses the queue raises
+    /// InUse.
     ///
-    /// Operations do not block. They are collected until a wait, an await, flush() or done, which ring one doorbell for
-    /// all. A full queue raises QueueFull. Devices execute operations in any order: use fence().
+    /// Operations do not block. They are collected until a wait, an await, flush() or done, which ring one
+    /// doorbell for all. A full queue raises QueueFull. Devices execute operations in any order: use fence().
     Queue,
     [
-        /// Copies `src` to `dst`, of the same length. Does not block, except that the processor may make a short copy
-        /// within the call.
+        /// Copies `src` to `dst`, of the same length. Does not block, except that the processor may make a
+        /// short copy within the call.
         ///
         /// Args:
         ///     src: a Buffer, a Window, a list of them (a gather), or Rows.
@@ -538,19 +542,24 @@ queue! {
         ///     dma.InUse (a BufferError): a view of the memory exists, or another thread uses the queue.
         ///     dma.QueueFull: wait for a transfer, or call wait_for_room().
         ///     dma.TimedOut (a TimeoutError): the queue is full, and its device has stalled.
-        ///     dma.Closed (a ValueError): the queue is closed, or the memory was released.
-        ///     TypeError: an argument is not memory of an engine.
+        ///     dma.Closed (a ValueError): the queue is closed, or the memory was released. TypeError: an
+        ///     argument is not memory of an engine.
         fn copy(slf: &Bound<'_, Self>, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<Py<PyTransfer>> {
             let (py, this) = (slf.py(), &slf.get().0);
             if let (Ok(from), Ok(to), AnyQueue::Local(lock)) = (view_of(src), view_of(dst), &this.core.queue)
                 && from.len == to.len
                 && from.len <= LOCKED_MAX
             {
-                let (src, dst) = (check(py, from, false)?, check(py, to, true)?);
-                let src = (&src.window, from.start);
-                let at_once = |queue: &dma::Queue| queue.copy_at_once(src, (&dst.window, to.start), from.len);
-                // A queue in use refuses below.
-                if Core::with_local(lock, |queue, _| at_once(queue)).unwrap_or(false) {
+                // What is refused here is refused below, with its reason.
+                let at_once = from.with(py, |src| {
+                    to.with(py, |dst| {
+                        let is_free = src.has_no_views(py) && dst.has_no_views(py) && !to.read_only;
+                        let (src, dst) = ((&src.window, from.start), (&dst.window, to.start));
+                        let at_once = |queue: &dma::Queue| queue.copy_at_once(src, dst, from.len);
+                        is_free && Core::with_local(lock, |queue, _| at_once(queue)).unwrap_or(false)
+                    })
+                });
+                if at_once?? {
                     return PyTransfer::done(py);
                 }
             }
@@ -558,7 +567,8 @@ queue! {
         }
     ],
     [
-        /// Submits all copies of a batch. It counts as one operation of the depth, and ends when all copies have ended.
+        /// Submits all copies of a batch. It counts as one operation of the depth, and ends when all copies
+        /// have ended.
         ///
         /// Raises:
         ///     dma.InUse (a BufferError): the batch is in flight. The errors of copy().
@@ -583,13 +593,14 @@ queue! {
             self.local(py, |queue| queue.fence())
         }
 
-        /// Passes all operations to the device and rings its doorbell once. Other threads run during the call.
+        /// Passes all operations to the device and rings its doorbell once. Other threads run during the
+        /// call.
         fn flush(&self, py: Python<'_>) -> PyResult<()> {
             self.local(py, |queue| queue.flush())
         }
 
-        /// Polls the device without blocking, and frees the memory of dropped transfers that have ended. Returns the
-        /// number of reports.
+        /// Polls the device without blocking, and frees the memory of dropped transfers that have ended.
+        /// Returns the number of reports.
         fn poll(&self, py: Python<'_>) -> PyResult<usize> {
             let reports = self.local(py, |queue| queue.poll());
             self.0.core.reap(py);
@@ -602,8 +613,8 @@ queue! {
             self.local(py, |queue| queue.depth())
         }
 
-        /// The number of operations that can be submitted before the queue is full. An operation counts until its
-        /// transfer was waited for, or was dropped and has ended.
+        /// The number of operations that can be submitted before the queue is full. An operation counts until
+        /// its transfer was waited for, or was dropped and has ended.
         #[getter]
         fn available(&self, py: Python<'_>) -> PyResult<usize> {
             self.local(py, |queue| queue.available())
@@ -630,12 +641,12 @@ impl Queue {
 }
 
 queue! {
-    /// A queue of an engine, for any number of threads and tasks at the same time. It has no fences: wait for an operation
-    /// before you submit one that depends on it.
+    /// A queue of an engine, for any number of threads and tasks at the same time. It has no fences: wait for
+    /// an operation before you submit one that depends on it.
     SharedQueue,
     [
-        /// Copies `src` to `dst`, of the same length. Does not block, except that the processor may make a short copy
-        /// within the call. See Queue.copy() for arguments and errors.
+        /// Copies `src` to `dst`, of the same length. Does not block, except that the processor may make a
+        /// short copy within the call. See Queue.copy() for arguments and errors.
         fn copy(slf: &Bound<'_, Self>, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<Py<PyTransfer>> {
             slf.get().0.copy(slf.as_any(), src, dst)
         }

@@ -8,7 +8,8 @@ use crate::engine::describe;
 use crate::error::raise;
 use crate::gil::detached;
 
-/// Lists the engines of this machine, as dicts: the name, and the description or the error. `dma.discover` converts them.
+/// Lists the engines of this machine, as dicts: the name, and the description or the error. `dma.discover`
+/// converts them.
 #[pyfunction]
 pub(crate) fn _discover(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);

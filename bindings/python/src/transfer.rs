@@ -32,9 +32,9 @@ pub(crate) struct Claim {
 /// A boxed operation.
 struct Confined(Box<dyn Operation>);
 
-// SAFETY: an operation of a `dma::Queue` shares the state of its queue with the queue. `InFlight::with` is the only
-// access to it, and holds the lock of that queue, as each access to the queue does. No part of the state depends on a
-// thread. Operations of other queues are `Send`.
+// SAFETY: an operation of a `dma::Queue` shares the state of its queue with the queue. `InFlight::with` is
+// the only access to it, and holds the lock of that queue, as each access to the queue does. No part of the
+// state depends on a thread. Operations of other queues are `Send`.
 unsafe impl Send for Confined {}
 
 #[derive(Default)]
@@ -110,8 +110,8 @@ impl InFlight {
         drop(claims);
     }
 
-    /// Calls `f` with the state, while no other thread uses the queue or the operation. Returns `None` if another
-    /// thread does. Does not block.
+    /// Calls `f` with the state, while no other thread uses the queue or the operation. Returns `None` if
+    /// another thread does. Does not block.
     fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> Option<R> {
         self.core.locked(|| match self.state.try_lock() {
             Ok(mut state) => Some(f(&mut state)),
@@ -120,8 +120,8 @@ impl InFlight {
         })?
     }
 
-    /// Calls `f` with the operation, which returns whether it has ended. Returns whether it has; `None` if another
-    /// thread uses it.
+    /// Calls `f` with the operation, which returns whether it has ended. Returns whether it has; `None` if
+    /// another thread uses it.
     fn advance(&self, f: impl FnOnce(&mut dyn Operation) -> bool) -> Option<bool> {
         self.with(|state| {
             if let Some(mut operation) = state.operation.take() {
@@ -223,8 +223,8 @@ fn busy() -> Error {
 
 /// The handle of an operation.
 ///
-/// Wait for it by wait(), await it on asyncio, or ask done. If a transfer is dropped, the operation continues, and its
-/// memory stays in use until it ends.
+/// Wait for it by wait(), await it on asyncio, or ask done. If a transfer is dropped, the operation
+/// continues, and its memory stays in use until it ends.
 #[pyclass(name = "Transfer", module = "dma", frozen, weakref, generic)]
 pub(crate) struct PyTransfer {
     inner: Inner,
@@ -273,20 +273,22 @@ impl Drop for PyTransfer {
 
 #[pymethods]
 impl PyTransfer {
-    /// Waits until the operation has ended, and returns its result: None, a CRC-32C, the offset of the first byte
-    /// that differs, or a number of bytes.
+    /// Waits until the operation has ended, and returns its result: None, a CRC-32C, the offset of the first
+    /// byte that differs, or a number of bytes.
     ///
     /// Args:
-    ///     timeout: seconds; None waits until the operation ends or the device stalls (stall_timeout of the queue).
+    ///     timeout: seconds; None waits until the operation ends or the device stalls (stall_timeout of the
+    ///     queue).
     ///
-    /// During the wait, other threads run Python, and Ctrl-C ends the wait within 100 ms. The operation is then still
-    /// in flight, and can be waited for again, as after a TimeoutError.
+    /// During the wait, other threads run Python, and Ctrl-C ends the wait within 100 ms. The operation is
+    /// then still in flight, and can be waited for again, as after a TimeoutError.
     ///
     /// Raises:
     ///     dma.TimedOut (a TimeoutError): the time has passed, or the device has stalled.
-    ///     dma.DeviceFault, dma.Aborted, dma.DeviceLost, dma.Closed or another dma.Error: the operation has failed.
-    ///     dma.InUse (a BufferError): another thread waits on the same queue.
-    ///     ValueError: the timeout is negative or not a number.
+    ///     dma.DeviceFault, dma.Aborted, dma.DeviceLost, dma.Closed or another dma.Error: the operation has
+    ///     failed.
+    ///     dma.InUse (a BufferError): another thread waits on the same queue. ValueError: the timeout is
+    ///     negative or not a number.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         match &self.inner {

@@ -68,7 +68,8 @@ impl View {
 
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         let Some(memory) = self.memory.get(py).borrow().clone() else { return Ok(()) };
-        // A view that could be begun shows that no operation uses the range; one of an operation, that no view does.
+        // A view that could be begun shows that no operation uses the range; one of an operation, that no
+        // view does.
         let (start, end) = self.range();
         memory.check_operation(py, start, end, true)?;
         drop(ViewGuard::new(py, memory.clone(), (start, end), true)?);
@@ -128,15 +129,16 @@ fn not_memory(object: &Bound<'_, PyAny>) -> PyErr {
     ))
 }
 
-/// Registered memory that Python can view: memoryview(buffer), numpy.frombuffer(buffer), file.readinto(buffer),
-/// socket.recv_into(buffer) use its bytes without a copy.
+/// Registered memory that Python can view: memoryview(buffer), numpy.frombuffer(buffer),
+/// file.readinto(buffer), socket.recv_into(buffer) use its bytes without a copy.
 ///
-/// While an operation that writes the buffer is in flight, a view of it raises BufferError, as does one that can write
-/// while an operation reads it. While a view exists, an operation that writes the buffer raises BufferError, as does one
-/// that reads it while a view can write. So no program sees bytes that a device is writing.
+/// While an operation that writes the buffer is in flight, a view of it raises BufferError, as does one that
+/// can write while an operation reads it. While a view exists, an operation that writes the buffer raises
+/// BufferError, as does one that reads it while a view can write. So no program sees bytes that a device is
+/// writing.
 ///
-/// buffer[a:b] is a buffer of the same bytes, without a copy. The memory is freed when its last buffer, view and
-/// operation has ended.
+/// buffer[a:b] is a buffer of the same bytes, without a copy. The memory is freed when its last buffer, view
+/// and operation has ended.
 #[pyclass(name = "Buffer", module = "dma", frozen, weakref)]
 pub(crate) struct Buffer(pub(crate) View);
 
@@ -153,7 +155,8 @@ impl Buffer {
         if view.is_null() {
             return Err(raise(py, &in_use("a view without a place", "pass a Py_buffer")));
         }
-        // SAFETY: the caller passes a place for the result. On failure, the protocol wants the object to be null.
+        // SAFETY: the caller passes a place for the result. On failure, the protocol wants the object to be
+        // null.
         unsafe { (*view).obj = ptr::null_mut() };
         let memory = this.memory(py)?;
         let start = memory.start().expect("buffers are memory that the CPU reaches").0;
@@ -171,7 +174,7 @@ impl Buffer {
             return Err(PyErr::fetch(py));
         }
         let exported = Box::into_raw(Box::new(Exported(guard)));
-        // SAFETY: as above. The field is for the exporter.
+        // SAFETY: the place is valid for writes, and the field is for the exporter.
         unsafe { (*view).internal = exported.cast() };
         Ok(())
     }
@@ -180,7 +183,7 @@ impl Buffer {
     ///
     /// `view` is one that `__getbuffer__` has filled, as the protocol says.
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
-        // SAFETY: as above.
+        // SAFETY: the caller passes a view that `__getbuffer__` has filled.
         let exported = unsafe { std::mem::replace(&mut (*view).internal, ptr::null_mut()) };
         if !exported.is_null() {
             // SAFETY: `__getbuffer__` made the pointer from a box, and it is taken only once.
@@ -224,7 +227,8 @@ impl Buffer {
             let part = self.0.slice(py, slice)?;
             let (start, end) = part.range();
             let memory = part.memory(py)?;
-            // Take the value's bytes first: if it is a part of this buffer, the view is refused by no operation.
+            // Take the value's bytes first: if it is a part of this buffer, the view is refused by no
+            // operation.
             let bytes = Bytes::new(value, false)?;
             if bytes.len() != part.len {
                 let error =
@@ -235,8 +239,8 @@ impl Buffer {
             }
             let guard = ViewGuard::new(py, Arc::clone(&memory), (start, end), true)?;
             let to = memory.start().expect("buffers are memory that the CPU reaches").0.as_ptr();
-            // SAFETY: the slice lies in the memory, and the bytes of `value` are as many. Both are kept, and this
-            // function moves overlapping bytes correctly.
+            // SAFETY: the slice lies in the memory, and the bytes of `value` are as many. Both are kept, and
+            // this function moves overlapping bytes correctly.
             unsafe { ptr::copy(bytes.as_ptr(), to.wrapping_add(start), part.len) };
             drop(guard);
             return Ok(());
@@ -250,8 +254,8 @@ impl Buffer {
         Ok(())
     }
 
-    /// Returns a read-only buffer of the same bytes, without a copy. Views of it cannot write, so it may be viewed
-    /// while operations read it.
+    /// Returns a read-only buffer of the same bytes, without a copy. Views of it cannot write, so it may be
+    /// viewed while operations read it.
     fn toreadonly(&self, py: Python<'_>) -> PyResult<Self> {
         Ok(Self(View::new(self.0.memory(py)?, self.0.start, self.0.len, true)))
     }
@@ -270,7 +274,8 @@ impl Buffer {
         copied
     }
 
-    /// Gives the memory up early. Later uses of this buffer raise ValueError. Other buffers of the same memory stay.
+    /// Gives the memory up early. Later uses of this buffer raise ValueError. Other buffers of the same
+    /// memory stay.
     ///
     /// Raises:
     ///     dma.InUse (a BufferError): a view or an operation in flight uses the bytes.
@@ -287,8 +292,8 @@ impl Buffer {
         self.0.release(py)
     }
 
-    /// DLPack, for numpy.from_dlpack, torch.from_dlpack and others: one dimension of uint8 on the host. The tensor is
-    /// a view, which operations respect until its consumer drops it.
+    /// DLPack, for numpy.from_dlpack, torch.from_dlpack and others: one dimension of uint8 on the host. The
+    /// tensor is a view, which operations respect until its consumer drops it.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__(
         slf: Bound<'_, Self>,
@@ -354,8 +359,9 @@ fn index(key: &Bound<'_, PyAny>, len: usize) -> PyResult<usize> {
         .ok_or_else(|| PyIndexError::new_err(format!("index out of range of {len} bytes")))
 }
 
-/// Registered memory that a peer, a device or other code may write at any time: memory to export, imported memory, and a
-/// device's own memory. It has no views: read() and write() copy its bytes, and operations move them.
+/// Registered memory that a peer, a device or other code may write at any time: memory to export, imported
+/// memory, and a device's own memory. It has no views: read() and write() copy its bytes, and operations move
+/// them.
 ///
 /// window[a:b] is a window of the same bytes, without a copy.
 #[pyclass(name = "Window", module = "dma", frozen, weakref)]
@@ -399,8 +405,8 @@ impl Window {
         self.0.slice(py, key).map(Self)
     }
 
-    /// Returns a copy of `length` bytes that begin at `offset`, or of all bytes from there on. Bytes that other code
-    /// writes at the same time may be old or new.
+    /// Returns a copy of `length` bytes that begin at `offset`, or of all bytes from there on. Bytes that
+    /// other code writes at the same time may be old or new.
     ///
     /// Raises:
     ///     dma.Unsupported: the processor cannot reach the memory; copy it to a buffer by a queue.
@@ -427,11 +433,11 @@ impl Window {
         PyBytes::new_with(py, length, |to| window.read_at(offset, to).map_err(|e| raise(py, &e)))
     }
 
-    /// Copies the bytes of `data` (bytes, bytearray, memoryview, numpy, ...) to the bytes that begin at `offset`.
+    /// Copies the bytes of `data` (bytes, bytearray, memoryview, numpy, ...) to the bytes that begin at
+    /// `offset`.
     ///
     /// Raises:
-    ///     dma.AccessDenied (a BufferError): the window is read-only.
-    ///     The errors of read().
+    ///     dma.AccessDenied (a BufferError): the window is read-only. The errors of read().
     #[pyo3(signature = (data, offset=0))]
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, offset: usize) -> PyResult<()> {
         let window = self.of_range(py)?;
@@ -452,14 +458,15 @@ impl Window {
             return Err(raise(py, &error));
         }
         let to = start.as_ptr().wrapping_add(window.offset() + offset);
-        // SAFETY: the range was checked, and `window` keeps the memory. `write_at` with 0 bytes has checked the right to
-        // write. The source may be other memory that Python code of another thread writes, so no slice is made of it.
+        // SAFETY: the range was checked, and `window` keeps the memory. `write_at` with 0 bytes has checked
+        // the right to write. The source may be other memory that Python code of another thread writes, so no
+        // slice is made of it.
         unsafe { racy_copy::copy(to, bytes.as_ptr(), bytes.len()) };
         Ok(())
     }
 
-    /// Grants a peer access to these bytes, until the export is revoked or dropped. The memory must be allocated by
-    /// engine.allocate_window(n, export="rw").
+    /// Grants a peer access to these bytes, until the export is revoked or dropped. The memory must be
+    /// allocated by engine.allocate_window(n, export="rw").
     ///
     /// Args:
     ///     rights: "r", "w" or "rw": what the peer may do.
@@ -476,7 +483,8 @@ impl Window {
         exported.map(PyExport::new).map_err(|e| raise(py, &e))
     }
 
-    /// Gives the memory up early. Later uses of this window raise ValueError. Other windows of the same memory stay.
+    /// Gives the memory up early. Later uses of this window raise ValueError. Other windows of the same
+    /// memory stay.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         self.0.release(py)
     }
@@ -490,7 +498,8 @@ impl Window {
         self.0.release(py)
     }
 
-    /// CUDA's array interface, for cupy, numba, torch: the window as one dimension of uint8. Only for a GPU's memory.
+    /// CUDA's array interface, for cupy, numba, torch: the window as one dimension of uint8. Only for a GPU's
+    /// memory.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyDict>> {
         let memory = self.cuda_memory(py)?;

@@ -1,10 +1,11 @@
 """The native part of the package."""
 
-from typing_extensions import Buffer as _Bytes
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, final, overload
+
+from typing_extensions import Buffer as _HasBuffer
 
 from ._types import Counters, EngineInfo
 
@@ -19,6 +20,14 @@ __version__: str
 
 class _HasFileno(Protocol):
     def fileno(self) -> int: ...
+
+class _HasArray(Protocol):
+    """numpy's arrays, whose stubs have no buffer protocol before Python 3.12."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+
+_Bytes: TypeAlias = _HasBuffer | _HasArray
 
 class _HasDlpack(Protocol):
     def __dlpack__(self) -> Any: ...
