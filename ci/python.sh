@@ -56,12 +56,12 @@ size=$(stat --format %s "$wheel")
 "$bin/pip" install --quiet --disable-pip-version-check "$wheel"
 
 # The installed package is tested, not the sources.
-cp -r "$crate/tests" docs/python.md "$made/" 
+cp -r "$crate/tests" docs/python.md "$made/"
 tests() {
     env --chdir "$made/tests" DMA_PYTHON_GUIDE="$made/python.md" DMA_PYTHON_ENGINES="${engines:-}" "$@"
 }
-standins/doca-emu/install "$made/doca" --profile dev >/dev/null
-engines="doca:lib=$made/doca/lib" tests "$bin/python" -m pytest --quiet -p no:cacheprovider
+CARGO_TARGET_DIR=$target standins/doca-emu/install "$made/doca" --profile dev >/dev/null
+engines="doca:lib=$made/doca" tests "$bin/python" -m pytest --quiet -p no:cacheprovider
 if [[ "${1:-}" == debug ]]; then
     PYTHONMALLOC=debug tests "$bin/python" -X dev -m pytest --quiet -p no:cacheprovider
 fi

@@ -54,7 +54,7 @@ pub(crate) fn _close_all(py: Python<'_>) {
     interpreter_ends();
     let open = std::mem::take(&mut *OPEN.lock().unwrap_or_else(PoisonError::into_inner));
     for core in open.iter().filter_map(Weak::upgrade) {
-        core.close_own(py);
+        core.close(py, None);
     }
 }
 
@@ -185,6 +185,10 @@ impl Core {
     /// Closes the queue, without Python's lock: waits up to `timeout` for operations in flight, and aborts
     /// the others. Waits for another thread that uses the queue first.
     pub(crate) fn close(&self, py: Python<'_>, timeout: Option<Duration>) -> Counters {
+        if self.process != std::process::id() {
+            // A thread of the parent may have held the lock when this child was forked.
+            return Counters::default();
+        }
         let timeout = timeout.unwrap_or(self.drop_timeout);
         let counters = detached(py, || match &self.queue {
             AnyQueue::Local(lock) => {
@@ -204,13 +208,6 @@ impl Core {
         counters
     }
 
-    /// Closes the queue with the timeout of its options, if this process has opened it. A forked child leaves
-    /// the parent's queue alone.
-    pub(crate) fn close_own(&self, py: Python<'_>) {
-        if self.process == std::process::id() {
-            self.close(py, None);
-        }
-    }
 }
 
 /// Makes the error of a queue that another thread uses.

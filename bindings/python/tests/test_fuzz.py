@@ -15,7 +15,7 @@ import pytest
 
 import dma
 
-SEEDS = range(int(os.environ.get("DMA_FUZZ_SEEDS", "30")))
+SEEDS = range(int(os.environ.get("DMA_FUZZ_SEEDS", "8")))
 STEPS = 300
 NAMES = [
     "cpu", "cpu:inline=0", "sim:seed={seed}", "sim:seed={seed},profile=bluefield3", "auto", "meter+verify+cpu",
