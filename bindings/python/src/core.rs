@@ -50,7 +50,7 @@ static OPEN: Mutex<Vec<Weak<Core>>> = Mutex::new(Vec::new());
 
 /// Closes all queues, so that no device uses memory of Python's objects after them. Called by `atexit`.
 #[pyfunction]
-pub(crate) fn _close_all(py: Python<'_>) {
+pub(crate) fn close_all(py: Python<'_>) {
     interpreter_ends();
     let open = std::mem::take(&mut *OPEN.lock().unwrap_or_else(PoisonError::into_inner));
     for core in open.iter().filter_map(Weak::upgrade) {
@@ -207,7 +207,6 @@ impl Core {
         self.reap(py);
         counters
     }
-
 }
 
 /// Makes the error of a queue that another thread uses.

@@ -53,10 +53,10 @@ fn open(py: Python<'_>, name: &str, untrusted: bool) -> PyResult<engine::Engine>
 fn _dma(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(open, module)?)?;
-    module.add_function(wrap_pyfunction!(reports::_discover, module)?)?;
-    module.add_function(wrap_pyfunction!(reports::_doctor, module)?)?;
-    module.add_function(wrap_pyfunction!(reports::_backends, module)?)?;
-    module.add_function(wrap_pyfunction!(core::_close_all, module)?)?;
+    module.add_function(wrap_pyfunction!(reports::discover, module)?)?;
+    module.add_function(wrap_pyfunction!(reports::doctor, module)?)?;
+    module.add_function(wrap_pyfunction!(reports::backends, module)?)?;
+    module.add_function(wrap_pyfunction!(core::close_all, module)?)?;
     module.add_class::<batch::PyBatch>()?;
     module.add_class::<engine::Engine>()?;
     module.add_class::<export::PyExport>()?;

@@ -30,7 +30,7 @@ struct Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // At the interpreter's end, `_close_all` has closed it.
+        // At the interpreter's end, `close_all` has closed it.
         let _ = Python::try_attach(|py| self.core.close(py, None));
     }
 }

@@ -11,7 +11,7 @@ use crate::gil::detached;
 /// Lists the engines of this machine, as dicts: the name, and the description or the error. `dma.discover`
 /// converts them.
 #[pyfunction]
-pub(crate) fn _discover(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+pub(crate) fn discover(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
     for found in detached(py, dma::discover) {
         let dict = PyDict::new(py);
@@ -33,7 +33,7 @@ pub(crate) fn _discover(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 
 /// Diagnoses backends, as dicts. `dma.doctor` converts them.
 #[pyfunction]
-pub(crate) fn _doctor(py: Python<'_>, names: Vec<String>) -> PyResult<Bound<'_, PyList>> {
+pub(crate) fn doctor(py: Python<'_>, names: Vec<String>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
     for diagnosis in detached(py, || dma::doctor(&names)).map_err(|e| raise(py, &e))? {
         let findings = PyList::empty(py);
@@ -57,7 +57,7 @@ pub(crate) fn _doctor(py: Python<'_>, names: Vec<String>) -> PyResult<Bound<'_, 
 
 /// Lists the backends and their options, as dicts. `dma.backends` converts them.
 #[pyfunction]
-pub(crate) fn _backends(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+pub(crate) fn backends(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
     for backend in dma::backends() {
         let options = PyList::empty(py);

@@ -16,26 +16,26 @@ import time as _time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional, TypeVar
 
-from . import _dma, _types, files
+from . import _dma, _errors, _types, files
 from ._dma import Batch, Buffer, Engine, Export, Pool, Queue, Rows, SharedQueue, Transfer, Window, open
 from ._errors import *  # noqa: F403
 from ._errors import Error, TimedOut
-from ._errors import __all__ as _errors
 from ._types import Backend, Counters, Diagnosis, Discovered, EngineInfo, Finding, Limits, Option
 
 __version__: str = _dma.__version__
 __all__ = [
     "Backend", "Batch", "Buffer", "Counters", "Diagnosis", "Discovered", "Engine", "EngineInfo", "Export", "Finding",
     "Limits", "Option", "Pool", "Queue", "Rows", "SharedQueue", "Transfer", "Window", "as_completed", "backends",
-    "discover", "doctor", "files", "open", "retry", *_errors,
+    "discover", "doctor", "files", "open", "retry",
 ]  # fmt: skip
+__all__ += _errors.__all__
 
 _Result = TypeVar("_Result")
 
 
 def discover() -> list[Discovered]:
     """Lists the engines of this machine. Opens each of them for a moment."""
-    return [_types.discovered(entry) for entry in _dma._discover()]
+    return [_types.discovered(entry) for entry in _dma.discover()]
 
 
 def doctor(*names: str) -> list[Diagnosis]:
@@ -44,12 +44,12 @@ def doctor(*names: str) -> list[Diagnosis]:
     Raises:
         dma.InvalidArgument (a ValueError): no backend has the name.
     """
-    return [_types.diagnosis(entry) for entry in _dma._doctor(list(names))]
+    return [_types.diagnosis(entry) for entry in _dma.doctor(list(names))]
 
 
 def backends() -> list[Backend]:
     """Lists the backends of this build, with the options of their names."""
-    return [_types.backend(entry) for entry in _dma._backends()]
+    return [_types.backend(entry) for entry in _dma.backends()]
 
 
 def as_completed(transfers: Iterable[Transfer[Any]], timeout: Optional[float] = None) -> Iterator[Transfer[Any]]:
@@ -107,4 +107,4 @@ def retry(
 
 
 # At the interpreter's end, copies in flight end before the memory of Python's objects goes.
-_atexit.register(_dma._close_all)
+_atexit.register(_dma.close_all)
