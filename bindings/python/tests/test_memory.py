@@ -369,3 +369,20 @@ def test_nothing_is_pickled():
     except dma.Error as error:
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again), again.kind) == (type(error), str(error), error.kind)
+
+
+def test_arrow_buffers(engine, queue):
+    pyarrow = pytest.importorskip("pyarrow")
+    source = engine.register(pyarrow.py_buffer(b"arrow" * 100))
+    assert source.readonly
+    out = engine.allocate(500)
+    queue.copy(source, out).wait()
+    view = pyarrow.py_buffer(out)
+    assert view.to_pybytes() == b"arrow" * 100
+    with pytest.raises(BufferError):
+        queue.fill(out, 1)
+    del view
+    queue.fill(out, 1).wait()
+    own = pyarrow.allocate_buffer(500)
+    queue.copy(out, engine.register(own)).wait()
+    assert own.to_pybytes() == bytes([1]) * 500
