@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-seconds=60 # for one program; they take a few
+seconds=300 # for one program; they take a few, and a busy machine is slower
 
 skip() {
     echo "skipped: $1"

@@ -26,6 +26,8 @@ const COMPILER: &str = "rustc 1.95.0";
 const C_LIBRARY: &str = "glibc 2.36";
 /// Relative difference up to which a count is considered equal to its figure.
 const TOLERANCE: f64 = 0.03;
+/// The same for engines that write a trace. The lengths of its numbers depend on the times of the operations.
+const TRACE_TOLERANCE: f64 = 0.15;
 
 struct Call {
     name: &'static str,
@@ -46,7 +48,7 @@ const CALLS: [Call; 25] = [
     Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "cpu", run: batch, figure: 55.0 },
     Call { name: "queue.copy, 32 in flight, extend", engine: "cpu", run: in_flight, figure: 164.8 },
     Call { name: "queue.copy, 32 in flight, push", engine: "cpu", run: pushed, figure: 187.2 },
-    Call { name: "shared.copy(src, dst)?.wait()?", engine: "cpu", run: shared, figure: 106.0 },
+    Call { name: "shared.copy(src, dst)?.wait()?", engine: "cpu", run: shared, figure: 100.0 },
     Call { name: "queue.crc32c(src, 0)?.wait()?", engine: "cpu", run: crc32c, figure: 173.0 },
     Call { name: "queue.copy_crc32c(src, dst, 0)?.wait()?", engine: "cpu", run: copy_crc32c, figure: 256.0 },
     Call { name: "queue.compare(a, b)?.wait()?", engine: "cpu", run: compare, figure: 208.0 },
@@ -60,13 +62,13 @@ const CALLS: [Call; 25] = [
     Call { name: "queue.copy(src, dst)?.wait()?", engine: "meter+cpu", run: copy, figure: 193.4 },
     Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "meter+cpu", run: batch, figure: 80.1 },
     Call { name: "queue.copy, 32 in flight, extend", engine: "meter+cpu", run: in_flight, figure: 263.2 },
-    Call { name: "shared.copy(src, dst)?.wait()?", engine: "meter+cpu", run: shared, figure: 205.0 },
-    Call { name: "queue.copy(src, dst)?.wait()?", engine: VERIFY, run: copy, figure: 188.6 },
-    Call { name: "shared.copy(src, dst)?.wait()?", engine: VERIFY, run: shared, figure: 205.5 },
+    Call { name: "shared.copy(src, dst)?.wait()?", engine: "meter+cpu", run: shared, figure: 199.0 },
+    Call { name: "queue.copy(src, dst)?.wait()?", engine: VERIFY, run: copy, figure: 199.5 },
+    Call { name: "shared.copy(src, dst)?.wait()?", engine: VERIFY, run: shared, figure: 333.2 },
     Call { name: "queue.copy(src, dst)?.wait()?", engine: RECORD, run: copy, figure: 386.4 },
     Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: RECORD, run: batch, figure: 141.7 },
     Call { name: "shared.copy(src, dst)?.wait()?", engine: RECORD, run: shared, figure: 404.0 },
-    Call { name: "queue.copy(src, dst)?.wait()?", engine: ALL, run: copy, figure: 609.0 },
+    Call { name: "queue.copy(src, dst)?.wait()?", engine: ALL, run: copy, figure: 625.5 },
 ];
 
 /// Allocates `ROUND` sources and destinations.
@@ -278,7 +280,7 @@ fn main() -> ExitCode {
         });
         println!("{name:<46}{engine:<54}{count:>8.1}{figure:>8.1}");
         let change = count / figure - 1.0;
-        if change.abs() > TOLERANCE {
+        if change.abs() > if engine.contains("record+") { TRACE_TOLERANCE } else { TOLERANCE } {
             changes.push((
                 change,
                 format!("{name} on {engine}: {count:.1} instructions, recorded figure {figure:.1}"),

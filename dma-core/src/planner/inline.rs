@@ -188,12 +188,10 @@ impl Inline {
             return None;
         }
         let (src, dst) = (src.single(), dst.single());
-        let is_valid = is_valid(By::Cpu, self.engine, src, dst, D::UNIQUE);
-        let fits = dst.len.wrapping_sub(1) < self.copy_limit;
-        if !(is_valid & fits) {
-            // SAFETY: if `is_valid` is true, the requirements are met as below.
-            let executed = is_valid && unsafe { self.copy_selected(src.addr, dst.addr, dst.len) };
-            return executed.then_some(Executed::one(0, dst.len));
+        if !((dst.len.wrapping_sub(1) < self.copy_limit)
+            & is_valid(By::Cpu, self.engine, src, dst, D::UNIQUE))
+        {
+            return None;
         }
         let executor = self.executor.as_ref()?;
         // SAFETY: the lines above have checked the engine, the rights, the lengths and the overlap. Views lie
@@ -203,25 +201,44 @@ impl Inline {
         Some(Executed::one(0, dst.len))
     }
 
-    /// Executes a valid copy, if it is short enough, and if an executor that selects copies admits it.
-    /// Returns whether it was executed.
+    /// Does the work of [`copy`](Self::copy) for an executor that selects copies.
+    #[inline]
+    pub(crate) fn copy_selected<S: Operand, D: Operand>(&self, src: &S, dst: &D) -> Option<Executed> {
+        if !(self.selects_copies && S::SINGLE && D::SINGLE) {
+            return None;
+        }
+        let (src, dst) = (src.single(), dst.single());
+        if !self.takes_copy(src, dst, D::UNIQUE) {
+            return None;
+        }
+        // SAFETY: as in `copy`.
+        unsafe { self.copy_if_admitted(src.addr, dst.addr, dst.len) }.then_some(Executed::one(0, dst.len))
+    }
+
+    /// Executes a copy, if the executor admits it. Returns whether it was executed.
     ///
     /// # Safety
     ///
-    /// The requirements are those of [`InlineExecutor::copy`], except for the length.
+    /// The requirements are those of [`InlineExecutor::copy`].
     // The arguments are not references, because then the compiler would keep operands in memory.
     #[cold]
     #[inline(never)]
-    unsafe fn copy_selected(&self, src: DeviceAddr, dst: DeviceAddr, len: usize) -> bool {
-        let Some(executor) = self.executor.as_ref().filter(|_| self.selects_copies && self.fits(len)) else {
+    unsafe fn copy_if_admitted(&self, src: DeviceAddr, dst: DeviceAddr, len: usize) -> bool {
+        let Some(executor) = self.executor.as_ref() else {
             return false;
         };
         let admits = executor.admits_copies(1, len);
         if admits {
-            // SAFETY: the caller meets the requirements, and `fits` has checked the length.
+            // SAFETY: the caller meets the requirements.
             unsafe { executor.copy(src, dst, len) };
         }
         admits
+    }
+
+    /// See [`InlineExecutor::selects_copies`].
+    #[inline]
+    pub(crate) const fn selects_copies(&self) -> bool {
+        self.selects_copies
     }
 
     /// Copies `len` bytes from byte `src_at` of one view to byte `dst_at` of another view.

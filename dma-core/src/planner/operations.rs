@@ -152,7 +152,11 @@ macro_rules! operations {
                 D: $crate::Destination $(+ $send)?,
             {
                 self.execute_now(|inline| {
-                    if S::SINGLE && D::SINGLE { inline.copy(src, &*dst) } else { inline.copy_rows(src, &*dst) }
+                    if S::SINGLE && D::SINGLE {
+                        inline.copy(src, &*dst).or_else(|| inline.copy_selected(src, &*dst))
+                    } else {
+                        inline.copy_rows(src, &*dst)
+                    }
                 })
                 .is_some()
             }

@@ -55,6 +55,13 @@ impl Queue {
                 let operands = ManuallyDrop::into_inner(operands);
                 return Ok(Transfer::new(Ticket::done(result, TransferKind::Copy), operands));
             }
+            if let Some(result) =
+                state.planner.execute_inline(|inline, _| inline.copy_selected(&operands.0, &operands.1))
+            {
+                drop(guard);
+                let operands = ManuallyDrop::into_inner(operands);
+                return Ok(Transfer::new(Ticket::done(result, TransferKind::Copy), operands));
+            }
             if let Some(slot) = state.free.pop() {
                 let (from, to) = (operands.0.single(), operands.1.single());
                 if state.planner.takes_plain::<D>(from, to) {

@@ -139,6 +139,7 @@ impl SharedQueue {
         let (from, to) = (operands.0.single(), operands.1.single());
         if check::is_plain::<D>(lane.engine, from, to, usize::MAX)
             && !lane.refuses()
+            && !lane.selects_copies()
             && let Some(slot) = lane.submit_flat(self.handle.submitter_id, from.segment(), to.segment())
         {
             let handle = Arc::clone(&self.handle);
@@ -155,6 +156,10 @@ impl SharedQueue {
             });
         }
         slow_path(ManuallyDrop::into_inner(operands), |operands| {
+            let selected = |inline: &Inline| inline.copy_selected(&operands.0, &operands.1);
+            if let Some(executed) = self.first_lane().execute_inline(selected) {
+                return Ok(self.done(executed, TransferKind::Copy, operands));
+            }
             self.submit_planned(TransferKind::Copy, operands, |caps, (src, dst), lists| {
                 check::copy(caps.engine, src, dst, lists)
             })

@@ -195,6 +195,12 @@ impl Lane {
         self.refuses().then(|| if self.is_parents() { error::forked() } else { error::closed() })
     }
 
+    /// Returns whether the lane's executor selects the copies that it executes.
+    #[inline]
+    pub(in crate::shared) const fn selects_copies(&self) -> bool {
+        self.inline.selects_copies()
+    }
+
     /// Executes an operation in this call, if the lane allows this and `run` finds the operation valid and
     /// short enough. Lock-free.
     #[inline]
