@@ -45,7 +45,9 @@ impl Target {
             check_existing(dst, existing, src, source)?;
         } else if fs::symlink_metadata(dst).is_ok() {
             return Err(failure!("DST {shown} is a dangling link; remove it, or create its target"));
-        } else if dst.as_os_str().is_empty() || dst.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        } else if dst.as_os_str().is_empty() {
+            return Err(failure!("DST is empty; give the name of the copy"));
+        } else if dst.as_os_str().as_encoded_bytes().ends_with(b"/") {
             return Err(failure!("DST {shown} names no file; give the name of the copy"));
         }
         let replaces = existing.is_some();

@@ -16,6 +16,7 @@ mod files;
 mod gil;
 mod memory;
 mod notifier;
+mod opened;
 mod operand;
 mod operation;
 mod pool;

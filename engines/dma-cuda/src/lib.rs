@@ -46,6 +46,7 @@
 //! ```
 
 mod backend;
+mod calls;
 mod device;
 mod doctor;
 mod driver;
@@ -55,6 +56,7 @@ mod event;
 mod fill;
 mod library;
 mod options;
+mod pending;
 mod pieces;
 mod queue;
 mod region;

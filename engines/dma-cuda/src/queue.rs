@@ -7,13 +7,15 @@
 //! [`Ways`]: crate::pieces::Ways
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
+use crate::calls::{between, copy};
 use crate::device::Device;
-use crate::driver::{Address, CUmemcpyAttributes, Driver, Handle, ORDER_STREAM};
+use crate::driver::{Driver, Handle};
 use crate::error;
 use crate::event::Signal;
 use crate::fill::fill;
 use crate::options::Pieces;
-use crate::pieces::{Decision, Load, Places, Table, Trial, Way, entries_of};
+use crate::pending::Pending;
+use crate::pieces::{Decision, Table, Trial, Way, entries_of};
 use crate::stream::{self, Stream};
 use crate::timings::{EventPair, Timings};
 use crate::tokens::Tokens;
@@ -26,17 +28,8 @@ use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// Maximum number of copies in one call of the driver. On an H200 with driver 580.159, 4,096 copies of 8 KiB
-/// from host to device reach 17.2 GB/s in calls of 256, and 3.5 to 5.7 GB/s in one call (`tests/hardware.rs`
-/// measures these rates).
-const CALL_LEN: usize = 256;
-
 /// Maximum number of segments on each side of a descriptor.
 pub(crate) const LIST_MAX: usize = 2048;
-
-/// Number of copies that a queue collects, unless its depth is greater. Two lists whose segments have
-/// different ends are fewer copies than the sum of their segments.
-const PENDING_MIN: usize = 2 * LIST_MAX;
 
 /// Length of the ring of tables, as a multiple of the number of copies that the queue collects.
 const TABLE_SHARE: usize = 4;
@@ -53,101 +46,6 @@ struct Group {
     signals: bool,
     /// Number of entries of the table that the kernels of these descriptors read.
     entries: usize,
-}
-
-/// Copies that are not submitted to the driver yet, in the arrays that its call takes. The arrays have their
-/// final length from the start, so that none grows.
-#[derive(Debug)]
-struct Pending {
-    /// Number of copies.
-    number: usize,
-    /// Number of descriptors.
-    tokens: usize,
-    bytes: usize,
-    places: Places,
-    dsts: Box<[Address]>,
-    srcs: Box<[Address]>,
-    lens: Box<[usize]>,
-    /// Descriptors that are not one copy: their indices among the descriptors, and their numbers of copies.
-    lists: Vec<(usize, usize)>,
-}
-
-impl Pending {
-    fn new(depth: usize) -> Self {
-        let len = depth.max(PENDING_MIN);
-        let zeros = || vec![0; len].into_boxed_slice();
-        Self {
-            number: 0,
-            tokens: 0,
-            bytes: 0,
-            places: Places::default(),
-            dsts: zeros(),
-            srcs: zeros(),
-            lens: vec![0; len].into_boxed_slice(),
-            lists: Vec::with_capacity(depth),
-        }
-    }
-
-    fn len_max(&self) -> usize {
-        self.lens.len()
-    }
-
-    /// Adds the copies of two lists as one descriptor. The lists have the same total length, and
-    /// [`is_room_for`](Self::is_room_for) is true.
-    fn push_lists(&mut self, srcs: &[Segment], dsts: &[Segment]) {
-        let first = self.number;
-        let (mut to, mut from) = (dsts.iter().copied(), srcs.iter().copied());
-        let (mut dst, mut src) = (to.next(), from.next());
-        while let (Some(at), Some(of)) = (&mut dst, &mut src) {
-            let len = at.len.min(of.len);
-            (self.dsts[self.number], self.srcs[self.number], self.lens[self.number]) =
-                (at.addr.0, of.addr.0, len);
-            self.number += 1;
-            self.bytes += len;
-            self.places.add(of.key, at.key);
-            (at.addr, at.len) = (at.addr.offset(len), at.len - len);
-            (of.addr, of.len) = (of.addr.offset(len), of.len - len);
-            if at.len == 0 {
-                dst = to.next();
-            }
-            if of.len == 0 {
-                src = from.next();
-            }
-        }
-        self.lists.push((self.tokens, self.number - first));
-        self.tokens += 1;
-    }
-
-    /// Returns true if the copies of two lists fit.
-    fn is_room_for(&self, srcs: &[Segment], dsts: &[Segment]) -> bool {
-        srcs.len() + dsts.len() <= self.len_max() - self.number
-    }
-
-    fn load(&self) -> Load {
-        Load { number: self.number, bytes: self.bytes, places: self.places }
-    }
-
-    /// Returns the number of descriptors whose copies are all among the first `copies`.
-    #[cold]
-    fn tokens_of(&self, copies: usize) -> usize {
-        let mut lists = self.lists.iter().peekable();
-        let mut left = copies;
-        (0..self.tokens)
-            .take_while(|token| {
-                let list = lists.next_if(|(index, _)| index == token);
-                let number = list.map_or(1, |(_, number)| *number);
-                let is_in = number <= left;
-                left = left.saturating_sub(number);
-                is_in
-            })
-            .count()
-    }
-
-    /// Removes all copies.
-    fn clear(&mut self) {
-        (self.number, self.tokens, self.bytes, self.places) = (0, 0, 0, Places::default());
-        self.lists.clear();
-    }
 }
 
 /// A queue of a CUDA device.
@@ -512,91 +410,6 @@ impl CudaQueue {
     fn lost_error(&self, code: c_int) -> Error {
         self.stream.device.failed("the device's context is lost", code)
     }
-}
-
-/// Makes calls of the driver between two records of events, if a pair is given. Sets `is_recorded` if both
-/// were recorded. Returns the result of the calls, which are made also if an event cannot be recorded.
-///
-/// # Safety
-///
-/// The context is current. The events and the stream belong to it.
-unsafe fn between(
-    driver: &Driver,
-    pair: Option<EventPair>,
-    stream: Handle,
-    is_recorded: &mut bool,
-    calls: impl FnOnce() -> c_int,
-) -> c_int {
-    let Some(EventPair { before, after }) = pair else { return calls() };
-    // SAFETY: the caller guarantees that the event and the stream exist.
-    let began = unsafe { (driver.cuEventRecord)(before, stream) };
-    let code = calls();
-    if began == 0 && code == 0 {
-        // SAFETY: the caller guarantees that the event and the stream exist.
-        *is_recorded = unsafe { (driver.cuEventRecord)(after, stream) } == 0;
-    }
-    code
-}
-
-/// Copies all entries of the arrays, by calls of [`CALL_LEN`] entries if `is_batch` and the driver has
-/// batches. Adds the number of accepted copies to `taken`.
-///
-/// # Safety
-///
-/// The arrays have the same length, at least 1, and name memory that the device reaches. The context is
-/// current, and the stream belongs to it.
-unsafe fn copy(
-    driver: &Driver,
-    dsts: &mut [Address],
-    srcs: &mut [Address],
-    lens: &mut [usize],
-    stream: Handle,
-    is_batch: bool,
-    taken: &mut usize,
-) -> c_int {
-    let calls = dsts.chunks_mut(CALL_LEN).zip(srcs.chunks_mut(CALL_LEN)).zip(lens.chunks_mut(CALL_LEN));
-    for ((dsts, srcs), lens) in calls {
-        let number = dsts.len();
-        // Stream order, because earlier transfers of the stream may write the sources of these copies.
-        let mut attributes = CUmemcpyAttributes { order: ORDER_STREAM, src: [0; 2], dst: [0; 2], flags: 0 };
-        let attributes = &raw mut attributes;
-        let mut first = 0_usize;
-        let first = &raw mut first;
-        let (dst, src, len) = (dsts.as_mut_ptr(), srcs.as_mut_ptr(), lens.as_mut_ptr());
-        let code = match (driver.cuMemcpyBatchAsync_v2, driver.cuMemcpyBatchAsync) {
-            (Some(batch), _) if is_batch && number > 1 => {
-                // SAFETY: the chunks have `number` entries each, of memory that the device reaches;
-                // `attributes` and `first` have one entry. The caller made the context of the stream current.
-                unsafe { batch(dst, src, len, number, attributes, first, 1, stream) }
-            }
-            (None, Some(batch)) if is_batch && number > 1 => {
-                let mut failed = 0;
-                // SAFETY: the chunks have `number` entries each, of memory that the device reaches;
-                // `attributes` and `first` have one entry, and `failed` is valid for the write. The caller
-                // made the context of the stream current.
-                unsafe { batch(dst, src, len, number, attributes, first, 1, &raw mut failed, stream) }
-            }
-            _ => {
-                let mut entries = dsts.iter().zip(&*srcs).zip(&*lens);
-                let copied = entries.try_for_each(|((dst, src), len)| {
-                    // SAFETY: the entry names memory that the device reaches, and the caller made the context
-                    // of the stream current.
-                    let code = unsafe { (driver.cuMemcpyAsync)(*dst, *src, *len, stream) };
-                    *taken += usize::from(code == 0);
-                    if code == 0 { Ok(()) } else { Err(code) }
-                });
-                match copied {
-                    Ok(()) => continue,
-                    Err(code) => code,
-                }
-            }
-        };
-        if code != 0 {
-            return code;
-        }
-        *taken += number;
-    }
-    0
 }
 
 // SAFETY: descriptors are reported in order, each once: after an event that was recorded after them has

@@ -40,6 +40,8 @@
 //! ```
 #![expect(unsafe_code, reason = "implements the contract, and reads the bytes of copies")]
 
+mod checked;
+mod sampling;
 mod staging;
 
 use std::collections::{HashMap, VecDeque};
@@ -51,12 +53,13 @@ use arrayvec::ArrayVec;
 #[cfg(feature = "serde")]
 use dma_core::configuration::{Bytes, in_range};
 use dma_core::{
-    Access, Capabilities, Completion, Descriptor, DeviceAddr, DmaEngine, Error, ErrorKind, InlineCopy,
-    InlineExecutor, NativeError, Operation, Outcome, Place, QueueOptions, RawQueue, RegionInfo, RegionKey,
-    Result, Segment, racy_copy,
+    Access, Capabilities, Completion, Descriptor, DmaEngine, Error, ErrorKind, InlineExecutor, NativeError,
+    Outcome, Place, QueueOptions, RawQueue, RegionInfo, RegionKey, Result, Segment,
 };
 
-use crate::wrapper::{Layered, QueueHook, Wrapper, copy_all, for_each_pair};
+use crate::wrapper::{Layered, QueueHook, Wrapper};
+use checked::CheckedCopy;
+use sampling::{SampledExecutor, Sampler};
 use staging::{Cursor, Pieces, Staging};
 
 /// Maximum number of descriptors in one submission to the inner queue.
@@ -138,39 +141,6 @@ enum Reach {
     Cpu,
     /// The bytes are copied to host memory.
     Staging,
-}
-
-/// Selects the copies of one queue that are verified. Several threads may execute copies of the queue.
-#[derive(Debug, Default)]
-struct Sampler {
-    /// Copies and bytes since the last copy that was selected.
-    copies: AtomicU64,
-    bytes: AtomicU64,
-    /// Operations that were executed within the calls that submitted them.
-    executed: AtomicU64,
-}
-
-impl Sampler {
-    /// Returns whether one of the next `count` copies, of `len` bytes in total, is to be verified.
-    #[inline]
-    fn is_due(&self, options: &VerifyOptions, count: u64, len: u64) -> bool {
-        let sum = |of: &AtomicU64, more| of.load(Ordering::Relaxed).saturating_add(more);
-        sum(&self.copies, count) >= options.sample && sum(&self.bytes, len) >= options.sample_bytes
-    }
-
-    /// Counts copies that are not verified.
-    #[inline]
-    fn skip(&self, count: u64, len: u64) {
-        // A wrapped count only delays the next selection.
-        self.copies.fetch_add(count, Ordering::Relaxed);
-        self.bytes.fetch_add(len, Ordering::Relaxed);
-    }
-
-    /// Begins to count again, after a copy was selected.
-    fn restart(&self) {
-        self.copies.store(0, Ordering::Relaxed);
-        self.bytes.store(0, Ordering::Relaxed);
-    }
 }
 
 impl Verify {
@@ -318,94 +288,6 @@ unsafe impl dma_core::ForwardEngine for VerifyEngine {
     }
 }
 dma_core::forward_engine!([] VerifyEngine);
-
-/// A descriptor in flight. The index of its slot is the token of the inner descriptor.
-#[derive(Debug, Default)]
-struct CheckedCopy {
-    token: u64,
-    verify: Reach,
-    /// The CRC-32C of the source before the copy.
-    sum: u32,
-    src: Vec<Segment>,
-    dst: Vec<Segment>,
-    /// True if each segment of `dst` is a separate destination.
-    both: bool,
-}
-
-/// Returns the CRC-32C of all bytes.
-///
-/// # Safety
-///
-/// The CPU can reach the segments, and only peers that share them may write them during the call.
-unsafe fn sum(segments: &[Segment]) -> u32 {
-    segments.iter().fold(0, |sum, segment| {
-        // SAFETY: the caller promises that the segment can be read.
-        unsafe { racy_copy::crc32c(sum, segment.addr.as_ptr(), segment.len) }
-    })
-}
-
-impl CheckedCopy {
-    /// Stores the operands of a copy, and computes the checksum of its source if the CPU can reach it.
-    /// Returns the way to read the bytes: `Reach::None` if `operation` is not a copy or `choose` returns it.
-    ///
-    /// # Safety
-    ///
-    /// See [`RawQueue::submit`]. The operation has not been submitted yet. If `choose` returns
-    /// [`Reach::Cpu`], the CPU can reach its memory.
-    unsafe fn fill(
-        &mut self,
-        operation: Operation<'_>,
-        choose: impl FnOnce([&[Segment]; 2]) -> Reach,
-    ) -> Reach {
-        let (src, dst): (&[Segment], &[Segment]) = match &operation {
-            Operation::Copy { src, dst } | Operation::CopyCrc32c { src, dst, .. } => {
-                (std::slice::from_ref(src), std::slice::from_ref(dst))
-            }
-            Operation::CopyLists { src, dst } => (src, dst),
-            Operation::CopyToBoth { src, dst } => (std::slice::from_ref(src), dst.as_slice()),
-            _ => return Reach::None,
-        };
-        let reach = choose([src, dst]);
-        if reach == Reach::None {
-            return reach;
-        }
-        self.src.clear();
-        self.src.extend_from_slice(src);
-        self.dst.clear();
-        self.dst.extend_from_slice(dst);
-        self.both = matches!(operation, Operation::CopyToBoth { .. });
-        if reach == Reach::Cpu {
-            // SAFETY: the CPU can reach the source, because `choose` returned `Cpu`. The source is not
-            // written from `submit` on.
-            self.sum = unsafe { sum(src) };
-        }
-        reach
-    }
-
-    /// Compares the copy's bytes with its source.
-    ///
-    /// # Safety
-    ///
-    /// The device has reported the copy as done, but `poll` has not reported it to its caller yet.
-    unsafe fn check(&self) -> Option<Mismatch> {
-        let each = if self.both { 1 } else { self.dst.len() };
-        for dst in self.dst.chunks(each) {
-            // SAFETY: the destination is not written before the caller gets the report, and `fill` has
-            // checked that the CPU can reach it.
-            if unsafe { sum(dst) } != self.sum {
-                let wrong = for_each_pair(&[(&self.src, dst)], |offset, src, dst, len| {
-                    // SAFETY: both parts lie in segments that the CPU can reach, and source and destination
-                    // are not written before the caller gets the report.
-                    let at = unsafe { racy_copy::first_difference(src?, dst, len) }?;
-                    Some((offset + at, dst.addr() + at))
-                });
-                let len = dst.iter().map(|segment| segment.len).sum();
-                return Some(Mismatch { code: 0, len, wrong });
-            }
-        }
-        None
-    }
-}
 
 /// A copy that is done and not compared yet.
 #[derive(Debug)]
@@ -656,59 +538,5 @@ unsafe impl QueueHook for VerifyQueue {
             None => format!("the {len} bytes of the source changed while they were copied"),
         };
         Some(NativeError { code: native, name: "VERIFY_MISMATCH".into(), description: description.into() })
-    }
-}
-
-/// Executes the operations that are not verified, and counts them.
-#[derive(Debug)]
-struct SampledExecutor {
-    inner: Arc<dyn InlineExecutor>,
-    sampler: Arc<Sampler>,
-    options: VerifyOptions,
-}
-
-// SAFETY: all calls go to the inner executor unchanged, so its promises hold. The sampler does not depend on
-// the queue.
-unsafe impl InlineExecutor for SampledExecutor {
-    fn max_len(&self) -> usize {
-        self.inner.max_len()
-    }
-
-    fn selects_copies(&self) -> bool {
-        true
-    }
-
-    fn admits_copies(&self, count: u64, bytes: usize) -> bool {
-        let admits = !self.sampler.is_due(&self.options, count, bytes as u64)
-            && (!self.inner.selects_copies() || self.inner.admits_copies(count, bytes));
-        if admits {
-            self.sampler.skip(count, bytes as u64);
-            self.sampler.executed.fetch_add(count, Ordering::Relaxed);
-        }
-        admits
-    }
-
-    unsafe fn execute(&self, operation: &Operation<'_>) -> u64 {
-        if matches!(operation, Operation::Fill { .. } | Operation::Compare { .. } | Operation::Crc32c { .. })
-        {
-            // Copies were counted when they were admitted.
-            self.sampler.executed.fetch_add(1, Ordering::Relaxed);
-        }
-        // SAFETY: the inner method has the same requirements, which the caller meets.
-        unsafe { self.inner.execute(operation) }
-    }
-
-    unsafe fn copy(&self, src: DeviceAddr, dst: DeviceAddr, len: usize) {
-        // SAFETY: the inner method has the same requirements, which the caller meets.
-        unsafe { self.inner.copy(src, dst, len) };
-    }
-
-    fn batches_short_copies(&self) -> bool {
-        self.inner.batches_short_copies()
-    }
-
-    unsafe fn copy_all(&self, copies: &[InlineCopy]) {
-        // SAFETY: the inner methods have the same requirements, which the caller meets.
-        unsafe { copy_all(&*self.inner, copies) };
     }
 }
