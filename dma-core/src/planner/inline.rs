@@ -499,14 +499,12 @@ impl Inline {
         if !is_cpu_visible || bytes > self.limit.saturating_mul(MAX_TOTAL) {
             return None;
         }
+        if matches!(plan, Plan::Lists(..)) && !self.admits(1, bytes) {
+            return None;
+        }
         // SAFETY: the plan is checked, and the CPU can reach its memory. The caller owns the operands, so
         // their regions are registered. Others can only read a shared source, or access bytes of windows.
-        let result = unsafe {
-            match plan {
-                Plan::Lists(..) => self.execute_copy(&operation, bytes),
-                _ => self.execute(&operation),
-            }
-        }?;
+        let result = unsafe { self.execute(&operation) }?;
         Some(Executed::one(result, bytes))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn transfer_outcome(engine: &CudaEngine, queue: &Queue) -> Result<Vec<u8>, ErrorKind> {
+pub(crate) fn transfer_outcome(engine: &CudaEngine, queue: &Queue) -> Result<Vec<u8>, ErrorKind> {
     let pieces = [Piece { from: 0, to: 5, len: 50 }, Piece { from: 60, to: 90, len: 70 }];
     let src = engine.allocate_window(&MemoryRequest::new(200)).map_err(|error| error.kind())?;
     let dst = engine.allocate_window(&MemoryRequest::new(200)).map_err(|error| error.kind())?;

@@ -205,7 +205,7 @@ fn ten_million_random_pieces_are_those_of_an_oracle() {
 }
 
 /// The text of the kernel, and the text that the driver compiles instead of it.
-const KERNEL: &str = include_str!("../src/pieces/pieces.ptx");
+const KERNEL: &str = include_str!("../../src/pieces/pieces.ptx");
 static MUTANT: Mutex<Option<CString>> = Mutex::new(None);
 
 unsafe extern "C" fn load_mutant(
@@ -388,7 +388,7 @@ fn odd_input_is_refused_or_right() {
         let error = queue.copy(host.slice(0..64), foreign).unwrap_err();
         assert_eq!(error.error().kind(), ErrorKind::WrongEngine, "{error}");
         // The queue still works.
-        transfer_outcome(&engine, &queue).unwrap();
+        faults::transfer_outcome(&engine, &queue).unwrap();
     }
 }
 

@@ -477,11 +477,11 @@ fn memory_of_a_peer_takes_access() {
     let other = start(1);
     let there = upload(&[0_u32; 4]);
     start(0);
-    let kernel = function(POKE, "poke");
+    let kernel = function(refusals::POKE, "poke");
     assert_eq!(cuCtxEnablePeerAccess(other, 0), 0);
     assert_eq!(run(kernel, 1, 1, 0, &[there]), 0);
     start(0);
-    let kernel = function(POKE, "poke");
+    let kernel = function(refusals::POKE, "poke");
     assert_eq!(run(kernel, 1, 1, 0, &[there]), 700);
     assert_eq!(cuCtxSetCurrent(other), 0);
     assert_eq!(download::<u32>(there, 1), [7]);
@@ -494,7 +494,8 @@ fn kernels_that_spin_let_other_streams_go_on() {
         "{HEAD}.visible .entry spin(.param .u64 flag)\n{{\n.reg .b64 %at;\n.reg .b32 %v;\n.reg .pred %p;\n\
          ld.param.u64 %at, [flag];\nagain:\nld.volatile.global.u32 %v, [%at];\nsetp.eq.u32 %p, %v, 0;\n@%p bra again;\nret;\n}}\n"
     );
-    let (kernel, poke, flag) = (function(&spin, "spin"), function(POKE, "poke"), upload(&[0_u32; 1]));
+    let (kernel, poke, flag) =
+        (function(&spin, "spin"), function(refusals::POKE, "poke"), upload(&[0_u32; 1]));
     let waiting = std::thread::spawn(move || {
         assert_eq!(cuCtxSetCurrent(context), 0);
         run(kernel, 1, 1, 0, &[flag])

@@ -70,7 +70,7 @@ fn texts_that_cannot_run_name_the_line() {
 }
 
 /// Stores one word.
-const POKE: &str = "
+pub(crate) const POKE: &str = "
 .version 7.0
 .target sm_70
 .address_size 64
