@@ -26,8 +26,6 @@ const COMPILER: &str = "rustc 1.95.0";
 const C_LIBRARY: &str = "glibc 2.36";
 /// Relative difference up to which a count is considered equal to its figure.
 const TOLERANCE: f64 = 0.03;
-/// The same for engines that write a trace. The lengths of its numbers depend on the times of the operations.
-const TRACE_TOLERANCE: f64 = 0.15;
 
 struct Call {
     name: &'static str,
@@ -40,10 +38,8 @@ struct Call {
 
 /// Wrappers around the CPU engine.
 const VERIFY: &str = "verify+cpu:sample=100";
-const RECORD: &str = "record+cpu:file=/dev/null";
-const ALL: &str = "meter+record+verify+cpu:sample=100,file=/dev/null";
 
-const CALLS: [Call; 25] = [
+const CALLS: [Call; 21] = [
     Call { name: "queue.copy(src, dst)?.wait()?", engine: "cpu", run: copy, figure: 95.1 },
     Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "cpu", run: batch, figure: 55.0 },
     Call { name: "queue.copy, 32 in flight, extend", engine: "cpu", run: in_flight, figure: 164.8 },
@@ -65,10 +61,6 @@ const CALLS: [Call; 25] = [
     Call { name: "shared.copy(src, dst)?.wait()?", engine: "meter+cpu", run: shared, figure: 199.0 },
     Call { name: "queue.copy(src, dst)?.wait()?", engine: VERIFY, run: copy, figure: 199.5 },
     Call { name: "shared.copy(src, dst)?.wait()?", engine: VERIFY, run: shared, figure: 333.2 },
-    Call { name: "queue.copy(src, dst)?.wait()?", engine: RECORD, run: copy, figure: 386.4 },
-    Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: RECORD, run: batch, figure: 141.7 },
-    Call { name: "shared.copy(src, dst)?.wait()?", engine: RECORD, run: shared, figure: 404.0 },
-    Call { name: "queue.copy(src, dst)?.wait()?", engine: ALL, run: copy, figure: 625.5 },
 ];
 
 /// Allocates `ROUND` sources and destinations.
@@ -280,7 +272,7 @@ fn main() -> ExitCode {
         });
         println!("{name:<46}{engine:<54}{count:>8.1}{figure:>8.1}");
         let change = count / figure - 1.0;
-        if change.abs() > if engine.contains("record+") { TRACE_TOLERANCE } else { TOLERANCE } {
+        if change.abs() > TOLERANCE {
             changes.push((
                 change,
                 format!("{name} on {engine}: {count:.1} instructions, recorded figure {figure:.1}"),

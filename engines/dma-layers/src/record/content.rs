@@ -39,8 +39,7 @@ pub struct QueueTrace {
     pub operations: u64,
     /// Bytes of these descriptors. Each descriptor counts its length once.
     pub bytes: u64,
-    /// Doorbells rung, as the engine counted them, and one for each call in which the CPU executed
-    /// operations.
+    /// Doorbells rung, as the engine counted them.
     pub doorbells: u64,
     /// Time from opening the first queue until this queue was open.
     pub opened: Duration,

@@ -49,8 +49,6 @@ pub(super) const SUBMIT: u8 = 0;
 pub(super) const FLUSH: u8 = 1;
 pub(super) const DONE: u8 = 2;
 pub(super) const ENDED: u8 = 3;
-/// The lowest bit of the count of an event.
-pub(super) const COUNT: u32 = 2;
 pub(super) const LONG: u8 = 63;
 /// The count of a [`FLUSH`] event that stands for polls instead of a doorbell.
 pub(super) const POLL: u8 = 1;
@@ -87,8 +85,8 @@ pub(super) const fn unzigzag(from: u64, number: u64) -> u64 {
 }
 
 /// Maximum number of bytes that are written at a time: an event without operations, an operation without
-/// lists, a segment of a list, or all events of a copy. A power of two.
-pub(super) const ROOM: usize = 128;
+/// lists, or a segment of a list.
+pub(super) const ROOM: usize = 64;
 
 /// A buffer for the bytes of an event.
 #[derive(Debug)]
@@ -103,15 +101,6 @@ impl Place<'_> {
         // The length is never exceeded; the remainder only avoids a bounds check.
         self.bytes[self.len % ROOM] = byte;
         self.len += 1;
-    }
-
-    /// Writes bytes that fit.
-    #[inline]
-    pub(super) fn bytes<const N: usize>(&mut self, bytes: [u8; N]) {
-        if let Some(place) = self.bytes[self.len % ROOM..].first_chunk_mut() {
-            *place = bytes;
-            self.len += N;
-        }
     }
 
     #[inline]
@@ -173,9 +162,9 @@ impl Encoder {
     pub(super) fn event(&mut self, kind: u8, count: u64, times: &[u64]) {
         self.write(|place| {
             if count < u64::from(LONG) {
-                place.byte(kind | (count as u8) << COUNT);
+                place.byte(kind | (count as u8) << 2);
             } else {
-                place.byte(kind | LONG << COUNT);
+                place.byte(kind | LONG << 2);
                 place.number(count);
             }
             times.iter().for_each(|time| place.number(*time));
@@ -222,7 +211,7 @@ impl<'a> Decoder<'a> {
     /// Returns the kind and the count of an event.
     pub(super) fn event(&mut self) -> Option<(u8, u64)> {
         let byte = self.byte()?;
-        let count = if byte >> COUNT == LONG { self.number()? } else { u64::from(byte >> COUNT) };
+        let count = if byte >> 2 == LONG { self.number()? } else { u64::from(byte >> 2) };
         Some((byte & 3, count))
     }
 }

@@ -3,8 +3,6 @@
 //! - A trace contains each descriptor (operation, length, region and offset, fence), doorbells, cache hints,
 //!   the [places](dma_core::Place) of regions, and the times of calls and reports. A trace contains no bytes
 //!   of memory and no addresses.
-//! - Operations that the CPU executes within the call that submits them are recorded as if they had been
-//!   submitted, rung and reported then. In a `SharedQueue` that is full, they count above its depth.
 //! - A descriptor takes about 5 bytes in batches of 32, 12 bytes alone, and less in batches of adjacent
 //!   copies.
 //! - Each queue has a buffer. The buffer is written to the file when it is full, when the queue is closed,
@@ -165,8 +163,7 @@ impl RecordEngine {
     }
 
     /// Completes the trace and gives the file its final name. Dropping the engine and its queues also
-    /// completes the trace, but can only log errors. Queues cannot be opened after this call. Operations that
-    /// other threads still execute on a closed `SharedQueue` during this call may be missing in the trace.
+    /// completes the trace, but can only log errors. Queues cannot be opened after this call.
     ///
     /// # Errors
     ///

@@ -1,24 +1,19 @@
 //! [`RecordQueue`]: encodes the events of one queue.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use dma_core::{
-    Completion, Descriptor, DeviceAddr, InlineCopy, InlineExecutor, Operation, Outcome, QueueStats, RawQueue,
-    Result, Segment,
-};
-
-use arrayvec::ArrayVec;
+use dma_core::{Completion, Descriptor, Operation, Outcome, QueueStats, RawQueue, Result, Segment};
 
 use super::content::QueueTrace;
 use super::format::{
-    BOTH, COMPARE, COPY, COPY_CRC, COUNT, CRC, DONE, ENDED, Encoder, FENCE, FILL, FLUSH, LISTS, POLL, Place,
-    REPEAT, ROOM, SAME_DST, SAME_LEN, SAME_SRC, STRIDE, SUBMIT, TIME, zigzag,
+    BOTH, COMPARE, COPY, COPY_CRC, CRC, DONE, ENDED, Encoder, FENCE, FILL, FLUSH, LISTS, POLL, Place, REPEAT,
+    ROOM, SAME_DST, SAME_LEN, SAME_SRC, STRIDE, SUBMIT, TIME, zigzag,
 };
 use super::regions::{Known, Placed, TracedSide};
 use super::state::Record;
 use crate::in_flight::InFlight;
 use crate::os_clock;
-use crate::wrapper::{QueueHook, copy_all, descriptor_of};
+use crate::wrapper::QueueHook;
 
 /// Maximum number of writes between two checks for room.
 const WRITES: usize = 4;
@@ -35,22 +30,9 @@ const WRITE_EVERY: u64 = 1_000_000_000 >> TIME;
 /// Number of descriptors that one unrolled step compares.
 const STEP: usize = 4;
 
-/// The recorder of a queue.
-#[derive(Debug)]
-pub(super) struct RecordQueue {
-    /// Shared with the queue's executor. The queue has no other holder if it offers no executor.
-    recorder: Arc<Mutex<Recorder>>,
-}
-
-impl RecordQueue {
-    pub(super) fn new(number: u32, trace: QueueTrace, record: Arc<Record>) -> Self {
-        Self { recorder: Arc::new(Mutex::new(Recorder::new(number, trace, record))) }
-    }
-}
-
 /// Encodes the events of a queue.
 #[derive(Debug)]
-struct Recorder {
+pub(super) struct RecordQueue {
     number: u32,
     trace: QueueTrace,
     in_flight: InFlight<()>,
@@ -66,19 +48,11 @@ struct Recorder {
     polled: Option<u64>,
     /// The time of the last write of the buffer.
     written: u64,
-    /// True after the queue was closed. A call of the executor in another thread may end later.
-    closed: bool,
     record: Arc<Record>,
 }
 
-/// Locks a recorder. No code that can panic runs while a recorder is locked, except that of a defect.
-#[inline]
-fn locked(recorder: &Mutex<Recorder>) -> MutexGuard<'_, Recorder> {
-    recorder.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Recorder {
-    fn new(number: u32, trace: QueueTrace, record: Arc<Record>) -> Self {
+impl RecordQueue {
+    pub(super) fn new(number: u32, trace: QueueTrace, record: Arc<Record>) -> Self {
         Self {
             number,
             trace,
@@ -92,7 +66,6 @@ impl Recorder {
             time: now(),
             polled: None,
             written: now(),
-            closed: false,
             record,
         }
     }
@@ -106,7 +79,7 @@ impl Recorder {
 
     #[cold]
     fn write(&mut self) {
-        self.record.write(self.number, &self.trace, self.out.written());
+        self.record.write(self.number, self.out.written());
         self.out.clear();
         self.written = now();
     }
@@ -138,104 +111,15 @@ impl Recorder {
         self.copied = true;
         let same_len = self.same_len(len);
         let (src, dst) = (self.src.place(&self.known, &src), self.dst.place(&self.known, &dst));
-        self.out.write(|out| copy_operation(out, fence | same_len, len, &src, &dst));
-    }
-
-    /// Updates the known regions.
-    #[inline]
-    fn update_regions(&mut self) {
-        if self.known.update(&self.record.regions) {
-            self.src.forget();
-            self.dst.forget();
-        }
-    }
-
-    /// Encodes the operations of a call, and counts them.
-    #[inline]
-    fn operations(&mut self, mut rest: &[Descriptor<'_>]) {
-        self.trace.operations += rest.len() as u64;
-        while let Some((first, others)) = rest.split_first() {
-            self.operation(first);
-            let repeats = self.repeats(others);
-            self.trace.bytes += self.len * (1 + repeats as u64);
-            rest = &others[repeats..];
-        }
-    }
-
-    /// Encodes operations that the CPU executed from `begin` to `end`, as if they had been submitted, rung
-    /// and reported then.
-    fn executed(&mut self, begin: u64, end: u64, mut rest: &[Descriptor<'_>]) {
-        self.end_polls();
-        let in_flight = self.in_flight.len();
-        let mut times = (self.pass(begin), self.pass(end));
-        while !rest.is_empty() {
-            // A reader of the trace expects that no more than the depth are in flight.
-            if in_flight == self.trace.depth {
-                self.trace.depth += 1;
-            }
-            let (batch, later) = rest.split_at(rest.len().min(self.trace.depth - in_flight));
-            self.make_room();
-            let (before, call) = std::mem::take(&mut times);
-            self.out.event(SUBMIT, batch.len() as u64, &[before, call]);
-            self.operations(batch);
-            self.make_room();
-            self.out.event(FLUSH, 0, &[0; 2]);
-            self.trace.doorbells += 1;
-            if in_flight == 0 {
-                self.out.event(DONE, batch.len() as u64, &[0; 2]);
-            } else {
-                for _ in batch {
-                    self.make_room();
-                    self.out.event(ENDED, in_flight as u64, &[0; 2]);
-                    self.out.byte(0);
-                }
-            }
-            rest = later;
-        }
-        if self.closed {
-            self.write();
-            self.record.update_queue(self.number, &self.trace);
-        } else if end.saturating_sub(self.written) > WRITE_EVERY {
-            self.write();
-        }
-    }
-
-    /// Encodes a copy that the CPU executed from `begin` to `end`.
-    #[inline]
-    fn executed_copy(&mut self, begin: u64, end: u64, copy: InlineCopy) {
-        let is_alone = self.in_flight.len() == 0 && self.polled.is_none() && !self.closed;
-        if !is_alone || end.saturating_sub(self.written) > WRITE_EVERY {
-            return self.executed_copies(begin, end, &[copy]);
-        }
-        self.update_regions();
-        self.make_room();
-        let (before, call) = (self.pass(begin), self.pass(end));
-        let InlineCopy { src, dst, len } = copy;
-        self.copied = true;
-        let same_len = self.same_len(len as u64);
-        let src = self.src.place_local(&self.known, src, len);
-        let dst = self.dst.place_local(&self.known, dst, len);
+        let same = |placed: &Placed, bit| if placed.same { bit } else { 0 };
         self.out.write(|out| {
-            out.byte(SUBMIT | 1 << COUNT);
-            out.number(before);
-            out.number(call);
-            copy_operation(out, same_len, len as u64, &src, &dst);
-            out.bytes([FLUSH, 0, 0, DONE | 1 << COUNT, 0, 0]);
+            out.byte(COPY | fence | same_len | same(&src, SAME_SRC) | same(&dst, SAME_DST));
+            if same_len == 0 {
+                out.number(len);
+            }
+            segment(out, &src, src.same);
+            segment(out, &dst, dst.same);
         });
-        self.trace.operations += 1;
-        self.trace.bytes += len as u64;
-        self.trace.doorbells += 1;
-    }
-
-    /// Encodes copies that the CPU executed from `begin` to `end`: at most [`EXECUTED`] copies.
-    fn executed_copies(&mut self, begin: u64, end: u64, copies: &[InlineCopy]) {
-        self.update_regions();
-        let Self { src, dst, known, .. } = self;
-        let descriptors = copies.iter().map(|&InlineCopy { src: from, dst: to, len }| {
-            Descriptor::copy(0, src.local(known, from, len), dst.local(known, to, len))
-        });
-        let descriptors: ArrayVec<_, EXECUTED> = descriptors.collect();
-        self.executed(begin, end, &descriptors);
     }
 
     /// Encodes copies that are as long as the last operation and lie at equal distances. Returns their
@@ -356,19 +240,6 @@ impl Expected {
     }
 }
 
-/// Encodes a copy of one segment to another one. `flags` are [`FENCE`] and [`SAME_LEN`].
-// Always inline, because the executor encodes each copy alone.
-#[inline(always)]
-fn copy_operation(out: &mut Place<'_>, flags: u8, len: u64, src: &Placed, dst: &Placed) {
-    let same = |placed: &Placed, bit| if placed.same { bit } else { 0 };
-    out.byte(COPY | flags | same(src, SAME_SRC) | same(dst, SAME_DST));
-    if flags & SAME_LEN == 0 {
-        out.number(len);
-    }
-    segment(out, src, src.same);
-    segment(out, dst, dst.same);
-}
-
 /// Encodes the location of a segment.
 #[inline]
 fn segment(out: &mut Place<'_>, placed: &Placed, same: bool) {
@@ -388,17 +259,26 @@ unsafe impl QueueHook for RecordQueue {
             return Ok(0);
         }
         let end = now();
-        let this = &mut *locked(&self.recorder);
-        this.end_polls();
+        self.end_polls();
         let batch = &batch[..n];
-        this.in_flight.push(batch, |_| ());
-        this.update_regions();
-        this.make_room();
-        let (before, call) = (this.pass(begin), this.pass(end));
-        this.out.event(SUBMIT, n as u64, &[before, call]);
-        this.operations(batch);
-        if end.saturating_sub(this.written) > WRITE_EVERY {
-            this.write();
+        self.in_flight.push(batch, |_| ());
+        if self.known.update(&self.record.regions) {
+            self.src.forget();
+            self.dst.forget();
+        }
+        self.make_room();
+        let (before, call) = (self.pass(begin), self.pass(end));
+        self.out.event(SUBMIT, n as u64, &[before, call]);
+        self.trace.operations += n as u64;
+        let mut rest = batch;
+        while let Some((first, others)) = rest.split_first() {
+            self.operation(first);
+            let repeats = self.repeats(others);
+            self.trace.bytes += self.len * (1 + repeats as u64);
+            rest = &others[repeats..];
+        }
+        if end.saturating_sub(self.written) > WRITE_EVERY {
+            self.write();
         }
         Ok(n)
     }
@@ -407,26 +287,24 @@ unsafe impl QueueHook for RecordQueue {
         let begin = now();
         inner.flush();
         let end = now();
-        let this = &mut *locked(&self.recorder);
-        this.end_polls();
-        let (before, call) = (this.pass(begin), this.pass(end));
-        this.make_room();
-        this.out.event(FLUSH, 0, &[before, call]);
+        self.end_polls();
+        let (before, call) = (self.pass(begin), self.pass(end));
+        self.make_room();
+        self.out.event(FLUSH, 0, &[before, call]);
     }
 
     fn poll(&mut self, inner: &mut dyn RawQueue, completions: &mut [Completion]) -> usize {
-        let polled = *locked(&self.recorder).polled.get_or_insert_with(now);
+        let polled = *self.polled.get_or_insert_with(now);
         let n = inner.poll(completions);
         if n == 0 {
             return 0;
         }
-        let this = &mut *locked(&self.recorder);
-        this.polled = None;
-        let mut times = [this.pass(polled), this.pass(now())];
-        let Recorder { in_flight, out, record, number, trace, .. } = this;
+        self.polled = None;
+        let mut times = [self.pass(polled), self.pass(now())];
+        let Self { in_flight, out, record, number, .. } = self;
         in_flight.take(&completions[..n], |ended| {
             if out.room() < WRITES * ROOM {
-                record.write(*number, trace, out.written());
+                record.write(*number, out.written());
                 out.clear();
             }
             let outcome = match ended.outcome {
@@ -444,76 +322,10 @@ unsafe impl QueueHook for RecordQueue {
         n
     }
 
-    fn inline_executor(&self, inner: Arc<dyn InlineExecutor>) -> Option<Arc<dyn InlineExecutor>> {
-        Some(Arc::new(RecordedExecutor { inner, recorder: Arc::clone(&self.recorder) }))
-    }
-
     fn closing(&mut self, stats: QueueStats) {
-        let this = &mut *locked(&self.recorder);
-        this.end_polls();
-        this.write();
-        this.trace.doorbells += stats.doorbells;
-        this.record.close_queue(this.number, this.trace);
-        this.closed = true;
-    }
-}
-
-/// Maximum number of copies that are recorded as one call.
-const EXECUTED: usize = 32;
-
-/// Records operations that the CPU executes within the call that submits them.
-#[derive(Debug)]
-struct RecordedExecutor {
-    inner: Arc<dyn InlineExecutor>,
-    recorder: Arc<Mutex<Recorder>>,
-}
-
-// SAFETY: all calls go to the inner executor unchanged, so its promises hold. The recorder does not depend on
-// the queue: it outlives the queue, and records calls that end after the close.
-unsafe impl InlineExecutor for RecordedExecutor {
-    fn max_len(&self) -> usize {
-        self.inner.max_len()
-    }
-
-    fn selects_copies(&self) -> bool {
-        self.inner.selects_copies()
-    }
-
-    fn admits_copies(&self, count: u64, bytes: usize) -> bool {
-        self.inner.admits_copies(count, bytes)
-    }
-
-    unsafe fn execute(&self, operation: &Operation<'_>) -> u64 {
-        let begin = now();
-        // SAFETY: the inner method has the same requirements, which the caller meets.
-        let result = unsafe { self.inner.execute(operation) };
-        let end = now();
-        let mut recorder = locked(&self.recorder);
-        recorder.update_regions();
-        recorder.executed(begin, end, &[descriptor_of(operation)]);
-        result
-    }
-
-    unsafe fn copy(&self, src: DeviceAddr, dst: DeviceAddr, len: usize) {
-        let begin = now();
-        // SAFETY: the inner method has the same requirements, which the caller meets.
-        unsafe { self.inner.copy(src, dst, len) };
-        let end = now();
-        locked(&self.recorder).executed_copy(begin, end, InlineCopy { src, dst, len });
-    }
-
-    fn batches_short_copies(&self) -> bool {
-        // The clock is read once for all copies.
-        true
-    }
-
-    unsafe fn copy_all(&self, copies: &[InlineCopy]) {
-        for copies in copies.chunks(EXECUTED) {
-            let begin = now();
-            // SAFETY: the inner methods have the same requirements, which the caller meets.
-            unsafe { copy_all(&*self.inner, copies) };
-            let end = now();
-            locked(&self.recorder).executed_copies(begin, end, copies);
-        }
+        self.end_polls();
+        self.write();
+        self.trace.doorbells = stats.doorbells;
+        self.record.close_queue(self.number, self.trace);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use dma_core::{DeviceAddr, Place, RegionInfo, RegionKey, Segment};
+use dma_core::{Place, RegionInfo, Segment};
 
 /// A region that is currently registered.
 #[derive(Clone, Copy, Debug)]
@@ -12,18 +12,9 @@ pub(super) struct TracedRegion {
     addr: u64,
     len: u64,
     number: u32,
-    /// True if the CPU can reach the region. Its device address is then its address in this process.
-    is_local: bool,
 }
 
 impl TracedRegion {
-    /// Returns whether the CPU can reach these bytes through this region.
-    #[inline]
-    fn is_local(&self, addr: DeviceAddr, len: usize) -> bool {
-        let (offset, len) = (addr.0.wrapping_sub(self.addr), len as u64);
-        self.is_local && len <= self.len && offset <= self.len - len
-    }
-
     #[inline]
     fn holds(&self, segment: &Segment) -> bool {
         self.offset(segment).is_some()
@@ -66,9 +57,7 @@ impl Regions {
         let len = info.len as u64;
         *growths += u64::from(len > numbers[number].1);
         numbers[number] = (true, numbers[number].1.max(len), place);
-        let is_local = info.cpu.is_some();
-        let region =
-            TracedRegion { key: info.key.0, addr: info.addr.0, len, number: number as u32, is_local };
+        let region = TracedRegion { key: info.key.0, addr: info.addr.0, len, number: number as u32 };
         let at = regions.partition_point(|other| other.key < region.key);
         regions.insert(at, region);
         self.changes.fetch_add(1, Ordering::Release);
@@ -116,12 +105,6 @@ impl Known {
         }
     }
 
-    /// Returns a region in which the CPU can reach these bytes.
-    #[cold]
-    fn find_local(&self, addr: DeviceAddr, len: usize) -> Option<TracedRegion> {
-        self.regions.iter().find(|region| region.is_local(addr, len)).copied()
-    }
-
     #[cold]
     fn find(&self, segment: &Segment) -> Option<TracedRegion> {
         let at = self.regions.binary_search_by_key(&segment.key.0, |region| region.key).ok()?;
@@ -150,7 +133,7 @@ pub(super) struct Placed {
 
 impl Default for TracedSide {
     fn default() -> Self {
-        Self { last: TracedRegion { key: 0, addr: 0, len: 0, number: 0, is_local: false }, next: 0 }
+        Self { last: TracedRegion { key: 0, addr: 0, len: 0, number: 0 }, next: 0 }
     }
 }
 
@@ -188,30 +171,6 @@ impl TracedSide {
     pub(super) fn advance(&mut self, first: &Segment, stride: u64, count: usize) {
         let last = first.addr.0.wrapping_add(stride.wrapping_mul(count as u64 - 1));
         self.next = last.wrapping_add(first.len as u64);
-    }
-
-    /// Returns the segment of bytes that the CPU can reach: of the last segment's region if it has them,
-    /// otherwise of any region that has them.
-    #[inline]
-    pub(super) fn local(&self, known: &Known, addr: DeviceAddr, len: usize) -> Segment {
-        // An executor gets only bytes of registered regions, so a region is found.
-        let is_last = self.last.is_local(addr, len);
-        let found = if is_last { None } else { known.find_local(addr, len) };
-        Segment { key: RegionKey(found.unwrap_or(self.last).key), addr, len }
-    }
-
-    /// Locates bytes that the CPU can reach, as [`place`](Self::place) does for the segment that
-    /// [`local`](Self::local) returns.
-    #[inline]
-    pub(super) fn place_local(&mut self, known: &Known, addr: DeviceAddr, len: usize) -> Placed {
-        if !self.last.is_local(addr, len) {
-            let segment = self.local(known, addr, len);
-            return self.place(known, &segment);
-        }
-        let end = self.next.wrapping_sub(self.last.addr);
-        self.next = addr.0.wrapping_add(len as u64);
-        let offset = addr.0.wrapping_sub(self.last.addr);
-        Placed { number: self.last.number, same: true, end, offset }
     }
 
     /// Locates a segment, and makes it the last segment.

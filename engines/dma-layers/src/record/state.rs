@@ -49,15 +49,14 @@ impl Record {
     }
 
     /// Writes a queue's events. Writes a checkpoint before them if they may name a queue or a region that the
-    /// last checkpoint does not contain, or if the queue's depth has grown.
-    pub(super) fn write(&self, queue: u32, trace: &QueueTrace, bytes: &[u8]) {
+    /// last checkpoint does not contain.
+    pub(super) fn write(&self, queue: u32, bytes: &[u8]) {
         let mut state = self.state();
         let now = (state.queues.len(), self.regions.growths());
         let described = std::mem::replace(&mut state.described, now);
         let RecordState { sink: Some(sink), queues, .. } = &mut *state else { return };
-        let depth = std::mem::replace(&mut queues[queue as usize].depth, trace.depth);
         let mut written = Ok(());
-        if described != now || depth != trace.depth {
+        if described != now {
             let recorded = self.recorded(Duration::ZERO, Duration::ZERO);
             written = sink.block(CHECKPOINT, &summary::encode_summary(&recorded, queues));
         }
@@ -70,12 +69,6 @@ impl Record {
         let (regions, places) = self.regions.lengths_and_places();
         let (engine, cpu_copies) = (self.name.clone(), self.cpu_copies);
         Recorded { engine, time, cpu, partial: false, cpu_copies, regions, places }
-    }
-
-    /// Updates the counts of a closed queue.
-    pub(super) fn update_queue(&self, number: u32, trace: &QueueTrace) {
-        let closed = &mut self.state().queues[number as usize];
-        *closed = QueueTrace { closed: closed.closed, ..*trace };
     }
 
     pub(super) fn close_queue(&self, number: u32, mut trace: QueueTrace) {
