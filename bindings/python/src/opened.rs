@@ -52,7 +52,7 @@ enum Refusal<T> {
 
 impl Opened {
     /// Submits an operation: `local` and `shared` do on the two kinds of queue.
-    pub(crate) fn submit<T: Send + 'static, R: IntoOutcome>(
+    fn submit<T: Send + 'static, R: IntoOutcome>(
         &self,
         owner: &Bound<'_, PyAny>,
         request: Request,

@@ -2,9 +2,6 @@
 
 use std::sync::Arc;
 
-use dma::Counters;
-use pyo3::prelude::*;
-
 use crate::batch::PyBatch;
 use crate::core::{AnyQueue, Core};
 use crate::error::raise;
