@@ -16,7 +16,6 @@ mod files;
 mod gil;
 mod memory;
 mod notifier;
-mod opened;
 mod operand;
 mod operation;
 mod pool;
