@@ -48,6 +48,7 @@ codes! {
     NOT_INITIALIZED = 3, "initialization error";
     DEINITIALIZED = 4, "driver shutting down";
     INVALID_DEVICE = 101, "invalid device ordinal";
+    INVALID_IMAGE = 200, "device kernel image is invalid";
     INVALID_CONTEXT = 201, "invalid device context";
     MAP_FAILED = 205, "mapping of buffer object failed";
     NO_BINARY_FOR_GPU = 209, "no kernel image is available for execution on the device";

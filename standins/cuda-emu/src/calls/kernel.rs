@@ -33,6 +33,12 @@ fn load(module: Out<u64>, image: Addr, log: Log) -> Outcome {
 }
 
 fn load_text(module: Out<u64>, text: &str, log: Log) -> Outcome {
+    // A driver takes an image for PTX by its first word (lupinemachines/lupine#440).
+    let begins = text.trim_ascii_start();
+    if !begins.starts_with(".version") && !begins.starts_with("//") {
+        complain("the image is no PTX text: it begins neither with `.version` nor with a comment", log);
+        return Err(Code::INVALID_IMAGE);
+    }
     let read = Module::parse(text).map_err(|error: PtxError| {
         complain(&error.to_string(), log);
         if error.is_unsupported { Code::NOT_SUPPORTED } else { Code::INVALID_PTX }

@@ -49,7 +49,9 @@ fn texts_that_cannot_run_name_the_line() {
         let (found, log) = refused(&kernel(body));
         assert!(found == code && log.contains(says), "{body}: {found}, {log}");
     }
-    assert_eq!(refused("nothing").0, 218);
+    for text in ["", "nothing", ".target sm_70"] {
+        assert_eq!(refused(text).0, 200, "{text}");
+    }
     assert_eq!(refused(HEAD).0, 218, "a module without a kernel");
     assert_eq!(refused("\x7fELF and more").0, 209);
     assert!(refused(&format!("{HEAD}.func f() {{ ret; }}")).1.contains("line 4"));
