@@ -8,6 +8,8 @@
 #   `ibv_rc_pingpong` proves that the set-up works.
 # - dma-copy copies between the two machines in both directions, resumes after the receiver was killed, and refuses to
 #   copy if one side has no RDMA. dma-bench measures and compares memory of the other machine.
+#   ci/kernel.sh ioatdma   the first part
+#   ci/kernel.sh hosts     the others
 # Exits with 77 ("skipped") or 75 ("slow") if ci/vm does.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -25,10 +27,11 @@ part() {
     esac
 }
 
-echo "--- ioatdma"
-proxy=$(ci/built.sh dma-spdk-emu example pci_proxy)
-# 2021 would be the device id of Skylake, for which Linux assumes version 3.2.
-export SPDK_EMU="
+ioatdma() {
+    echo "--- ioatdma"
+    proxy=$(ci/built.sh dma-spdk-emu example pci_proxy)
+    # 2021 would be the device id of Skylake, for which Linux assumes version 3.2.
+    export SPDK_EMU="
     [[socket]]
     cbver = 0x32
     function = [{ pci = '00:10.0', device = 0x0e20 }]
@@ -52,34 +55,44 @@ export SPDK_EMU="
     faults = 'fail@5000'
     function = [{ pci = '00:16.0' }]
 "
-module=(-b ci/guest/copies.c)
-if ! { command -v make && command -v gcc; } >/dev/null; then
-    echo "skipped: random copies by ioatdma, because make and gcc, which build the kernel module, are missing"
-    module=()
-fi
-part "$proxy" ci/vm "${module[@]}" -k ioatdma -a "memmap=1M\$1M" -q '{}' ci/guest/ioatdma.sh
-unset SPDK_EMU
+    module=(-b ci/guest/copies.c)
+    if ! { command -v make && command -v gcc; } >/dev/null; then
+        echo "skipped: random copies by ioatdma, because make and gcc, which build the kernel module, are missing"
+        module=()
+    fi
+    part "$proxy" ci/vm "${module[@]}" -k ioatdma -a "memmap=1M\$1M" -q '{}' ci/guest/ioatdma.sh
+    unset SPDK_EMU
+}
 
-echo "--- Soft-RoCE"
-stripped=$(mktemp -d)
-trap 'rm -rf "$stripped"' EXIT
-programs=()
-while read -r package kind name as; do
-    path=$(ci/built.sh "$package" "$kind" "$name")
-    strip -o "$stripped/$as" "$path"
-    programs+=(-f "$stripped/$as:bin/$as")
-done <<'END'
+hosts() {
+    echo "--- Soft-RoCE"
+    stripped=$(mktemp -d)
+    trap 'rm -rf "$stripped"' EXIT
+    programs=()
+    while read -r package kind name as; do
+        path=$(ci/built.sh "$package" "$kind" "$name")
+        strip -o "$stripped/$as" "$path"
+        programs+=(-f "$stripped/$as:bin/$as")
+    done <<'END'
 dma-rdma lib dma_rdma lib
 dma-rdma test hardware hardware
 dma-copy bin dma-copy dma-copy
 dma-bench bin dma-bench dma-bench
 END
-programs+=(-f ci/guest/rxe_programs.sh:rxe_programs.sh)
-for module in crc32_generic virtio_pci virtio_net rdma_rxe ib_uverbs; do
-    programs+=(-k "$module")
-done
-part ci/vm -2 -p ibverbs-utils -p ibverbs-providers -p iproute2 -p perftest -f rdma -f ibv_rc_pingpong -f ib_read_bw \
-    -f '@usr/lib/*/libibverbs/librxe-*.so' -f @etc/libibverbs.d/rxe.driver "${programs[@]}" ci/guest/rxe.sh
+    programs+=(-f ci/guest/rxe_programs.sh:rxe_programs.sh)
+    for module in crc32_generic virtio_pci virtio_net rdma_rxe ib_uverbs; do
+        programs+=(-k "$module")
+    done
+    part ci/vm -2 -p ibverbs-utils -p ibverbs-providers -p iproute2 -p perftest -f rdma -f ibv_rc_pingpong -f ib_read_bw \
+        -f '@usr/lib/*/libibverbs/librxe-*.so' -f @etc/libibverbs.d/rxe.driver "${programs[@]}" ci/guest/rxe.sh
+}
 
+case "${1:-}" in
+ioatdma | hosts) "$1" ;;
+*)
+    echo "usage: ci/kernel.sh ioatdma|hosts" >&2
+    exit 2
+    ;;
+esac
 ((!slow)) || exit 75
 ((ran)) || exit 77
