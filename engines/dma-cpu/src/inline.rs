@@ -204,19 +204,21 @@ mod tests {
         for hint in [CacheHint::Auto, CacheHint::Hot, CacheHint::Cold] {
             let executor = ShortOperations::new(32 << 10, hint).expect("it has a limit");
             assert_eq!(executor.max_len(), LEARN_MIN);
+            // Miri takes a millisecond for each byte.
+            let (len, piece) = if cfg!(miri) { (64, 16) } else { (LEARN_MIN, STREAM_MIN) };
             let mut timed = 0;
             for n in 0..if cfg!(miri) { 1 } else { 2_000 } {
-                let src = vec![n as u8 | 1; 2 * LEARN_MIN];
-                let mut dst = vec![0; 2 * LEARN_MIN + 1];
+                let src = vec![n as u8 | 1; 2 * len];
+                let mut dst = vec![0; 2 * len + 1];
                 // SAFETY: the vectors are longer than the copy, and no other code accesses them during the
                 // copy.
-                unsafe { executor.copy(addr(src.as_ptr()), addr(dst.as_mut_ptr()), LEARN_MIN) };
-                assert!(dst[..LEARN_MIN] == src[..LEARN_MIN] && dst[LEARN_MIN] == 0, "{hint:?}");
+                unsafe { executor.copy(addr(src.as_ptr()), addr(dst.as_mut_ptr()), len) };
+                assert!(dst[..len] == src[..len] && dst[len] == 0, "{hint:?}");
                 timed += usize::from(UNTIMED.get() == 0);
                 dst.fill(0);
                 let copies: Vec<_> = src
-                    .chunks(STREAM_MIN)
-                    .zip(dst.chunks_mut(STREAM_MIN))
+                    .chunks(piece)
+                    .zip(dst.chunks_mut(piece))
                     .map(|(src, dst)| InlineCopy {
                         src: addr(src.as_ptr()),
                         dst: addr(dst.as_mut_ptr()),
@@ -226,7 +228,7 @@ mod tests {
                 // SAFETY: the vectors have eight times this length, and no other code accesses them during
                 // the copies.
                 unsafe { executor.copy_all(&copies) };
-                assert!(dst[..2 * LEARN_MIN] == src[..] && dst[2 * LEARN_MIN] == 0, "{hint:?}");
+                assert!(dst[..2 * len] == src[..] && dst[2 * len] == 0, "{hint:?}");
             }
             let asks = hint == CacheHint::Auto && Kernel::streaming().is_some();
             assert!(!asks || timed < 1_000, "{timed} of 2000 copies call the tuner");

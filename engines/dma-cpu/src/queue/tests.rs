@@ -82,6 +82,7 @@ fn together(queue: &mut CpuQueue, lens: &[usize], fence_at: Option<usize>) -> us
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "copies megabytes")]
 fn copies_are_executed_together_if_they_are_short_and_long_enough() {
     let pool = Arc::new(Pool::new(0));
     let options = QueueOptions::new().with_depth(64);

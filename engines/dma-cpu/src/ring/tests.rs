@@ -93,7 +93,7 @@ fn more_than_the_capacity_is_refused() {
 /// Helpers and the owner use the ring many times over. Every chunk is executed once, and fenced jobs wait.
 #[test]
 fn every_chunk_is_done_once() {
-    const JOBS: u64 = 30_000;
+    const JOBS: u64 = if cfg!(miri) { 100 } else { 30_000 };
     let mut owner = Owner::<Job>::new(8);
     let ring = Arc::clone(owner.ring());
     let (quit, finished) = (std::sync::atomic::AtomicBool::new(false), AtomicUsize::new(0));
