@@ -175,8 +175,7 @@ miri_tests() {
             queue::tests::copies_are_executed_together
         ;;
     dma-sim)
-        # Without the test of probabilities, which makes thousands of copies.
-        printf '%s\n' --test model_faults --test model_channels -- --skip probabilities_are_kept
+        printf '%s\n' --test model_faults --test model_channels
         ;;
     esac
 }

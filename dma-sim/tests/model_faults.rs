@@ -159,6 +159,7 @@ fn timed_faults_strike_at_their_time() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "makes thousands of copies")]
 fn probabilities_are_kept_and_repeat_with_the_seed() {
     let run = |seed| {
         let config = DeviceConfig::new(Profile::ideal()).with_seed(seed);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use dma_sim::model::*;
 
-pub(crate) const LEN: u64 = 4_096;
+/// Length of each test's memory. Miri takes milliseconds for each byte.
+pub(crate) const LEN: u64 = if cfg!(miri) { 160 } else { 4_096 };
 
 /// Returns the segment with these numbers.
 pub(crate) fn segment(key: RegionKey, addr: u64, len: u64) -> Segment {

@@ -12,9 +12,10 @@ use std::ptr;
 use dma_standin::check_file_size;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use crate::advice::AdvisedRanges;
 use crate::codes::{Code, Outcome};
-use crate::peer_memory::{FILE_NAME, MemHandle, PeerMemory};
-use crate::pool::Pools;
+use crate::peer_memory::{FILE_NAME, MemHandle, Origin, PeerMemory, PointerHandle};
+use crate::pool::{MemPool, Place, PoolKey, Pools, Sharing};
 use crate::ptx::Mapped;
 
 /// Device allocations begin at multiples of this. Real devices align allocations at least to this.
@@ -41,20 +42,31 @@ pub(crate) enum AllocationKind {
     Registered {
         read_only: bool,
     },
-    /// Device memory of another process.
-    Peer,
+    /// Memory of another process.
+    Peer {
+        host: bool,
+    },
     /// Host memory of `cuMemAllocManaged`.
     Managed,
-    /// Device memory that a stream frees in its order. Programs cannot name it any more.
+    /// Memory that a stream frees in its order. Programs cannot name it any more.
     Freeing {
         stream: u64,
+        place: FreedPlace,
     },
 }
 
 impl AllocationKind {
     pub(crate) const fn is_on_device(self) -> bool {
-        matches!(self, Self::Device | Self::Peer)
+        matches!(self, Self::Device | Self::Peer { host: false })
     }
+}
+
+/// The place of memory that a stream frees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FreedPlace {
+    Device,
+    Host,
+    Peer,
 }
 
 /// Memory that the driver knows.
@@ -80,6 +92,18 @@ impl Allocation {
     /// Returns the bytes that the allocation takes of the device's memory.
     fn room(&self) -> u64 {
         self.len.next_multiple_of(GRANULE)
+    }
+
+    /// Returns the place of memory that `cuMemFree` and `cuMemFreeAsync` free, and `None` for other memory.
+    /// `is_in_order` is true for the second.
+    const fn freed_place(&self, is_in_order: bool) -> Option<FreedPlace> {
+        match self.kind {
+            AllocationKind::Device => Some(FreedPlace::Device),
+            AllocationKind::Pinned if self.pool != 0 => Some(FreedPlace::Host),
+            AllocationKind::Managed if self.pool != 0 || !is_in_order => Some(FreedPlace::Host),
+            AllocationKind::Peer { .. } if self.pool != 0 => Some(FreedPlace::Peer),
+            _ => None,
+        }
     }
 }
 
@@ -119,11 +143,11 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    fn new(total: u64) -> std::io::Result<Self> {
+    fn new(device: usize, total: u64) -> std::io::Result<Self> {
         let total = total.next_multiple_of(PAGE);
         let len = total * SPARE;
         let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING;
-        let file = rustix::fs::memfd_create(FILE_NAME, flags)?;
+        let file = rustix::fs::memfd_create(format!("{FILE_NAME}{device}"), flags)?;
         check_file_size(&file, len)?;
         rustix::fs::ftruncate(&file, len)?;
         // Programs get this file as a dma-buf. If it became shorter, SIGBUS would end this process.
@@ -179,6 +203,8 @@ pub(crate) struct DriverMemory {
     /// Device memory of other processes, by the address that programs see.
     peers: BTreeMap<u64, PeerMemory>,
     next_id: u64,
+    /// What the program has said about managed memory.
+    pub(crate) advice: AdvisedRanges,
 }
 
 /// Returns a pointer to an address.
@@ -188,7 +214,13 @@ fn at(addr: u64) -> *mut c_void {
 
 impl DriverMemory {
     pub(crate) fn new(sizes: impl Iterator<Item = u64>) -> std::io::Result<Self> {
-        Ok(Self { spaces: sizes.map(Space::new).collect::<Result<_, _>>()?, ..Self::default() })
+        Ok(Self {
+            spaces: sizes
+                .enumerate()
+                .map(|(device, size)| Space::new(device, size))
+                .collect::<Result<_, _>>()?,
+            ..Self::default()
+        })
     }
 
     /// Returns the allocation that contains an address. Excludes memory that a stream frees.
@@ -231,16 +263,40 @@ impl DriverMemory {
         Ok(start)
     }
 
-    /// Frees device memory, which no copy may name any more.
+    /// Frees memory as `cuMemFree` does. No copy may name the memory any more.
     pub(crate) fn free(&mut self, addr: u64) -> Outcome {
-        let allocation = self.take(addr, |kind| kind == AllocationKind::Device).ok_or(Code::INVALID_VALUE)?;
-        self.pools.return_bytes(allocation.pool, allocation.room());
-        self.release(allocation);
+        let allocation = self.known.get(&addr).copied().ok_or(Code::INVALID_VALUE)?;
+        let place = allocation.freed_place(false).ok_or(Code::INVALID_VALUE)?;
+        self.known.remove(&addr);
+        self.return_to_pool(&allocation, place);
+        self.release(allocation, place);
         Ok(())
     }
 
+    /// Counts the end of an allocation. A pool of another process does not count its allocations here.
+    fn return_to_pool(&mut self, allocation: &Allocation, place: FreedPlace) {
+        if place != FreedPlace::Peer {
+            self.pools.return_bytes(allocation.pool, allocation.room());
+        }
+    }
+
     /// Returns the bytes of an allocation that is no longer known.
-    fn release(&mut self, allocation: Allocation) {
+    fn release(&mut self, allocation: Allocation, place: FreedPlace) {
+        let Allocation { addr, len, pool, .. } = allocation;
+        match place {
+            FreedPlace::Device => {}
+            FreedPlace::Host => {
+                self.advice.forget(addr, addr + len);
+                if let Some(file) = self.pools.host_file(pool) {
+                    file.remove(addr, len.next_multiple_of(PAGE));
+                }
+                return unmap(addr, len);
+            }
+            FreedPlace::Peer => {
+                self.peers.remove(&addr);
+                return;
+            }
+        }
         let space = &mut self.spaces[allocation.device];
         space.used -= allocation.room();
         let bytes = space.bytes_at(allocation.addr);
@@ -253,25 +309,46 @@ impl DriverMemory {
         }
     }
 
-    /// Allocates device memory from a pool, for use in the order of a stream. Reuses memory whose end is
-    /// queued on the same stream.
-    pub(crate) fn allocate_from_pool(&mut self, pool: u64, len: u64, stream: u64) -> Outcome<u64> {
+    /// Allocates from a pool, for use in the order of a stream of `device`. Reuses memory whose end is queued
+    /// on the same stream.
+    pub(crate) fn allocate_from_pool(
+        &mut self,
+        pool: u64,
+        len: u64,
+        stream: u64,
+        device: usize,
+    ) -> Outcome<u64> {
         let known = self.pools.get(pool)?;
         let room = len.checked_next_multiple_of(GRANULE).filter(|_| len > 0).ok_or(Code::INVALID_VALUE)?;
+        if known.is_imported() {
+            return Err(Code::INVALID_VALUE);
+        }
         if known.max != 0 && known.used.saturating_add(room) > known.max {
             return Err(Code::OUT_OF_MEMORY);
         }
-        let device = known.device;
+        let place = known.place;
         let fits = |old: &&mut Allocation| {
-            old.kind == AllocationKind::Freeing { stream } && old.pool == pool && old.room() == room
+            matches!(old.kind, AllocationKind::Freeing { stream: other, .. } if other == stream)
+                && old.pool == pool
+                && old.room() == room
+        };
+        let kind = match place {
+            Place::Device(_) => AllocationKind::Device,
+            Place::Host => AllocationKind::Pinned,
+            Place::Managed => AllocationKind::Managed,
         };
         let addr = if let Some(old) = self.known.values_mut().find(fits) {
             // The new number makes the queued end of the old allocation void.
             self.next_id += 1;
-            *old = Allocation { len, id: self.next_id, kind: AllocationKind::Device, ..*old };
+            *old = Allocation { len, id: self.next_id, kind, ..*old };
             old.addr
         } else {
-            let addr = self.allocate(device, 0, len)?;
+            let addr = match place {
+                Place::Device(device) => self.allocate(device, 0, len)?,
+                Place::Host if known.is_shareable() => self.map_pool_file(pool, device, len)?,
+                Place::Host => self.allocate_host(device, 0, len)?,
+                Place::Managed => self.allocate_managed(device, 0, len)?,
+            };
             if let Some(made) = self.known.get_mut(&addr) {
                 made.pool = pool;
             }
@@ -281,23 +358,111 @@ impl DriverMemory {
         Ok(addr)
     }
 
-    /// Begins to free device memory in the order of a stream. Returns the number of the allocation, by which
-    /// [`end_free`](Self::end_free) ends this.
-    pub(crate) fn begin_free(&mut self, addr: u64, stream: u64) -> Outcome<u64> {
-        let known = self.known.get_mut(&addr).filter(|known| known.kind == AllocationKind::Device);
-        let known = known.ok_or(Code::INVALID_VALUE)?;
-        known.kind = AllocationKind::Freeing { stream };
-        let Allocation { id, pool, .. } = *known;
-        let room = known.room();
-        self.pools.return_bytes(pool, room);
-        Ok(id)
+    /// Maps new memory of a pool of host memory for other processes.
+    fn map_pool_file(&mut self, pool: u64, device: usize, len: u64) -> Outcome<u64> {
+        let pages = len.checked_next_multiple_of(PAGE).ok_or(Code::OUT_OF_MEMORY)?;
+        let file = self.pools.host_file(pool).ok_or(Code::INVALID_VALUE)?;
+        let offset = file.extend(pages)?;
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the new mapping does not replace another one.
+        let mapped = unsafe {
+            rustix::mm::mmap(
+                ptr::null_mut(),
+                pages as usize,
+                rights,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                &file.file,
+                offset,
+            )
+        };
+        let addr = mapped.map_err(|_| Code::OUT_OF_MEMORY)?.expose_provenance() as u64;
+        file.add(addr, offset);
+        self.add(addr, len, device, 0, AllocationKind::Pinned);
+        // SAFETY: these bytes were mapped just now, and nothing else uses them.
+        unsafe { at(addr).cast::<u8>().write_bytes(STALE, STALE_LEN.min(len as usize)) };
+        Ok(addr)
     }
 
-    /// Frees device memory, unless the stream has allocated it again.
+    /// Returns the default pool of this kind and location. `handle` is used if the pool does not exist yet.
+    pub(crate) fn default_pool(&mut self, handle: u64, key: PoolKey, place: Place) -> u64 {
+        let devices = self.spaces.len();
+        self.pools.default_of(key).unwrap_or_else(|| {
+            self.pools.add_default(handle, MemPool::new(key, place, Sharing::Private, 0, devices));
+            handle
+        })
+    }
+
+    /// Returns the file by which another process imports a pool.
+    pub(crate) fn export_pool(&self, pool: u64) -> Outcome<OwnedFd> {
+        let pool = self.pools.get(pool)?;
+        let file = match (&pool.sharing, pool.place) {
+            (Sharing::Device, Place::Device(device)) => &self.spaces[device].file,
+            (Sharing::Host(file), _) => &file.file,
+            _ => return Err(Code::INVALID_VALUE),
+        };
+        file.try_clone().map_err(|_| Code::OUT_OF_MEMORY)
+    }
+
+    /// Returns the handle by which another process that has imported the pool maps an allocation.
+    pub(crate) fn export_pointer(&self, addr: u64) -> Outcome<PointerHandle> {
+        let found = self.find(addr).filter(|found| found.addr == addr).ok_or(Code::INVALID_VALUE)?;
+        let pool = self.pools.get(found.pool)?;
+        let (file, offset) = match (&pool.sharing, found.kind) {
+            (Sharing::Device, AllocationKind::Device) => {
+                let space = &self.spaces[found.device];
+                (&space.file, addr - space.base)
+            }
+            (Sharing::Host(file), AllocationKind::Pinned) => {
+                (&file.file, file.offset_of(addr).ok_or(Code::INVALID_VALUE)?)
+            }
+            _ => return Err(Code::INVALID_VALUE),
+        };
+        PointerHandle::new(file, offset, found.len, found.id)
+    }
+
+    /// Maps an allocation of an imported pool. An allocation that is mapped already has one address.
+    pub(crate) fn import_pointer(&mut self, pool: u64, handle: PointerHandle) -> Outcome<u64> {
+        let origin = Origin::Pool(handle);
+        let known = self.pools.get(pool)?;
+        let Sharing::Imported(file) = &known.sharing else { return Err(Code::INVALID_VALUE) };
+        let (device, host) = match known.place {
+            Place::Device(device) => (device, false),
+            Place::Host | Place::Managed => (0, true),
+        };
+        // Memory that a stream frees may be mapped again before the stream has done so.
+        let mut mapped = self.peers.iter().filter(|(_, peer)| peer.origin == origin).map(|(addr, _)| *addr);
+        if let Some(addr) = mapped.find(|addr| self.find(*addr).is_some()) {
+            return Ok(addr);
+        }
+        let peer = PeerMemory::of_pool(handle, file, host)?;
+        let addr = peer.addr();
+        self.add(addr, handle.len(), device, 0, AllocationKind::Peer { host });
+        if let Some(made) = self.known.get_mut(&addr) {
+            made.pool = pool;
+        }
+        self.peers.insert(addr, peer);
+        Ok(addr)
+    }
+
+    /// Begins to free memory in the order of a stream. Returns the number of the allocation, by which
+    /// [`end_free`](Self::end_free) ends this.
+    pub(crate) fn begin_free(&mut self, addr: u64, stream: u64) -> Outcome<u64> {
+        let known = self.known.get_mut(&addr).ok_or(Code::INVALID_VALUE)?;
+        let place = known.freed_place(true).ok_or(Code::INVALID_VALUE)?;
+        known.kind = AllocationKind::Freeing { stream, place };
+        let allocation = *known;
+        self.return_to_pool(&allocation, place);
+        Ok(allocation.id)
+    }
+
+    /// Frees memory, unless the stream has allocated it again.
     pub(crate) fn end_free(&mut self, addr: u64, id: u64) {
-        if let Some(allocation) = self.known.get(&addr).filter(|known| known.id == id).copied() {
+        let found = self.known.get(&addr).filter(|known| known.id == id).copied();
+        if let Some(allocation) = found
+            && let AllocationKind::Freeing { place, .. } = allocation.kind
+        {
             self.known.remove(&addr);
-            self.release(allocation);
+            self.release(allocation, place);
         }
     }
 
@@ -314,20 +479,23 @@ impl DriverMemory {
     /// Opens device memory of another process. Returns its address, which is the same until
     /// [`close_peer`](Self::close_peer) was called once for each opening.
     pub(crate) fn open_peer(&mut self, device: usize, context: u64, handle: MemHandle) -> Outcome<u64> {
-        if let Some((addr, peer)) = self.peers.iter_mut().find(|(_, peer)| peer.handle == handle) {
+        if let Some((addr, peer)) =
+            self.peers.iter_mut().find(|(_, peer)| peer.origin == Origin::Allocation(handle))
+        {
             peer.users += 1;
             return Ok(*addr);
         }
         let peer = PeerMemory::open(handle)?;
         let addr = peer.addr();
-        self.add(addr, handle.len(), device, context, AllocationKind::Peer);
+        self.add(addr, handle.len(), device, context, AllocationKind::Peer { host: false });
         self.peers.insert(addr, peer);
         Ok(addr)
     }
 
     /// Closes device memory of another process, which no copy may name any more.
     pub(crate) fn close_peer(&mut self, addr: u64) -> Outcome {
-        let peer = self.peers.get_mut(&addr).ok_or(Code::INVALID_VALUE)?;
+        let of_pool = self.known.get(&addr).is_some_and(|known| known.pool != 0);
+        let peer = self.peers.get_mut(&addr).filter(|_| !of_pool).ok_or(Code::INVALID_VALUE)?;
         peer.users -= 1;
         if peer.users == 0 {
             self.peers.remove(&addr);
@@ -370,19 +538,13 @@ impl DriverMemory {
         Ok(addr)
     }
 
+    /// Frees host memory of `cuMemHostAlloc`.
     pub(crate) fn free_host(&mut self, addr: u64) -> Outcome {
-        self.unmap_host(addr, AllocationKind::Pinned)
-    }
-
-    pub(crate) fn free_managed(&mut self, addr: u64) -> Outcome {
-        self.unmap_host(addr, AllocationKind::Managed)
-    }
-
-    fn unmap_host(&mut self, addr: u64, kind: AllocationKind) -> Outcome {
-        let allocation = self.take(addr, |known| known == kind).ok_or(Code::INVALID_VALUE)?;
-        let start = addr / PAGE * PAGE;
-        // SAFETY: `map_host` made this mapping, and the program has promised not to use it any more.
-        let _ = unsafe { rustix::mm::munmap(at(start), (addr - start + allocation.len) as usize) };
+        let known = self.known.get(&addr).filter(|known| known.pool == 0);
+        known.ok_or(Code::INVALID_VALUE)?;
+        let allocation =
+            self.take(addr, |known| known == AllocationKind::Pinned).ok_or(Code::INVALID_VALUE)?;
+        unmap(addr, allocation.len);
         Ok(())
     }
 
@@ -425,7 +587,8 @@ impl DriverMemory {
             }
             return Ok(match found.kind {
                 AllocationKind::Device => Range::Device { bytes: self.spaces[found.device].bytes_at(addr) },
-                AllocationKind::Peer => {
+                AllocationKind::Peer { host: true } => Range::Host,
+                AllocationKind::Peer { host: false } => {
                     let peer = self.peers.get(&found.addr).ok_or(Code::INVALID_VALUE)?;
                     Range::Device { bytes: peer.bytes() + (addr - found.addr) }
                 }
@@ -452,7 +615,10 @@ impl DriverMemory {
         let (start, end) = (found.addr, found.end());
         let (bytes, device, is_writable) = match found.kind {
             AllocationKind::Device => (self.spaces[found.device].bytes_at(start), Some(found.device), true),
-            AllocationKind::Peer => (self.peers.get(&start)?.bytes(), Some(found.device), true),
+            AllocationKind::Peer { host: true } => (start, None, true),
+            AllocationKind::Peer { host: false } => {
+                (self.peers.get(&start)?.bytes(), Some(found.device), true)
+            }
             AllocationKind::Registered { read_only } => (start, None, !read_only),
             AllocationKind::Pinned | AllocationKind::Managed => (start, None, true),
             AllocationKind::Freeing { .. } => return None,
@@ -466,21 +632,28 @@ impl DriverMemory {
         for Allocation { addr, kind, id, .. } in mine {
             // This cannot fail, because the allocation is in the table.
             let _ = match kind {
-                AllocationKind::Device => self.free(addr),
+                AllocationKind::Device | AllocationKind::Managed => self.free(addr),
                 AllocationKind::Freeing { .. } => {
                     self.end_free(addr, id);
                     Ok(())
                 }
                 AllocationKind::Pinned => self.free_host(addr),
-                AllocationKind::Managed => self.free_managed(addr),
                 AllocationKind::Registered { .. } => self.unregister(addr),
-                AllocationKind::Peer => {
+                AllocationKind::Peer { .. } => {
                     self.known.remove(&addr);
                     self.peers.remove(&addr).map(drop).ok_or(Code::INVALID_VALUE)
                 }
             };
         }
     }
+}
+
+/// Unmaps host memory of the driver, which no other code uses any more.
+fn unmap(addr: u64, len: u64) {
+    let start = addr / PAGE * PAGE;
+    // SAFETY: `map_host` or `map_pool_file` made this mapping, and the program has promised not to use it any
+    // more.
+    let _ = unsafe { rustix::mm::munmap(at(start), (addr - start + len) as usize) };
 }
 
 /// Access rights of pages.

@@ -1,17 +1,105 @@
 //! Memory pools: their settings, and the number of bytes that their allocations use.
 
 use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::os::fd::OwnedFd;
+
+use dma_standin::check_file_size;
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 
 use crate::codes::{Code, Outcome};
 
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
 pub(crate) const READ_WRITE: u32 = 3;
+/// The name of the file that is the memory of a pool of host memory for other processes.
+pub(crate) const HOST_FILE_NAME: &str = "cuda-pool";
 
-/// A pool of device memory.
+/// Where a pool allocates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Memory of a device.
+    Device(usize),
+    /// Pinned host memory.
+    Host,
+    /// Memory that the CPU and the devices access at the same address.
+    Managed,
+}
+
+/// The kind and the location of a pool, as C names them. Each has a default pool and a current pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PoolKey {
+    /// `CUmemAllocationType`.
+    pub(crate) kind: c_int,
+    /// `CUmemLocationType`.
+    pub(crate) location: c_int,
+    /// Number of the device or of the NUMA node.
+    pub(crate) id: c_int,
+}
+
+/// How other processes use a pool.
+#[derive(Debug)]
+pub(crate) enum Sharing {
+    /// They do not.
+    Private,
+    /// They may map allocations of the device's memory.
+    Device,
+    /// They may map allocations of host memory, which lie in this file.
+    Host(HostFile),
+    /// The pool is another process's. This is the file of its memory.
+    Imported(OwnedFd),
+}
+
+/// The file of a pool of host memory. Each allocation has a range of its own, because the file is sparse.
+#[derive(Debug)]
+pub(crate) struct HostFile {
+    pub(crate) file: OwnedFd,
+    len: u64,
+    /// Offset of each allocation, by its address.
+    offsets: BTreeMap<u64, u64>,
+}
+
+impl HostFile {
+    pub(crate) fn new() -> Outcome<Self> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create(HOST_FILE_NAME, flags).map_err(|_| Code::OUT_OF_MEMORY)?;
+        // If another process made the file shorter, SIGBUS would end this one.
+        let seals = SealFlags::SHRINK | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&file, seals).map_err(|_| Code::OUT_OF_MEMORY)?;
+        Ok(Self { file, len: 0, offsets: BTreeMap::new() })
+    }
+
+    /// Makes the file longer by `len` bytes, which are whole pages. Returns the offset of the new range.
+    pub(crate) fn extend(&mut self, len: u64) -> Outcome<u64> {
+        let end = self.len.checked_add(len).ok_or(Code::OUT_OF_MEMORY)?;
+        check_file_size(&self.file, end).map_err(|_| Code::OUT_OF_MEMORY)?;
+        rustix::fs::ftruncate(&self.file, end).map_err(|_| Code::OUT_OF_MEMORY)?;
+        Ok(std::mem::replace(&mut self.len, end))
+    }
+
+    pub(crate) fn add(&mut self, addr: u64, offset: u64) {
+        self.offsets.insert(addr, offset);
+    }
+
+    pub(crate) fn offset_of(&self, addr: u64) -> Option<u64> {
+        self.offsets.get(&addr).copied()
+    }
+
+    /// Returns the pages of an allocation to the system.
+    pub(crate) fn remove(&mut self, addr: u64, len: u64) {
+        let Some(offset) = self.offsets.remove(&addr) else { return };
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // The bytes are never used again, so a failure only costs memory.
+        let _ = rustix::fs::fallocate(&self.file, flags, offset, len);
+    }
+}
+
+/// A pool.
 #[derive(Debug)]
 pub(crate) struct MemPool {
-    pub(crate) device: usize,
-    /// Maximum number of bytes. 0 means that the device's memory is the limit.
+    pub(crate) key: PoolKey,
+    pub(crate) place: Place,
+    pub(crate) sharing: Sharing,
+    /// Maximum number of bytes. 0 means that the memory of the place is the limit.
     pub(crate) max: u64,
     /// The three attributes for the reuse of freed memory, which the stand-in only stores.
     pub(crate) reuse: [i32; 3],
@@ -25,45 +113,67 @@ pub(crate) struct MemPool {
     destroyed: bool,
 }
 
-/// All pools.
-#[derive(Debug, Default)]
-pub(crate) struct Pools {
-    pools: BTreeMap<u64, MemPool>,
-    /// The default pool and the current pool of each device.
-    defaults: Vec<u64>,
-    current: Vec<u64>,
-}
-
-impl Pools {
-    /// Adds a pool with a handle that the driver has chosen.
-    fn add(&mut self, handle: u64, device: usize, devices: usize, max: u64, is_default: bool) {
-        let mut access = vec![0; devices];
-        access[device] = READ_WRITE;
-        let pool = MemPool {
-            device,
+impl MemPool {
+    /// Makes a pool. All `devices` can access managed memory, and one of them accesses its own memory.
+    pub(crate) fn new(key: PoolKey, place: Place, sharing: Sharing, max: u64, devices: usize) -> Self {
+        let mut access = vec![if place == Place::Managed { READ_WRITE } else { 0 }; devices];
+        if let Place::Device(device) = place {
+            access[device] = READ_WRITE;
+        }
+        Self {
+            key,
+            place,
+            sharing,
             max,
             reuse: [1; 3],
             release_threshold: 0,
             used: 0,
             used_high: 0,
             access,
-            is_default,
+            is_default: false,
             destroyed: false,
-        };
+        }
+    }
+
+    pub(crate) const fn is_shareable(&self) -> bool {
+        matches!(self.sharing, Sharing::Device | Sharing::Host(_))
+    }
+
+    pub(crate) const fn is_imported(&self) -> bool {
+        matches!(self.sharing, Sharing::Imported(_))
+    }
+}
+
+/// All pools.
+#[derive(Debug, Default)]
+pub(crate) struct Pools {
+    pools: BTreeMap<u64, MemPool>,
+    /// The default pools that exist. Others are made when a program asks for them.
+    defaults: BTreeMap<PoolKey, u64>,
+    /// The current pools, where they are not the default pools.
+    current: BTreeMap<PoolKey, u64>,
+}
+
+impl Pools {
+    /// Adds a pool with a handle that the driver has chosen.
+    pub(crate) fn add(&mut self, handle: u64, pool: MemPool) {
         self.pools.insert(handle, pool);
     }
 
-    /// Makes the default pools of all devices.
-    pub(crate) fn add_defaults(&mut self, handles: &[u64]) {
-        for (device, handle) in handles.iter().enumerate() {
-            self.add(*handle, device, handles.len(), 0, true);
-        }
-        self.defaults = handles.to_vec();
-        self.current = handles.to_vec();
+    /// Returns the default pool of this kind and location, if it exists.
+    pub(crate) fn default_of(&self, key: PoolKey) -> Option<u64> {
+        self.defaults.get(&key).copied()
     }
 
-    pub(crate) fn create(&mut self, handle: u64, device: usize, max: u64) {
-        self.add(handle, device, self.defaults.len(), max, false);
+    pub(crate) fn add_default(&mut self, handle: u64, mut pool: MemPool) {
+        pool.is_default = true;
+        self.defaults.insert(pool.key, handle);
+        self.add(handle, pool);
+    }
+
+    /// Returns the pool that the program has made the current one, if any.
+    pub(crate) fn current_of(&self, key: PoolKey) -> Option<u64> {
+        self.current.get(&key).copied()
     }
 
     /// Returns a pool, if it exists.
@@ -75,20 +185,13 @@ impl Pools {
         self.pools.get_mut(&handle).filter(|pool| !pool.destroyed).ok_or(Code::INVALID_VALUE)
     }
 
-    pub(crate) fn default_of(&self, device: usize) -> u64 {
-        self.defaults[device]
-    }
-
-    pub(crate) fn current_of(&self, device: usize) -> u64 {
-        self.current[device]
-    }
-
-    /// Makes a pool the current one of a device, from which `cuMemAllocAsync` allocates.
-    pub(crate) fn set_current(&mut self, device: usize, handle: u64) -> Outcome {
-        if self.get(handle)?.device != device {
+    /// Makes a pool the current one of its kind and location.
+    pub(crate) fn set_current(&mut self, key: PoolKey, handle: u64) -> Outcome {
+        let pool = self.get(handle)?;
+        if pool.key != key || pool.is_imported() {
             return Err(Code::INVALID_VALUE);
         }
-        self.current[device] = handle;
+        self.current.insert(key, handle);
         Ok(())
     }
 
@@ -99,10 +202,8 @@ impl Pools {
             return Err(Code::INVALID_VALUE);
         }
         pool.destroyed = true;
-        let (device, unused) = (pool.device, pool.used == 0);
-        if self.current[device] == handle {
-            self.current[device] = self.defaults[device];
-        }
+        let unused = pool.used == 0;
+        self.current.retain(|_, current| *current != handle);
         if unused {
             self.pools.remove(&handle);
         }
@@ -123,6 +224,14 @@ impl Pools {
         pool.used -= len;
         if pool.destroyed && pool.used == 0 {
             self.pools.remove(&handle);
+        }
+    }
+
+    /// Returns the file of a pool of host memory for other processes, also if the pool is destroyed.
+    pub(crate) fn host_file(&mut self, handle: u64) -> Option<&mut HostFile> {
+        match &mut self.pools.get_mut(&handle)?.sharing {
+            Sharing::Host(file) => Some(file),
+            _ => None,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::codes::{self, Code};
 use crate::driver::{self, lock};
 
 /// Attributes of every device, by the numbers of `CUdevice_attribute`.
-const ATTRIBUTES: [(c_int, c_int); 26] = [
+const ATTRIBUTES: [(c_int, c_int); 29] = [
     (1, 1024),     // MAX_THREADS_PER_BLOCK
     (2, 1024),     // MAX_BLOCK_DIM_X
     (5, i32::MAX), // MAX_GRID_DIM_X
@@ -31,10 +31,13 @@ const ATTRIBUTES: [(c_int, c_int); 26] = [
     (99, 1),   // HOST_REGISTER_SUPPORTED
     (115, 1),  // MEMORY_POOLS_SUPPORTED
     (116, 0),  // GPU_DIRECT_RDMA_SUPPORTED
+    (119, 1),  // MEMPOOL_SUPPORTED_HANDLE_TYPES: file descriptors
     (122, 1),  // CAN_USE_64_BIT_STREAM_MEM_OPS
     (123, 1),  // CAN_USE_STREAM_WAIT_VALUE_NOR
     (124, 0),  // DMA_BUF_SUPPORTED
-    (134, -1), // HOST_NUMA_ID
+    (134, 0),  // HOST_NUMA_ID
+    (142, 1),  // HOST_NUMA_MEMORY_POOLS_SUPPORTED
+    (144, 1),  // HOST_MEMORY_POOLS_SUPPORTED
 ];
 /// `CU_DEVICE_ATTRIBUTE_MAX_PITCH`, in bytes.
 pub(crate) const MAX_PITCH: usize = i32::MAX as usize;

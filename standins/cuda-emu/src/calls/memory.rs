@@ -3,6 +3,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
+use crate::advice::Change;
 use crate::c_abi::{In, Out, c_calls};
 use crate::codes::{Code, Outcome};
 use crate::driver::{self, Driver, lock};
@@ -21,8 +22,6 @@ const ATTACH: [c_uint; 2] = [1, 2];
 const ATTACH_SINGLE: c_uint = 4;
 /// `CU_DEVICE_CPU`.
 const CPU: c_int = -1;
-/// Values of `CUmem_advise`.
-const ADVICE: std::ops::RangeInclusive<c_int> = 1..=6;
 /// Alignment of the pitch of rows.
 const PITCH: usize = 512;
 
@@ -50,7 +49,11 @@ fn managed(driver: &Driver, addr: u64, len: usize) -> Outcome {
 
 /// Returns the place that an older call means by the number of a device.
 const fn location_of(device: c_int) -> Location {
-    if device == CPU { Location { kind: 2, id: 0 } } else { Location { kind: Location::DEVICE, id: device } }
+    if device == CPU {
+        Location { kind: Location::ANY_NODE, id: 0 }
+    } else {
+        Location { kind: Location::DEVICE, id: device }
+    }
 }
 
 /// Checks a place of managed memory.
@@ -70,19 +73,141 @@ fn prefetch(addr: u64, len: usize, to: Location, flags: c_uint, stream: u64) -> 
         return Err(Code::INVALID_VALUE);
     }
     managed(&driver, addr, len)?;
-    check_location(&driver, to)
+    check_location(&driver, to)?;
+    driver.memory.advice.change(addr, addr + len as u64, Change::Prefetched(to.place()));
+    Ok(())
+}
+
+/// Managed ranges and the places to which they move, as the calls with several ranges name them.
+#[derive(Clone, Copy)]
+struct Ranges {
+    addrs: In<u64>,
+    lens: In<usize>,
+    count: usize,
+}
+
+impl Ranges {
+    /// Returns the address and the length of each range. Fails unless all are managed memory.
+    ///
+    /// # Safety
+    ///
+    /// C passes arrays of `count` values, or NULL, and does not change them during the call.
+    unsafe fn check(self, driver: &Driver) -> Outcome<Vec<(u64, usize)>> {
+        if self.count == 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: the caller guarantees the array.
+        let addrs = unsafe { self.addrs.slice(self.count) }?;
+        // SAFETY: the caller guarantees the array.
+        let lens = unsafe { self.lens.slice(self.count) }?;
+        let ranges: Vec<_> = addrs.iter().copied().zip(lens.iter().copied()).collect();
+        ranges.iter().try_for_each(|(addr, len)| managed(driver, *addr, *len))?;
+        Ok(ranges)
+    }
+}
+
+/// Accepts requests to move managed ranges: the range at each index, and those after it, move to the place
+/// with the same number. The first index is 0, and the indices rise.
+fn prefetch_all(
+    driver: &mut Driver,
+    ranges: &[(u64, usize)],
+    places: &[Location],
+    indices: &[usize],
+) -> Outcome {
+    let count = ranges.len();
+    let rising = indices.windows(2).all(|pair| pair[0] < pair[1]);
+    if indices.first() != Some(&0) || !rising || indices.last().is_some_and(|last| *last >= count) {
+        return Err(Code::INVALID_VALUE);
+    }
+    places.iter().try_for_each(|place| check_location(driver, *place))?;
+    for (number, place) in places.iter().enumerate() {
+        let behind = indices.get(number + 1).copied().unwrap_or(count);
+        for (addr, len) in &ranges[indices[number]..behind] {
+            driver.memory.advice.change(*addr, addr + *len as u64, Change::Prefetched(place.place()));
+        }
+    }
+    Ok(())
+}
+
+/// Discards the bytes of managed ranges, in the order of a stream: overwrites them, so that a program which
+/// still needs them fails.
+fn discard(driver: &mut Driver, ranges: &[(u64, usize)], stream: u64) -> Outcome {
+    const DISCARDED: u64 = u64::from_ne_bytes([0xa5; 8]);
+    ranges.iter().try_for_each(|(addr, len)| driver.fill(stream, *addr, DISCARDED, *len as u64))
 }
 
 /// Accepts advice about managed memory.
 fn advise(addr: u64, len: usize, advice: c_int, location: Location) -> Outcome {
-    let driver = lock()?;
+    let mut driver = lock()?;
     driver.current()?;
-    if !ADVICE.contains(&advice) {
+    let change = match advice {
+        // The first two kinds of advice, and the fourth, ignore the location.
+        1 | 2 => Change::ReadMostly(advice == 1),
+        3 => Change::Preferred(Some(location.place())),
+        4 => Change::Preferred(None),
+        5 | 6 => Change::AccessedBy(location.place(), advice == 5),
+        _ => return Err(Code::INVALID_VALUE),
+    };
+    managed(&driver, addr, len)?;
+    if matches!(advice, 3 | 5 | 6) {
+        check_location(&driver, location)?;
+    }
+    driver.memory.advice.change(addr, addr + len as u64, change);
+    Ok(())
+}
+
+/// Returns an attribute of a managed range, as the words that C expects in `room` words. `wanted` is a number
+/// of `CUmem_range_attribute`.
+fn range_attribute(
+    driver: &Driver,
+    wanted: c_int,
+    room: usize,
+    addr: u64,
+    len: usize,
+) -> Outcome<Vec<c_int>> {
+    /// `CU_DEVICE_INVALID`.
+    const NONE: c_int = -2;
+    managed(driver, addr, len)?;
+    let advice = driver.memory.advice.of(addr, addr + len as u64);
+    let device = |(kind, id): (c_int, c_int)| if kind == Location::DEVICE { id } else { CPU };
+    let words = match wanted {
+        1 => vec![c_int::from(advice.read_mostly)],
+        2 => vec![advice.preferred.map_or(NONE, device)],
+        3 => {
+            let mut words: Vec<_> = advice.accessed_by.into_iter().map(device).take(room).collect();
+            words.resize(room, NONE);
+            words
+        }
+        4 => vec![advice.prefetched.map_or(NONE, device)],
+        5 => vec![advice.preferred.map_or(Location::NONE, |(kind, _)| kind)],
+        6 => vec![advice.preferred.map_or(0, |(_, id)| id)],
+        7 => vec![advice.prefetched.map_or(Location::NONE, |(kind, _)| kind)],
+        8 => vec![advice.prefetched.map_or(0, |(_, id)| id)],
+        _ => return Err(Code::INVALID_VALUE),
+    };
+    if room == words.len() && room > 0 { Ok(words) } else { Err(Code::INVALID_VALUE) }
+}
+
+/// Writes an attribute of a managed range to `len_to` bytes at `to`.
+///
+/// # Safety
+///
+/// C passes a pointer to `len_to` bytes, or NULL.
+unsafe fn put_range_attribute(
+    driver: &Driver,
+    to: Out<c_int>,
+    len_to: usize,
+    wanted: c_int,
+    addr: u64,
+    len: usize,
+) -> Outcome {
+    const WORD: usize = size_of::<c_int>();
+    if !len_to.is_multiple_of(WORD) {
         return Err(Code::INVALID_VALUE);
     }
-    managed(&driver, addr, len)?;
-    // The first two kinds of advice ignore the location.
-    if advice <= 2 { Ok(()) } else { check_location(&driver, location) }
+    let words = range_attribute(driver, wanted, len_to / WORD, addr, len)?;
+    // SAFETY: the caller guarantees the room.
+    unsafe { to.fill(&words, words.len()) }
 }
 
 /// Waits until the current context is idle, then frees memory by `free`.
@@ -102,8 +227,17 @@ pub(crate) struct Location {
 }
 
 impl Location {
+    const fn place(self) -> (c_int, c_int) {
+        (self.kind, self.id)
+    }
+
+    /// `CU_MEM_LOCATION_TYPE_NONE`.
+    pub(crate) const NONE: c_int = 0;
     /// `CU_MEM_LOCATION_TYPE_DEVICE`.
     pub(crate) const DEVICE: c_int = 1;
+    /// `CU_MEM_LOCATION_TYPE_HOST` and `_HOST_NUMA`.
+    pub(crate) const ANY_NODE: c_int = 2;
+    pub(crate) const NODE: c_int = 3;
     /// `CU_MEM_LOCATION_TYPE_HOST`, `_HOST_NUMA` and `_HOST_NUMA_CURRENT`.
     pub(crate) const HOST: std::ops::RangeInclusive<c_int> = 2..=4;
 }
@@ -154,7 +288,11 @@ fn attribute(driver: &Driver, attribute: c_int, addr: u64) -> Outcome<Attribute>
         11 => Ok(Long(found.addr)),
         12 => Ok(Long(found.len)),
         13 => Ok(Int(1)),
-        14 => Ok(Long(0)),
+        // `CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES`.
+        14 => {
+            let pool = driver.memory.pools.get(found.pool);
+            Ok(Long(u64::from(pool.is_ok_and(crate::pool::MemPool::is_shareable))))
+        }
         17 => Ok(Long(found.pool)),
         _ => Err(Code::NOT_SUPPORTED),
     }
@@ -182,7 +320,7 @@ c_calls! {
         if addr == 0 {
             return Ok(());
         }
-        free(|driver| driver.memory.free(addr).or_else(|_| driver.memory.free_managed(addr)))
+        free(|driver| driver.memory.free(addr))
     }
 
     fn cuMemAllocManaged(addr: Out<u64>, len: usize, flags: c_uint) {
@@ -204,6 +342,63 @@ c_calls! {
         prefetch(addr, len, location, flags, stream)
     }
 
+    fn cuMemPrefetchBatchAsync(
+        addrs: In<u64>,
+        lens: In<usize>,
+        count: usize,
+        places: In<Location>,
+        indices: In<usize>,
+        number: usize,
+        flags: u64,
+        stream: u64,
+    ) {
+        let mut driver = lock()?;
+        driver.stream_of(stream)?;
+        // SAFETY: C passes arrays of `count` values, or NULL.
+        let ranges = unsafe { Ranges { addrs, lens, count }.check(&driver) }?;
+        // SAFETY: C passes `number` places, or NULL.
+        let places = unsafe { places.slice(number) }?;
+        // SAFETY: C passes `number` indices, or NULL.
+        let indices = unsafe { indices.slice(number) }?;
+        if flags != 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        prefetch_all(&mut driver, &ranges, places, indices)
+    }
+
+    fn cuMemDiscardBatchAsync(addrs: In<u64>, lens: In<usize>, count: usize, flags: u64, stream: u64) {
+        let mut driver = lock()?;
+        driver.stream_of(stream)?;
+        // SAFETY: C passes arrays of `count` values, or NULL.
+        let ranges = unsafe { Ranges { addrs, lens, count }.check(&driver) }?;
+        if flags == 0 { discard(&mut driver, &ranges, stream) } else { Err(Code::INVALID_VALUE) }
+    }
+
+    fn cuMemDiscardAndPrefetchBatchAsync(
+        addrs: In<u64>,
+        lens: In<usize>,
+        count: usize,
+        places: In<Location>,
+        indices: In<usize>,
+        number: usize,
+        flags: u64,
+        stream: u64,
+    ) {
+        let mut driver = lock()?;
+        driver.stream_of(stream)?;
+        // SAFETY: C passes arrays of `count` values, or NULL.
+        let ranges = unsafe { Ranges { addrs, lens, count }.check(&driver) }?;
+        // SAFETY: C passes `number` places, or NULL.
+        let places = unsafe { places.slice(number) }?;
+        // SAFETY: C passes `number` indices, or NULL.
+        let indices = unsafe { indices.slice(number) }?;
+        if flags != 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        prefetch_all(&mut driver, &ranges, places, indices)?;
+        discard(&mut driver, &ranges, stream)
+    }
+
     /// The variant before CUDA 12.2.
     fn cuMemAdvise(addr: u64, len: usize, advice: c_int, device: c_int) {
         advise(addr, len, advice, location_of(device))
@@ -211,6 +406,36 @@ c_calls! {
 
     fn cuMemAdvise_v2(addr: u64, len: usize, advice: c_int, location: Location) {
         advise(addr, len, advice, location)
+    }
+
+    fn cuMemRangeGetAttribute(to: Out<c_int>, len_to: usize, wanted: c_int, addr: u64, len: usize) {
+        let driver = lock()?;
+        // SAFETY: C passes a pointer to `len_to` bytes, or NULL.
+        unsafe { put_range_attribute(&driver, to, len_to, wanted, addr, len) }
+    }
+
+    fn cuMemRangeGetAttributes(
+        to: In<u64>,
+        lens_to: In<usize>,
+        wanted: In<c_int>,
+        number: usize,
+        addr: u64,
+        len: usize,
+    ) {
+        let driver = lock()?;
+        // SAFETY: C passes `number` pointers, or NULL.
+        let to = unsafe { to.slice(number) }?;
+        // SAFETY: C passes `number` lengths, or NULL.
+        let lens_to = unsafe { lens_to.slice(number) }?;
+        // SAFETY: C passes `number` attributes, or NULL.
+        let wanted = unsafe { wanted.slice(number) }?;
+        for ((to, len_to), wanted) in to.iter().zip(lens_to).zip(wanted) {
+            // SAFETY: each element of C's array is a pointer to a result, or NULL.
+            let to = unsafe { Out::from_array(*to) };
+            // SAFETY: the result has this length.
+            unsafe { put_range_attribute(&driver, to, *len_to, *wanted, addr, len) }?;
+        }
+        Ok(())
     }
 
     fn cuStreamAttachMemAsync(stream: u64, addr: u64, len: usize, flags: c_uint) {

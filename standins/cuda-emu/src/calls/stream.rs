@@ -3,10 +3,11 @@
 
 use std::ffi::{c_int, c_uint};
 
-use crate::c_abi::{Out, c_calls};
+use crate::c_abi::{In, Out, c_calls};
 use crate::codes::{Code, Outcome};
-use crate::driver::{self, DISABLE_TIMING, NON_BLOCKING, lock};
+use crate::driver::{self, DISABLE_TIMING, INTERPROCESS, NON_BLOCKING, ValueOperation, lock};
 use crate::host_call::{Data, HostCall, HostFunction, StreamCallback, Until};
+use crate::shared_event::EventHandle;
 
 fn create(stream: Out<u64>, flags: c_uint, priority: c_int) -> Outcome {
     if flags & !NON_BLOCKING != 0 {
@@ -24,14 +25,14 @@ fn not_capturing(stream: u64, status: Out<c_int>) -> Outcome {
     status.put(0)
 }
 
-fn write_value(stream: u64, addr: u64, value: u64, len: u64, flags: c_uint) -> Outcome {
+fn write(addr: u64, value: u64, len: u64, flags: c_uint) -> Outcome<ValueOperation> {
     if flags & !NO_BARRIER != 0 {
         return Err(Code::INVALID_VALUE);
     }
-    lock()?.write_value(stream, addr, value, len)
+    Ok(ValueOperation { addr, value, len, until: None })
 }
 
-fn wait_value(stream: u64, addr: u64, value: u64, len: u64, flags: c_uint) -> Outcome {
+fn wait(addr: u64, value: u64, len: u64, flags: c_uint) -> Outcome<ValueOperation> {
     /// `CU_STREAM_WAIT_VALUE_FLUSH`. The attribute `CAN_FLUSH_REMOTE_WRITES` is 0.
     const FLUSH: c_uint = 1 << 30;
     let until = match flags {
@@ -42,8 +43,51 @@ fn wait_value(stream: u64, addr: u64, value: u64, len: u64, flags: c_uint) -> Ou
         flags if flags & FLUSH != 0 => return Err(Code::NOT_SUPPORTED),
         _ => return Err(Code::INVALID_VALUE),
     };
-    lock()?.wait_value(stream, addr, value, len, until)
+    Ok(ValueOperation { addr, value, len, until: Some(until) })
 }
+
+/// Queues one write of a value, or one wait.
+fn queue(stream: u64, operation: Outcome<ValueOperation>) -> Outcome {
+    lock()?.values(stream, &[operation?])
+}
+
+/// `CUstreamBatchMemOpParams`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BatchOperation {
+    kind: c_int,
+    /// The flags of a barrier. Other operations have no value here.
+    barrier_flags: c_uint,
+    addr: u64,
+    /// A value of 4 or 8 bytes, in the order of the processor.
+    value: u64,
+    flags: c_uint,
+    rest: [u64; 2],
+}
+
+const _: () = assert!(size_of::<BatchOperation>() == 48);
+
+impl BatchOperation {
+    /// Returns the operation, or `None` for a barrier: all steps of a stream are ordered anyway.
+    fn decode(&self) -> Outcome<Option<ValueOperation>> {
+        // Both processors of the stand-in store the lower half of the value first.
+        let short = self.value & u64::from(u32::MAX);
+        match self.kind {
+            1 => wait(self.addr, short, 4, self.flags).map(Some),
+            2 => write(self.addr, short, 4, self.flags).map(Some),
+            4 => wait(self.addr, self.value, 8, self.flags).map(Some),
+            5 => write(self.addr, self.value, 8, self.flags).map(Some),
+            // `CU_STREAM_MEM_OP_BARRIER`, for the system or for the device.
+            6 if self.barrier_flags <= 1 => Ok(None),
+            // `CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES` and `_ATOMIC_REDUCTION`.
+            3 | 8 => Err(Code::NOT_SUPPORTED),
+            _ => Err(Code::INVALID_VALUE),
+        }
+    }
+}
+
+/// Maximum number of operations of `cuStreamBatchMemOp`.
+const BATCH_MAX: c_uint = 256;
 
 c_calls! {
     fn cuStreamCreate(stream: Out<u64>, flags: c_uint) { create(stream, flags, 0) }
@@ -63,19 +107,30 @@ c_calls! {
     fn cuStreamWaitEvent(stream: u64, event: u64, _flags: c_uint) { lock()?.wait_event(stream, event) }
 
     fn cuStreamWriteValue32_v2(stream: u64, addr: u64, value: u32, flags: c_uint) {
-        write_value(stream, addr, value.into(), 4, flags)
+        queue(stream, write(addr, value.into(), 4, flags))
     }
 
     fn cuStreamWriteValue64_v2(stream: u64, addr: u64, value: u64, flags: c_uint) {
-        write_value(stream, addr, value, 8, flags)
+        queue(stream, write(addr, value, 8, flags))
     }
 
     fn cuStreamWaitValue32_v2(stream: u64, addr: u64, value: u32, flags: c_uint) {
-        wait_value(stream, addr, value.into(), 4, flags)
+        queue(stream, wait(addr, value.into(), 4, flags))
     }
 
     fn cuStreamWaitValue64_v2(stream: u64, addr: u64, value: u64, flags: c_uint) {
-        wait_value(stream, addr, value, 8, flags)
+        queue(stream, wait(addr, value, 8, flags))
+    }
+
+    fn cuStreamBatchMemOp_v2(stream: u64, count: c_uint, operations: In<BatchOperation>, flags: c_uint) {
+        if flags != 0 || count > BATCH_MAX {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: C passes an array of `count` operations, or NULL, and does not change it during the call.
+        let operations = unsafe { operations.slice(count as usize) }?;
+        let decoded = operations.iter().map(BatchOperation::decode).collect::<Outcome<Vec<_>>>()?;
+        let decoded: Vec<_> = decoded.into_iter().flatten().collect();
+        lock()?.values(stream, &decoded)
     }
 
     fn cuStreamGetPriority(stream: u64, priority: Out<c_int>) {
@@ -132,11 +187,20 @@ c_calls! {
     }
 
     fn cuEventCreate(event: Out<u64>, flags: c_uint) {
-        if flags & !(1 | DISABLE_TIMING) != 0 {
-            // Events for other processes are not supported.
-            return Err(Code::NOT_SUPPORTED);
+        let is_timed = flags & DISABLE_TIMING == 0;
+        if flags & !(1 | DISABLE_TIMING | INTERPROCESS) != 0 || flags & INTERPROCESS != 0 && is_timed {
+            return Err(Code::INVALID_VALUE);
         }
         event.put(lock()?.create_event(flags)?)
+    }
+
+    fn cuIpcGetEventHandle(handle: Out<EventHandle>, event: u64) {
+        handle.put(lock()?.event_handle(event)?)
+    }
+
+    fn cuIpcOpenEventHandle(event: Out<u64>, handle: EventHandle) {
+        event.check()?;
+        event.put(lock()?.open_event(handle)?)
     }
 
     fn cuEventDestroy_v2(event: u64) { lock()?.destroy_event(event) }

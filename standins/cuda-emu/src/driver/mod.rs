@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 pub(crate) use contexts::{current, disable_peer, enable_peer, end_context, release_primary, wait_context};
 use dma_sim::model::Time;
 use dma_standin::{ForkMark, with_signals_blocked};
-pub(crate) use events::DISABLE_TIMING;
+pub(crate) use events::{DISABLE_TIMING, INTERPROCESS};
 use kernels::Modules;
 pub(crate) use kernels::{Function, SHARED_MAX, Shape};
 use objects::{Context, PrimaryContext, Step, Stream, StreamEvent};
-pub(crate) use streams::{NON_BLOCKING, stream_is_idle, wait_stream};
+pub(crate) use streams::{NON_BLOCKING, ValueOperation, stream_is_idle, wait_stream};
 
 use crate::codes::{Code, Outcome};
 use crate::config::{Config, Machine};
@@ -106,7 +106,7 @@ pub(crate) fn init(flags: u32) -> Outcome {
     let gpus = config.gpus.iter().zip(&memory.spaces).map(|(gpu, space)| Gpu::new(gpu, space.mapping()));
     let gpus = gpus.collect::<Result<Vec<_>, _>>().map_err(|error| complain(&error))?;
     let primary = || PrimaryContext { context: None, retained: 0, flags: 0 };
-    let mut driver = Driver {
+    *state = Some(Driver {
         primary: config.gpus.iter().map(|_| primary()).collect(),
         config,
         memory,
@@ -119,10 +119,7 @@ pub(crate) fn init(flags: u32) -> Outcome {
         began: Instant::now(),
         thread_started: false,
         copied: (0, 0),
-    };
-    let pools: Vec<_> = (0..driver.gpus.len()).map(|_| driver.handle()).collect();
-    driver.memory.pools.add_defaults(&pools);
-    *state = Some(driver);
+    });
     Ok(())
 }
 
@@ -220,8 +217,12 @@ impl Driver {
             return Some(Duration::ZERO);
         }
         let next = next.into_iter().chain(self.next_kernel_end()).min();
-        // Nobody reports that the CPU has written a value.
-        let polls = self.streams.values().any(|s| matches!(s.steps.front(), Some(Step::WaitValue { .. })));
+        // No call reports that the CPU has written a value, or that another process has recorded an event.
+        let polls = self.streams.values().any(|stream| match stream.steps.front() {
+            Some(Step::WaitValue { .. }) => true,
+            Some(Step::Wait { event, .. }) => self.events.get(event).is_some_and(|e| e.records.are_shared()),
+            _ => false,
+        });
         if polls { Some(next.map_or(VALUE_POLL, |next| next.min(VALUE_POLL))) } else { next }
     }
 }

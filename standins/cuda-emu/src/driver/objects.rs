@@ -10,6 +10,7 @@ use super::kernels::KernelRun;
 use super::pieces::Moves;
 use crate::codes::Code;
 use crate::host_call::{HostCall, StreamValue, Until};
+use crate::shared_event::SharedEvent;
 
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -29,13 +30,66 @@ pub(super) struct PrimaryContext {
     pub(super) flags: u32,
 }
 
+/// Number of requested records of an event (`wanted`), and number of the last record that was executed
+/// (`recorded`).
+#[derive(Debug)]
+pub(super) enum Records {
+    Own {
+        wanted: u64,
+        recorded: u64,
+    },
+    /// Other processes record the event, too, or wait for it.
+    Shared(SharedEvent),
+}
+
+impl Records {
+    pub(super) fn wanted(&self) -> u64 {
+        match self {
+            Self::Own { wanted, .. } => *wanted,
+            Self::Shared(shared) => shared.wanted(),
+        }
+    }
+
+    pub(super) fn recorded(&self) -> u64 {
+        match self {
+            Self::Own { recorded, .. } => *recorded,
+            Self::Shared(shared) => shared.recorded(),
+        }
+    }
+
+    pub(super) fn are_over(&self) -> bool {
+        self.recorded() >= self.wanted()
+    }
+
+    /// Requests a record, and returns its number.
+    pub(super) fn request(&mut self) -> u64 {
+        match self {
+            Self::Own { wanted, .. } => {
+                *wanted += 1;
+                *wanted
+            }
+            Self::Shared(shared) => shared.request(),
+        }
+    }
+
+    /// Executes the record with this number.
+    pub(super) fn record(&mut self, number: u64) {
+        match self {
+            Self::Own { recorded, .. } => *recorded = number,
+            Self::Shared(shared) => shared.record(number),
+        }
+    }
+
+    pub(super) const fn are_shared(&self) -> bool {
+        matches!(self, Self::Shared(_))
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct StreamEvent {
     pub(super) context: u64,
     pub(super) flags: u32,
-    /// Number of requested records (`wanted`), and number of the last record that was executed (`recorded`).
-    pub(super) wanted: u64,
-    pub(super) recorded: u64,
+    pub(super) records: Records,
     pub(super) at: Instant,
     pub(super) destroyed: bool,
 }

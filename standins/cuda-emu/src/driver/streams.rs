@@ -20,6 +20,16 @@ const PER_THREAD: u64 = 2;
 /// Flag of streams that are not ordered with the default stream.
 pub(crate) const NON_BLOCKING: u32 = 1;
 
+/// A write of a value of 4 or 8 bytes, or a wait for one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ValueOperation {
+    pub(crate) addr: u64,
+    pub(crate) value: u64,
+    pub(crate) len: u64,
+    /// `None` writes.
+    pub(crate) until: Option<Until>,
+}
+
 impl Driver {
     pub(crate) fn create_stream(&mut self, flags: u32, priority: c_int) -> Outcome<u64> {
         let (context, device) = self.current()?;
@@ -134,32 +144,23 @@ impl Driver {
         Ok(())
     }
 
-    /// Queues the end of an allocation of device memory.
+    /// Queues the end of an allocation.
     pub(crate) fn free_in_order(&mut self, addr: u64, stream: u64) -> Outcome {
         let stream = self.stream_of(stream)?;
         let id = self.memory.begin_free(addr, stream)?;
         self.queue(stream, Step::Free { addr, id })
     }
 
-    /// Queues a write of a value of 4 or 8 bytes.
-    pub(crate) fn write_value(&mut self, stream: u64, addr: u64, value: u64, len: u64) -> Outcome {
+    /// Queues writes of values and waits for values, in their order, or none of them if one is invalid.
+    pub(crate) fn values(&mut self, stream: u64, operations: &[ValueOperation]) -> Outcome {
         let stream = self.stream_of(stream)?;
-        let value = self.stream_value(addr, value, len)?;
-        self.queue(stream, Step::WriteValue(value))
-    }
-
-    /// Makes a stream wait for a value of 4 or 8 bytes.
-    pub(crate) fn wait_value(
-        &mut self,
-        stream: u64,
-        addr: u64,
-        value: u64,
-        len: u64,
-        until: Until,
-    ) -> Outcome {
-        let stream = self.stream_of(stream)?;
-        let value = self.stream_value(addr, value, len)?;
-        self.queue(stream, Step::WaitValue { value, until })
+        let step = |operation: &ValueOperation| {
+            let ValueOperation { addr, value, len, until } = *operation;
+            let value = self.stream_value(addr, value, len)?;
+            Ok(until.map_or(Step::WriteValue(value), |until| Step::WaitValue { value, until }))
+        };
+        let steps = operations.iter().map(step).collect::<Outcome<Vec<_>>>()?;
+        steps.into_iter().try_for_each(|step| self.queue(stream, step))
     }
 
     fn stream_value(&self, addr: u64, value: u64, len: u64) -> Outcome<StreamValue> {
@@ -244,16 +245,16 @@ impl Driver {
             Some(Step::Record { event, number }) => {
                 let handle = *event;
                 if let Some(event) = self.events.get_mut(&handle) {
-                    event.recorded = *number;
+                    event.records.record(*number);
                     event.at = Instant::now() - Duration::from_nanos(stream.lag.as_ps() / 1_000);
-                    if event.destroyed && event.recorded >= event.wanted {
+                    if event.destroyed && event.records.are_over() {
                         self.events.remove(&handle);
                     }
                 }
                 true
             }
             Some(Step::Wait { event, number }) => {
-                self.events.get(event).is_none_or(|event| event.recorded >= *number)
+                self.events.get(event).is_none_or(|event| event.records.recorded() >= *number)
             }
             Some(Step::Behind { stream, steps }) => {
                 let (stream, steps) = (*stream, *steps);

@@ -75,6 +75,27 @@ call(cuda.cuMemcpyDtoHAsync, target, second, SIZE, other)
 call(cuda.cuStreamSynchronize, other)
 assert (back.view(numpy.uint32) == 0x01020304).all()
 
+# One call writes a value of 4 bytes, waits for one, and writes one of 8 bytes.
+words = back.view(numpy.uint64)
+words[:3] = 0
+kinds = cuda.CUstreamBatchMemOpType
+operations = []
+for kind, name, place, value in (
+    (kinds.CU_STREAM_MEM_OP_WRITE_VALUE_32, "writeValue", 0, 7),
+    (kinds.CU_STREAM_MEM_OP_WAIT_VALUE_32, "waitValue", 1, 3),
+    (kinds.CU_STREAM_MEM_OP_WRITE_VALUE_64, "writeValue", 2, 1 << 40),
+):
+    operation = cuda.CUstreamBatchMemOpParams()
+    operation.operation = kind
+    part = getattr(operation, name)
+    part.operation, part.address, part.value64, part.flags = kind, cuda.CUdeviceptr(target + 8 * place), value, 0
+    operations.append(operation)
+call(cuda.cuStreamBatchMemOp, other, len(operations), operations, 0)
+assert answer(cuda.cuStreamQuery, other) == 600
+words[1] = 3
+call(cuda.cuStreamSynchronize, other)
+assert words[:3].tolist() == [7, 3, 1 << 40]
+
 # Host functions run in the stream's order, and may not call CUDA.
 codes = []
 function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: codes.append(answer(cuda.cuCtxSynchronize)))

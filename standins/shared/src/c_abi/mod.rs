@@ -182,6 +182,15 @@ impl<T, A: Abi> Out<T, A> {
         Ok(())
     }
 
+    /// Makes a pointer to a result from an element of an array of pointers that C passed.
+    ///
+    /// # Safety
+    ///
+    /// The address is 0, or valid for a write of the result.
+    pub unsafe fn from_array(addr: u64) -> Self {
+        Self(Ptr(Addr::at(addr).raw().cast()), PhantomData)
+    }
+
     /// Writes `value`, or does nothing if C passed NULL.
     #[inline]
     pub fn put_if(self, value: T) {
@@ -249,15 +258,6 @@ impl<A: Abi> Out<c_char, A> {
 }
 
 impl<A: Abi> Out<c_void, A> {
-    /// Makes a pointer to a result from an element of an array of pointers that C passed.
-    ///
-    /// # Safety
-    ///
-    /// The address is 0, or valid for a write of the result.
-    pub unsafe fn from_array(addr: u64) -> Self {
-        Self(Ptr(Addr::at(addr).raw()), PhantomData)
-    }
-
     /// Writes a value of another type.
     ///
     /// # Errors
