@@ -28,9 +28,12 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 pub fn handle_signals() -> Result<(), String> {
     keep_ignored_signals(|| ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed)))
         .map_err(|e| match e {
-            ctrlc::Error::System(e) => format!(
-                "cannot handle signals: {e}; the handler needs a thread: raise the limits on threads (ulimit -u, or pids.max of the control group)"
-            ),
+            ctrlc::Error::System(e) => match dma_process::open_files_remedy(&e) {
+                Some(remedy) => format!("cannot handle signals: {e}; {remedy}"),
+                None => format!(
+                    "cannot handle signals: {e}; the handler needs a thread: raise the limits on threads (ulimit -u, or pids.max of the control group) and on address space (ulimit -v)"
+                ),
+            },
             e => format!("cannot handle signals: {e}"),
         })
 }

@@ -37,7 +37,10 @@ impl Source {
             io::ErrorKind::InvalidFilename => {
                 format!("{name} cannot exist: its name is too long for the file system; give a shorter one")
             }
-            _ => format!("cannot open {name}: {e}"),
+            _ => match dma_process::open_files_remedy(&e) {
+                Some(remedy) => format!("cannot open {name}: {e}; {remedy}"),
+                None => format!("cannot open {name}: {e}"),
+            },
         };
         // Check the file type before opening, because opening a pipe or a device can block or have side
         // effects.
@@ -184,7 +187,10 @@ impl Directory {
             io::ErrorKind::ReadOnlyFilesystem => {
                 format!("cannot {act} in {dir}: the file system is read-only; choose another {argument}")
             }
-            _ => format!("cannot {act} in {dir}: {e}; choose another {argument}"),
+            _ => match dma_process::open_files_remedy(e) {
+                Some(remedy) => format!("cannot {act} in {dir}: {e}; {remedy}"),
+                None => format!("cannot {act} in {dir}: {e}; choose another {argument}"),
+            },
         }
     }
 }

@@ -482,7 +482,11 @@ impl From<io::Error> for Error {
             io::ErrorKind::FileTooLarge => ErrorKind::OutOfResources,
             _ => ErrorKind::Os,
         };
-        Self::new(kind, source.to_string()).with_source(source)
+        match dma_process::open_files_remedy(&source) {
+            Some(remedy) => Self::new(ErrorKind::OutOfResources, source.to_string()).with_hint(remedy),
+            None => Self::new(kind, source.to_string()),
+        }
+        .with_source(source)
     }
 }
 

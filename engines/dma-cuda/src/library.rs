@@ -10,9 +10,9 @@ use crate::driver::Driver;
 /// The driver's library and its usual directories. The number after `.so` identifies the ABI. This number has
 /// always been 1, because NVIDIA has only added calls.
 pub(crate) static CUDA: Vendor = Vendor {
-    sdk: "NVIDIA's driver (Debian: libcuda1)",
-    min_version: "470, which has CUDA 11.4",
-    build: "",
+    sdk: "NVIDIA's driver",
+    min_version: "470 with CUDA 11.4",
+    build: "; the library alone is Debian's package libcuda1",
     variable: "DMA_CUDA_LIB_DIR",
     required_libs: &["libcuda.so"],
     optional_libs: &[],

@@ -40,7 +40,7 @@
 //! - *Pools* return freed memory to the device when the stream frees it, whatever their release threshold.
 //!   So the reserved memory of a pool is its used memory. Copies need no access right of a pool.
 //! - *Managed memory* is host memory, which devices and the CPU may access at the same time. Prefetches and
-//!   advice have no effect, except that the attributes of ranges report them. Discarded bytes are overwritten.
+//!   advice have no effect, except that the attributes of ranges report them. Discards overwrite the bytes.
 //! - *Host memory* is on no particular NUMA node. Each machine has node 0, the node of all devices.
 //! - *An imported pool* gives its process access to all memory in the owner's file: for a pool of device
 //!   memory, that of the device.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use dma_core::guarded;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use crate::file::DmaFile;
@@ -180,6 +181,15 @@ impl Job {
         kept.map(|kept| guarded("the drop of a transfer's buffer", || drop(kept.0)));
         waker.map(|waker| guarded("a task's waker", || waker.wake()));
         Step::Ended
+    }
+
+    /// Returns true if the operation reads, writes or syncs a file on a disk, so that the system call blocks
+    /// only while the disk works.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        // SAFETY: the job keeps the file open.
+        let file = unsafe { BorrowedFd::borrow_raw(self.part().descriptor) };
+        let mode = rustix::fs::fstat(file).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        matches!(mode, Ok(FileType::RegularFile | FileType::BlockDevice))
     }
 
     /// Returns the number of bytes that were read or written so far.

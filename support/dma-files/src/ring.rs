@@ -2,7 +2,8 @@
 //!
 //! Submitters push to the submission queue and enter the kernel. One thread reaps the completions, continues
 //! short reads and writes, and ends operations. The kernel cancels or fails the operations that a thread
-//! submitted when that thread exits, so the reaping thread submits such operations again. The user data of a
+//! submitted when that thread exits, so the reaping thread submits such operations again. If the kernel still
+//! cancels one, it has no thread for it, and the reaping thread executes it. The user data of a
 //! read, write, sync or poll is a raw pointer to its job. This pointer owns a reference to the job.
 #![expect(
     unsafe_code,
@@ -22,6 +23,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use crate::job::{InFlight, Job, JobKind, Part, Step};
+use crate::workers::once;
 
 /// User data of requests whose completions are ignored: cancellations, and requests that wake the thread.
 const IGNORED: u64 = 0;
@@ -263,6 +265,8 @@ impl SharedRing {
             // The thread that submitted the request may have exited. The kernel then cancels the request, or
             // finds the memory of the thread's process gone.
             Err(Errno::CANCELED | Errno::FAULT) if !by_reaper => Err(Errno::INTR),
+            // The kernel could not start a thread for the request, because of the limits on threads.
+            Err(Errno::CANCELED) if !job.is_cancelled() && job.is_on_disk() => once(&job),
             result => result,
         };
         let entry = match job.advance(result) {

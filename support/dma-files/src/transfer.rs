@@ -105,8 +105,9 @@ fn explain(job: &Job, errno: Errno) -> Error {
         Errno::CANCELED if job.is_cancelled() => {
             Error::new(ErrorKind::Aborted, "the program cancelled the operation")
         }
-        Errno::CANCELED => Error::new(ErrorKind::Aborted, "the kernel cancelled the operation")
-            .with_hint("submit the operation again"),
+        Errno::CANCELED => Error::new(ErrorKind::Aborted, "the kernel cancelled the operation").with_hint(
+            "submit the operation again; if this repeats, raise the limits on threads (ulimit -u)",
+        ),
         Errno::NOSPC | Errno::DQUOT => Error::new(ErrorKind::OutOfResources, "no space is left for the file")
             .with_hint("free some space, or raise the quota")
             .with_source(std::io::Error::from(errno)),

@@ -101,7 +101,7 @@ impl SharedJobs {
 }
 
 /// Executes one part of a job by one system call.
-fn once(job: &Job) -> std::result::Result<usize, Errno> {
+pub(crate) fn once(job: &Job) -> std::result::Result<usize, Errno> {
     let part = job.part();
     let Part { descriptor, offset, begin, len } = part;
     if offset == NO_OFFSET && job.kind != JobKind::Sync {

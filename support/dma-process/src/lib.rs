@@ -15,6 +15,6 @@ pub use available::{available_memory, check_available};
 pub use file_limit::check_file_size;
 pub use fork::ForkMark;
 pub use headroom::check_headroom;
-pub use limit_error::{Limit, LimitError};
+pub use limit_error::{Limit, LimitError, open_files_remedy};
 pub use output_file::OutputFile;
 pub use thread::{keep_ignored_signals, spawn_thread, with_signals_blocked};

@@ -69,3 +69,14 @@ impl From<LimitError> for io::Error {
         Self::new(kind, error)
     }
 }
+
+/// Returns the remedy for a system call that failed because too many files are open, and `None` for other
+/// errors.
+#[must_use]
+pub fn open_files_remedy(error: &io::Error) -> Option<&'static str> {
+    match rustix::io::Errno::from_io_error(error)? {
+        rustix::io::Errno::MFILE => Some("raise the process's limit on open files (ulimit -n)"),
+        rustix::io::Errno::NFILE => Some("raise the system's limit on open files (sysctl fs.file-max)"),
+        _ => None,
+    }
+}

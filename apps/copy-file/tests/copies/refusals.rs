@@ -133,6 +133,54 @@ fn a_limit_on_threads_is_named() {
     assert_refused(&output, "nproc", &["cannot handle signals", "os error 11", "ulimit -u"]);
 }
 
+/// io_uring needs threads of the kernel, which count as threads of the user, for files that are not in the
+/// page cache.
+#[test]
+fn a_direct_copy_needs_no_threads_of_the_kernel() {
+    let place = Place::new();
+    place.file("src", 3 << 20);
+    let open = "chmod 755 . && chmod 644 src && mkdir out && chmod 777 out";
+    assert!(Command::new("sh").args(["-c", open]).current_dir(place.dir.path()).status().unwrap().success());
+    // The program's thread, that of the signal handler and that of the file queue. A test that runs as the same
+    // user leaves fewer threads, so more are tried.
+    let tried = (3..12).find_map(|threads| {
+        let engine = "--engine cpu:threads=0 --direct --chunk 64K";
+        let output =
+            as_user(&place, &format!("exec prlimit --nproc={threads} ./program {engine} src out/dst"));
+        (!stderr(&output).contains("ulimit -u") && !stderr(&output).contains("limits on threads"))
+            .then_some(output)
+    });
+    let output = tried.expect("a limit that leaves the program its own threads");
+    let without_direct = stderr(&output).contains("copy without --direct");
+    assert!(output.status.success() || without_direct, "{}", stderr(&output));
+    if !without_direct {
+        assert!(fs::read(place.path("out/dst")).unwrap() == fs::read(place.path("src")).unwrap());
+    }
+}
+
+#[test]
+fn a_limit_on_open_files_is_named() {
+    let place = Place::new();
+    place.file("src", 10);
+    // From a limit at which the program's libraries can be loaded to one at which it copies.
+    let (mut failed, mut copied) = (0, 0);
+    for limit in 4..24 {
+        for option in ["", "--direct"] {
+            let script = format!("exec prlimit --nofile={limit} ./program {option} src dst");
+            let output = as_user(&place, &script);
+            let said = stderr(&output);
+            if output.status.success() || !said.contains("Too many open files") {
+                copied += 1;
+                continue;
+            }
+            failed += 1;
+            assert!(said.contains("ulimit -n") || said.contains("limits of open files"), "{limit}: {said}");
+            assert!(!said.contains("choose another"), "{limit}: {said}");
+        }
+    }
+    assert!(failed > 0 && copied > 0, "{failed}, {copied}");
+}
+
 #[test]
 fn missing_permissions_are_named() {
     let place = Place::new();

@@ -20,8 +20,8 @@ use crate::{
     RegionInfo, Result, Rows, SharedQueue, SharedQueueOptions, Window,
 };
 
-/// Length of the longest operation of the executor, in bytes.
-pub(super) const LIMIT: usize = 100;
+/// Length of the longest operation of the executor, in bytes. Miri takes milliseconds for each byte.
+pub(super) const LIMIT: usize = if cfg!(miri) { 16 } else { 100 };
 const SOON: Duration = Duration::from_secs(60);
 
 /// Counts of the calls that the engine gets, and faults to inject.

@@ -26,8 +26,8 @@ fn refused(properties: PoolProperties) -> c_int {
 
 /// Returns memory that the CPU can access, and no stream uses now.
 fn bytes<'a>(addr: u64) -> &'a mut [u8] {
-    // SAFETY: the tests pass the address of `LEN` bytes of host or managed memory, which no stream uses and no
-    // other reference names.
+    // SAFETY: the tests pass the address of `LEN` bytes of host or managed memory, which no stream uses and
+    // no other reference names.
     unsafe { std::slice::from_raw_parts_mut(ptr::with_exposed_provenance_mut(addr as usize), LEN) }
 }
 
