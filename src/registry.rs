@@ -103,7 +103,7 @@ pub(crate) fn backend(name: &str) -> Result<&'static dyn Backend> {
         return Err(error.with_hint(format!("name an engine after the wrapper, such as {name}+cpu")));
     }
     if let Some(feature) = LEFT_OUT.iter().find(|feature| **feature == name) {
-        return Err(error.with_hint(format!("build `dma` with its feature `{feature}`")));
+        return Err(error.with_hint(format!("build this program with the feature `{feature}`, which the crate `dma` has")));
     }
     // Find the word at the beginning, for names such as `CPU`, `cpu,threads=2` and `doca/03:00.0`.
     let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || "-_".contains(c))).unwrap_or(name.len());
@@ -308,7 +308,7 @@ mod tests {
             let name = format!("{feature}:03:00.0:depth=4");
             assert!(says(&name).contains("03:00.0,depth=4"));
             let name = format!("{feature}:3:0.0");
-            let expected = if there { "DDDD:BB:DD.F" } else { "with its feature" };
+            let expected = if there { "DDDD:BB:DD.F" } else { "with the feature" };
             assert!(says(&name).contains(expected), "{}", says(&name));
         }
     }

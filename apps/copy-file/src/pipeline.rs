@@ -84,7 +84,7 @@ pub(crate) fn copy(
             std::thread::Builder::new().spawn_scoped(scope, move || job.work(pairs)).map_err(|e| {
                 job.failed.store(true, Ordering::Relaxed);
                 failure!(
-                    "the system cannot start a thread: {e}; raise the limit on threads (ulimit -u, pids.max)"
+                    "the system cannot start a thread: {e}; raise the limits on threads (ulimit -u, pids.max) and on address space (ulimit -v)"
                 )
             })
         };

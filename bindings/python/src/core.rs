@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use dma::files::FileQueue;
 use dma::{Counters, Driver, Error, ErrorKind, Queue, QueueOptions, SharedQueue};
+use dma_process::ForkMark;
 use pyo3::prelude::*;
 
 use crate::error::{in_use, raise};
@@ -39,8 +40,8 @@ pub(crate) struct Core {
     pub(crate) queue: AnyQueue,
     /// Operations whose transfers were dropped before they ended.
     orphans: Mutex<Vec<Arc<InFlight>>>,
-    /// The process that opened the queue.
-    process: u32,
+    /// Detects a forked child of the process that opened the queue.
+    process: ForkMark,
     stall_timeout: Duration,
     drop_timeout: Duration,
 }
@@ -62,7 +63,7 @@ impl Core {
     fn new(queue: AnyQueue, stall_timeout: Duration, drop_timeout: Duration) -> Arc<Self> {
         let orphans = Mutex::default();
         let this =
-            Arc::new(Self { queue, orphans, process: std::process::id(), stall_timeout, drop_timeout });
+            Arc::new(Self { queue, orphans, process: ForkMark::new(), stall_timeout, drop_timeout });
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|core| core.strong_count() > 0);
         open.push(Arc::downgrade(&this));
@@ -185,7 +186,7 @@ impl Core {
     /// Closes the queue, without Python's lock: waits up to `timeout` for operations in flight, and aborts
     /// the others. Waits for another thread that uses the queue first.
     pub(crate) fn close(&self, py: Python<'_>, timeout: Option<Duration>) -> Counters {
-        if self.process != std::process::id() {
+        if self.process.is_child() {
             // A thread of the parent may have held the lock when this child was forked.
             return Counters::default();
         }

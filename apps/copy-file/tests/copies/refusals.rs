@@ -109,6 +109,7 @@ fn bad_arguments_are_named() {
         place.refuses(&format!("--depth={depth} src dst"), &["--depth"]);
     }
     place.refuses("--engine warp src dst", &["warp"]);
+    place.refuses("--engine sim:faults= src dst", &["option faults=", "leave the option out"]);
     place.refuses("--engine cpu:threads=many src dst", &["many"]);
     place.refuses("--engine= src dst", &["engine"]);
 }
@@ -141,8 +142,8 @@ fn a_direct_copy_needs_no_threads_of_the_kernel() {
     place.file("src", 3 << 20);
     let open = "chmod 755 . && chmod 644 src && mkdir out && chmod 777 out";
     assert!(Command::new("sh").args(["-c", open]).current_dir(place.dir.path()).status().unwrap().success());
-    // The program's thread, that of the signal handler and that of the file queue. A test that runs as the same
-    // user leaves fewer threads, so more are tried.
+    // The program's thread, that of the signal handler and that of the file queue. Other tests run as the
+    // same user and leave fewer threads, so more are tried.
     let tried = (3..12).find_map(|threads| {
         let engine = "--engine cpu:threads=0 --direct --chunk 64K";
         let output =
