@@ -103,7 +103,9 @@ pub(crate) fn backend(name: &str) -> Result<&'static dyn Backend> {
         return Err(error.with_hint(format!("name an engine after the wrapper, such as {name}+cpu")));
     }
     if let Some(feature) = LEFT_OUT.iter().find(|feature| **feature == name) {
-        return Err(error.with_hint(format!("build this program with the feature `{feature}`, which the crate `dma` has")));
+        return Err(error.with_hint(format!(
+            "build this program with the feature `{feature}`, which the crate `dma` has"
+        )));
     }
     // Find the word at the beginning, for names such as `CPU`, `cpu,threads=2` and `doca/03:00.0`.
     let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || "-_".contains(c))).unwrap_or(name.len());

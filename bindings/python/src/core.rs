@@ -62,8 +62,7 @@ pub(crate) fn close_all(py: Python<'_>) {
 impl Core {
     fn new(queue: AnyQueue, stall_timeout: Duration, drop_timeout: Duration) -> Arc<Self> {
         let orphans = Mutex::default();
-        let this =
-            Arc::new(Self { queue, orphans, process: ForkMark::new(), stall_timeout, drop_timeout });
+        let this = Arc::new(Self { queue, orphans, process: ForkMark::new(), stall_timeout, drop_timeout });
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|core| core.strong_count() > 0);
         open.push(Arc::downgrade(&this));
