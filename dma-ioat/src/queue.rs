@@ -399,14 +399,17 @@ unsafe impl RawQueue for IoatQueue {
         let mut built = 0;
         let mut refused = None;
         while let Some(descriptor) = batch.get(built) {
-            let result = match descriptor.operation() {
+            // The engine has no fences, so this is every copy of one segment.
+            let result = if let Some((src, dst)) = descriptor.as_unfenced_copy() {
                 // SAFETY: the caller guarantees that both ranges stay valid until the completion, and `chan`
                 // is this queue's channel.
-                Operation::Copy { src, dst } => unsafe { self.build_copy(chan, src, dst) },
+                unsafe { self.build_copy(chan, src, dst) }
+            } else if let Operation::Fill { pattern, dst: &[dst] } = descriptor.operation() {
                 // SAFETY: the caller guarantees that the destination stays valid until the completion, and
                 // `chan` is this queue's channel.
-                Operation::Fill { pattern, dst: &[dst] } => unsafe { self.build_fill(chan, pattern, dst) },
-                _ => Err(Refused::Unsupported),
+                unsafe { self.build_fill(chan, pattern, dst) }
+            } else {
+                Err(Refused::Unsupported)
             };
             if let Err(why) = result {
                 refused = Some(why);
