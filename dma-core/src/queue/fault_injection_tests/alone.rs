@@ -53,7 +53,7 @@ fn a_copy_alone_ends_and_counts_as_one_that_was_flushed() {
     assert!(alone.iter().all(|(.., available)| *available == 64));
 }
 
-/// Every call between the submission and the wait leaves the copy in its place, and the next copy is complete.
+/// Any call between the submission and the wait leaves the copy in its place, and the next copy is complete.
 #[test]
 fn other_calls_before_the_wait_lose_nothing() {
     let calls: [(&str, fn(&Rig, &Pair)); 7] = [
