@@ -53,10 +53,13 @@ fn a_copy_alone_ends_and_counts_as_one_that_was_flushed() {
     assert!(alone.iter().all(|(.., available)| *available == 64));
 }
 
+/// A call between the submission and the wait of a copy.
+type Call = fn(&Rig, &Pair);
+
 /// Any call between the submission and the wait leaves the copy in its place, and the next copy is complete.
 #[test]
 fn other_calls_before_the_wait_lose_nothing() {
-    let calls: [(&str, fn(&Rig, &Pair)); 7] = [
+    let calls: [(&str, Call); 7] = [
         ("flush", |rig, _| rig.queue.flush()),
         ("poll", |rig, _| _ = rig.queue.poll()),
         ("flush and poll", |rig, _| {
