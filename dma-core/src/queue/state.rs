@@ -33,7 +33,7 @@ pub(super) struct QueueState {
     pub(super) cooperative: bool,
 }
 
-/// The numbers of free slots. The slot that was freed last is used first.
+/// The numbers of free slots.
 pub(super) struct FreeSlots {
     /// A free slot outside of the list, because a program that waits for each operation needs no list; or
     /// [`NONE`](Self::NONE).
