@@ -23,6 +23,9 @@ pub(crate) enum JobKind {
     Sync,
 }
 
+/// Maximum number of ended jobs whose memory a queue keeps: that of the greatest depth.
+const MAX_ENDED: usize = 4096;
+
 /// The bytes of an operation's buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobBuffer {
@@ -41,13 +44,14 @@ unsafe impl Sync for JobBuffer {}
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) kind: JobKind,
-    pub(crate) file: DmaFile,
+    /// `None` between two operations.
+    file: Option<DmaFile>,
     pub(crate) offset: u64,
     pub(crate) memory: JobBuffer,
     /// Index of the registered buffer that contains the memory, if any.
     pub(crate) fixed: Option<u16>,
-    /// Counter of the queue's operations in flight.
-    in_flight: Arc<InFlight>,
+    /// Counter of the queue's operations in flight. `None` between two operations.
+    in_flight: Option<Arc<InFlight>>,
     /// Number of bytes that were read or written.
     done: AtomicUsize,
     /// The file has no offsets: it is a pipe, socket or terminal.
@@ -103,26 +107,54 @@ pub(crate) enum Step {
 }
 
 impl Job {
+    /// Makes a job, in the memory of an ended one if there is one.
     pub(crate) fn new(
         kind: JobKind,
         (file, offset): (DmaFile, u64),
         memory: JobBuffer,
         fixed: Option<u16>,
-        in_flight: Arc<InFlight>,
-    ) -> Self {
+        in_flight: &Arc<InFlight>,
+    ) -> Arc<Self> {
+        let file = Some(file);
+        let in_flight_of_job = Some(Arc::clone(in_flight));
+        let new = Self { kind, file, offset, memory, fixed, in_flight: in_flight_of_job, ..Self::idle() };
+        let Some(mut job) = in_flight.ended().pop() else { return Arc::new(new) };
+        match Arc::get_mut(&mut job) {
+            Some(ended) => *ended = new,
+            None => return Arc::new(new),
+        }
+        job
+    }
+
+    /// A job between two operations.
+    fn idle() -> Self {
         Self {
-            kind,
-            file,
-            offset,
-            memory,
-            fixed,
-            in_flight,
+            kind: JobKind::Sync,
+            file: None,
+            offset: 0,
+            memory: JobBuffer { begin: NonNull::dangling(), len: 0 },
+            fixed: None,
+            in_flight: None,
             done: AtomicUsize::new(0),
             is_stream: AtomicBool::new(false),
             polls: AtomicBool::new(false),
             by_reaper: AtomicBool::new(false),
             state: Mutex::default(),
             ended: Condvar::new(),
+        }
+    }
+
+    /// Drops a reference to a job. The last reference, which is that of an ended job, makes the job's memory
+    /// available to the queue's next operations. If two threads drop the last two references at the same
+    /// time, the memory is freed.
+    pub(crate) fn release(mut self: Arc<Self>) {
+        let Some(job) = Arc::get_mut(&mut self) else { return };
+        let ended = std::mem::replace(job, Self::idle());
+        if let Some(in_flight) = &ended.in_flight {
+            let mut list = in_flight.ended();
+            if list.len() < MAX_ENDED {
+                list.push(self);
+            }
         }
     }
 
@@ -135,7 +167,8 @@ impl Job {
         let done = self.done.load(Ordering::Relaxed);
         let begin = self.memory.begin.as_ptr().wrapping_add(done);
         let (offset, len) = (self.offset + done as u64, (self.memory.len - done).min(1 << 30));
-        let descriptor = self.file.descriptor(begin.addr(), offset, len);
+        let file = self.file.as_ref().expect("the job has not ended");
+        let descriptor = file.descriptor(begin.addr(), offset, len);
         let offset = if self.is_stream.load(Ordering::Relaxed) { NO_OFFSET } else { offset };
         Part { descriptor, offset, begin, len }
     }
@@ -170,7 +203,7 @@ impl Job {
     fn end(&self, result: Result<usize, Errno>) -> Step {
         // Free the operation's place in the queue first, so that a caller that observes the end can submit
         // the next operation.
-        self.in_flight.remove();
+        self.in_flight.as_ref().expect("the job has not ended").remove();
         let mut state = self.state();
         state.result = Some(result);
         let (waker, kept) = (state.waker.take(), state.kept.take());
@@ -286,23 +319,31 @@ impl Job {
     }
 }
 
-/// Number of jobs in flight of one queue.
+/// Number of jobs in flight of one queue, and the memory of ended ones.
 #[derive(Debug, Default)]
-pub(crate) struct InFlight(AtomicUsize);
+pub(crate) struct InFlight {
+    count: AtomicUsize,
+    /// Ended jobs, without file and queue.
+    ended: Mutex<Vec<Arc<Job>>>,
+}
 
 impl InFlight {
     /// Adds an operation, unless `depth` operations are in flight.
     pub(crate) fn try_add(&self, depth: usize) -> bool {
         let add = |n: usize| (n < depth).then_some(n + 1);
-        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).is_ok()
+        self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).is_ok()
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.0.load(Ordering::Acquire)
+        self.count.load(Ordering::Acquire)
     }
 
     fn remove(&self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.count.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn ended(&self) -> MutexGuard<'_, Vec<Arc<Job>>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -163,7 +163,16 @@ impl FileQueue {
     ///
     /// `QueueFull`, or `Unsupported` in a forked process.
     pub fn sync(&self, file: &DmaFile) -> Result<FileTransfer<()>, FileError<()>> {
-        self.submit(JobKind::Sync, (file, 0), (NonNull::dangling(), 0), ())
+        self.sync_with(file, ())
+    }
+
+    /// Makes the file's completed writes durable, as [`sync`](Self::sync) does, and keeps `held` until then.
+    pub(crate) fn sync_with<T: Send + 'static>(
+        &self,
+        file: &DmaFile,
+        held: T,
+    ) -> Result<FileTransfer<T>, FileError<T>> {
+        self.submit(JobKind::Sync, (file, 0), (NonNull::dangling(), 0), held)
     }
 
     fn submit<T: Send + 'static>(
@@ -178,8 +187,7 @@ impl FileQueue {
             return Err(FileError::new(e.with_operation("submit to a file queue"), buffer));
         }
         let (target, memory) = ((file.clone(), offset), JobBuffer { begin, len });
-        let in_flight = Arc::clone(&inner.in_flight);
-        let job = Arc::new(Job::new(kind, target, memory, inner.fixed(begin.addr().get(), len), in_flight));
+        let job = Job::new(kind, target, memory, inner.fixed(begin.addr().get(), len), &inner.in_flight);
         // From now on, the transfer keeps the buffer until the operation ends.
         let transfer = FileTransfer::new(Arc::clone(&job), Arc::clone(&inner.backend), buffer);
         match &*inner.backend.by {

@@ -218,10 +218,12 @@ impl SharedRing {
 
     /// Reaps completions until the queue is dropped and no operation is in flight.
     fn reap(&self) {
+        let mut completions = Vec::new();
         loop {
+            completions.clear();
             // SAFETY: only this thread reaps completions, and it drops the completion queue at the end of
             // this statement, so no other completion queue exists.
-            let completions: Vec<_> = unsafe { self.ring.completion_shared() }.collect();
+            completions.extend(unsafe { self.ring.completion_shared() });
             for completion in &completions {
                 if completion.user_data() != IGNORED {
                     self.complete(completion.user_data(), completion.result());
@@ -276,7 +278,7 @@ impl SharedRing {
                 let events = u32::from(job.ready_events().bits());
                 opcode::PollAdd::new(Fd(job.part().descriptor), events).build()
             }
-            Step::Ended => return,
+            Step::Ended => return job.release(),
         };
         let by_reaper = self.push_for(Arc::clone(&job), entry, Submitter::Reaper);
         job.by_reaper.store(by_reaper, Ordering::Relaxed);

@@ -23,14 +23,19 @@ pub type Finished<T> = Result<(T, usize), FileError<T>>;
 /// continues, and the buffer is freed when the operation ends.
 #[must_use = "the operation continues, but its result is lost"]
 pub struct FileTransfer<T: Any + Send> {
-    job: Arc<Job>,
+    /// `None` only while the transfer is dropped.
+    job: Option<Arc<Job>>,
     backend: Arc<Backend>,
     buffer: Option<T>,
 }
 
 impl<T: Any + Send> FileTransfer<T> {
     pub(crate) const fn new(job: Arc<Job>, backend: Arc<Backend>, buffer: T) -> Self {
-        Self { job, backend, buffer: Some(buffer) }
+        Self { job: Some(job), backend, buffer: Some(buffer) }
+    }
+
+    fn job(&self) -> &Arc<Job> {
+        self.job.as_ref().expect("the transfer exists")
     }
 
     /// Returns whether the transfer was made before this process was forked. A thread of the parent may have
@@ -48,12 +53,12 @@ impl<T: Any + Send> FileTransfer<T> {
     /// Returns whether the operation has ended. In a forked child, every operation of the parent has.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.is_parents() || self.job.result().is_some()
+        self.is_parents() || self.job().result().is_some()
     }
 
     /// Blocks until the operation has ended, for at most `timeout`. Returns whether it has ended.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
-        self.is_parents() || self.job.wait_timeout(timeout)
+        self.is_parents() || self.job().wait_timeout(timeout)
     }
 
     /// Blocks until the operation has ended. Returns the buffer, and the number of bytes that were read or
@@ -69,7 +74,7 @@ impl<T: Any + Send> FileTransfer<T> {
         if self.is_parents() {
             return Err(self.forked());
         }
-        let result = self.job.wait();
+        let result = self.job().wait();
         self.finish(result)
     }
 
@@ -79,8 +84,8 @@ impl<T: Any + Send> FileTransfer<T> {
     /// cancelled after the kernel has started them. Those of pipes, sockets and terminals can, while they
     /// wait.
     pub fn cancel(&self) {
-        if !self.is_parents() && self.job.cancel() {
-            self.backend.cancel(&self.job);
+        if !self.is_parents() && self.job().cancel() {
+            self.backend.cancel(self.job());
         }
     }
 
@@ -88,7 +93,7 @@ impl<T: Any + Send> FileTransfer<T> {
         let buffer = self.buffer.take().expect("a transfer ends once");
         match result {
             Ok(bytes) => Ok((buffer, bytes)),
-            Err(errno) => Err(FileError::new(explain(&self.job, errno), buffer)),
+            Err(errno) => Err(FileError::new(explain(self.job(), errno), buffer)),
         }
     }
 }
@@ -124,7 +129,7 @@ impl<T: Any + Send + Unpin> Future for FileTransfer<T> {
         if self.is_parents() {
             return Poll::Ready(Err(self.forked()));
         }
-        match self.job.poll(context.waker()) {
+        match self.job().poll(context.waker()) {
             Some(result) => Poll::Ready(self.finish(result)),
             None => Poll::Pending,
         }
@@ -133,19 +138,22 @@ impl<T: Any + Send + Unpin> Future for FileTransfer<T> {
 
 impl<T: Any + Send> Drop for FileTransfer<T> {
     fn drop(&mut self) {
-        if let Some(buffer) = self.buffer.take() {
-            if self.is_parents() {
-                return std::mem::forget(buffer);
-            }
-            self.job.keep(buffer);
+        let (job, buffer) = (self.job.take(), self.buffer.take());
+        if self.is_parents() {
+            return std::mem::forget((job, buffer));
         }
+        let Some(job) = job else { return };
+        if let Some(buffer) = buffer {
+            job.keep(buffer);
+        }
+        job.release();
     }
 }
 
 impl<T: Any + Send> fmt::Debug for FileTransfer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FileTransfer")
-            .field("kind", &self.job.kind)
+            .field("kind", &self.job().kind)
             .field("is_done", &self.is_done())
             .finish()
     }

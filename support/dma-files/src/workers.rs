@@ -87,7 +87,7 @@ impl SharedJobs {
             if let Some(job) = state.jobs.pop_front() {
                 drop(state);
                 run(&job, once);
-                drop(job);
+                job.release();
                 state = self.state();
             } else if state.closed {
                 return;

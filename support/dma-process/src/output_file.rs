@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind, IoSlice, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
@@ -225,15 +225,35 @@ impl OutputFile {
     ///
     /// Errors of the file system. After an error, the file does not have its final name.
     pub fn finish(self) -> io::Result<()> {
+        if self.pending.is_some() {
+            // Some file systems report a full disk only at this call.
+            self.file.sync_all()?;
+        }
+        self.finish_synced()
+    }
+
+    /// Gives the file its final name, as [`finish`](Self::finish) does, but does not write the bytes to the
+    /// disk before. The caller has done so, for example by an asynchronous `fsync` of
+    /// [`as_fd`](AsFd::as_fd).
+    ///
+    /// # Errors
+    ///
+    /// Errors of the file system. After an error, the file does not have its final name.
+    pub fn finish_synced(self) -> io::Result<()> {
         let Self { mut file, pending } = self;
         file.flush()?;
         let Some(mut pending) = pending else { return Ok(()) };
-        // Some file systems report a full disk only at this call.
-        file.sync_all()?;
         fs::rename(&pending.temporary, &pending.path)?;
         // From now on another file may get the temporary name, so do not remove it.
         pending.keep = true;
         Ok(())
+    }
+
+    /// Returns the path of the file after following links, which the file has after
+    /// [`finish`](Self::finish); `None` for a device, a pipe or a standard stream.
+    #[must_use]
+    pub fn final_path(&self) -> Option<&Path> {
+        self.pending.as_ref().map(|pending| &*pending.path)
     }
 
     /// Removes the file. Data that was written to a device or a pipe cannot be removed.
@@ -251,6 +271,12 @@ impl OutputFile {
         let end =
             if appends { self.file.metadata()?.len() } else { rustix::fs::tell(&self.file).unwrap_or(0) };
         Ok(check_file_size(&self.file, end + 1)?)
+    }
+}
+
+impl AsFd for OutputFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 
