@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 
 /// Alignment of the address, offset and length of direct reads and writes, in bytes. No disk needs a larger
 /// alignment.
-const DIRECT_ALIGNMENT: usize = 4096;
+pub(crate) const DIRECT_ALIGNMENT: usize = 4096;
 
 /// Options for opening a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -130,6 +130,12 @@ impl DmaFile {
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.0.direct.is_some()
+    }
+
+    /// Returns the file's path for errors, as the system reports it.
+    pub(crate) fn name(&self) -> String {
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", self.0.file.as_raw_fd()));
+        path.map_or_else(|_| "a file".to_owned(), |path| path.display().to_string())
     }
 
     /// Fails if the system would ignore the offsets of writes.

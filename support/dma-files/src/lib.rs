@@ -33,19 +33,25 @@
 //! - **Forked processes** cannot use a queue that was made before the fork.
 
 mod backend;
+mod device;
+mod device_transfer;
 mod error;
 mod file;
 mod job;
 mod operand;
 mod options;
+mod pieces;
 mod queue;
 mod ring;
 mod transfer;
 mod workers;
 
+pub use device::DeviceFiles;
+pub use device_transfer::DeviceTransfer;
 pub use error::FileError;
 pub use file::{DmaFile, OpenFile};
 pub use operand::{FileDestination, FileSource};
 pub use options::{FileQueueOptions, Method};
+pub use pieces::FilePiece;
 pub use queue::FileQueue;
 pub use transfer::{FileTransfer, Finished};

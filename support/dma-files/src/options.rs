@@ -3,7 +3,7 @@
 use dma_core::{Error, ErrorKind, Result};
 
 /// Maximum value of [`FileQueueOptions::depth`].
-const MAX_DEPTH: usize = 4096;
+pub(crate) const MAX_DEPTH: usize = 4096;
 
 /// The method by which files are read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

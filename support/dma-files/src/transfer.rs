@@ -98,6 +98,13 @@ impl<T: Any + Send> FileTransfer<T> {
     }
 }
 
+/// The error of a full disk or quota.
+pub(crate) fn no_space(errno: Errno) -> Error {
+    Error::new(ErrorKind::OutOfResources, "no space is left for the file")
+        .with_hint("free some space, or raise the quota")
+        .with_source(std::io::Error::from(errno))
+}
+
 /// Converts the error of an ended operation.
 fn explain(job: &Job, errno: Errno) -> Error {
     let (done, len) = (job.done() as u64, job.memory.len as u64);
@@ -113,9 +120,7 @@ fn explain(job: &Job, errno: Errno) -> Error {
         Errno::CANCELED => Error::new(ErrorKind::Aborted, "the kernel cancelled the operation").with_hint(
             "submit the operation again; if this repeats, raise the limits on threads (ulimit -u)",
         ),
-        Errno::NOSPC | Errno::DQUOT => Error::new(ErrorKind::OutOfResources, "no space is left for the file")
-            .with_hint("free some space, or raise the quota")
-            .with_source(std::io::Error::from(errno)),
+        Errno::NOSPC | Errno::DQUOT => no_space(errno),
         errno => std::io::Error::from(errno).into(),
     };
     let error = if job.kind == JobKind::Sync { error } else { error.with_numbers(done, len) };
