@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "replaces calls of the driver")]
 
 mod faults;
+mod random;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -26,6 +27,8 @@ const MUTANT_GPUS: usize = 64;
 const FAULTS: [&str; 6] = ["refuse@2", "fail@2", "reset@2", "gone@2", "stick@2", "fail@1"];
 const FAULTY: u32 = 4;
 const MUTANTS: u32 = FAULTY + FAULTS.len() as u32;
+/// The GPU that refuses some loads and is slow with others.
+const REFUSING: u32 = MUTANTS + MUTANT_GPUS as u32;
 
 /// Two ideal GPUs, one whose copies take longer, one with published times, GPUs with faults, and others.
 fn config() -> String {
@@ -34,7 +37,8 @@ fn config() -> String {
     for faults in FAULTS {
         text += &format!("[[gpu]]\nfaults = '{faults}'\n");
     }
-    text + &"[[gpu]]\n".repeat(MUTANT_GPUS)
+    text += &"[[gpu]]\n".repeat(MUTANT_GPUS);
+    text + "[[gpu]]\nfaults = 'refuse:p=0.05+slow:p=0.02:for=5us'\n"
 }
 
 fn driver() -> Driver {
@@ -156,52 +160,6 @@ fn check(
         }
     }
     Ok(())
-}
-
-fn shapes(most: usize) -> impl Strategy<Value = Vec<(usize, usize, usize)>> {
-    let gap = || prop_oneof![Just(0_usize), 0_usize..40];
-    let len = prop_oneof![
-        0_usize..40,
-        (0_usize..20).prop_map(|units| units * 16),
-        1_usize..700,
-        (0_usize..5).prop_map(|units| units * 2048 + 1000),
-        Just(4096_usize),
-    ];
-    // The last piece may need several entries of the table.
-    let last = prop_oneof![4 => Just(0_usize), 1 => (60_usize << 10)..(150 << 10)];
-    (prop::collection::vec((gap(), gap(), len), 1..most), gap(), gap(), last).prop_map(
-        |(mut shapes, a, b, last)| {
-            shapes.push((a, b, last));
-            shapes
-        },
-    )
-}
-
-fn random_pieces(cases: u32) {
-    // Opening an engine compiles its kernel, so all cases share the engines.
-    let engines = [Pieces::Auto, Pieces::Kernel, Pieces::Batch, Pieces::Loop].map(|pieces| open(0, pieces));
-    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
-    proptest::test_runner::TestRunner::new(config)
-        .run(&(shapes(60), any::<bool>(), 0..6_usize, 61..300_usize), |(shapes, by_rows, engine, depth)| {
-            // Most cases take the kernel.
-            let engine = &engines[[1, 1, 1, 0, 2, 3][engine]];
-            let queue = engine.open_queue(&QueueOptions::new().with_depth(depth)).expect("a queue");
-            let (pieces, len) = layout(&shapes);
-            check(engine, &queue, &pieces, len, by_rows).map_err(TestCaseError::fail)
-        })
-        .unwrap();
-}
-
-#[test]
-fn random_pieces_are_those_of_an_oracle() {
-    random_pieces(60);
-}
-
-#[test]
-#[ignore = "takes minutes: cargo test --release -p dma-cuda --test pieces -- --ignored --nocapture"]
-fn ten_million_random_pieces_are_those_of_an_oracle() {
-    // Each case has 31 pieces on average, in four directions.
-    random_pieces(10_000_000 / (31 * 4));
 }
 
 /// The text of the kernel, and the text that the driver compiles instead of it.
@@ -387,7 +345,21 @@ fn odd_input_is_refused_or_right() {
         let foreign = other.allocate_device(64).unwrap();
         let error = queue.copy(host.slice(0..64), foreign).unwrap_err();
         assert_eq!(error.error().kind(), ErrorKind::WrongEngine, "{error}");
-        // The queue still works.
+        // A window is freed only after its pieces have ended, even if the program has dropped it.
+        let whole = engine.allocate_device(1 << 16).unwrap();
+        let copies: Vec<_> = (0..64)
+            .map(|i| {
+                queue
+                    .copy(host.slice(i * 1000..i * 1000 + 999), whole.slice(i * 1000..i * 1000 + 999))
+                    .unwrap()
+            })
+            .collect();
+        let (whole, error) = whole.deregister().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InUse, "{error}");
+        assert!(!error.hint().is_empty(), "{error}");
+        drop(whole);
+        drop(copies);
+        queue.fence();
         faults::transfer_outcome(&engine, &queue).unwrap();
     }
 }
