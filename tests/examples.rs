@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use test_support::built;
+use test_support::{built, stand_ins};
 
 /// Examples that need arguments or another process, and have their own tests.
 const WITH_ARGUMENTS: [&str; 1] = ["11_copy_dpu"];
@@ -11,7 +11,7 @@ const WITH_ARGUMENTS: [&str; 1] = ["11_copy_dpu"];
 const SHARED: &str = "common";
 
 /// The beginning of the last line of each example's output.
-const LAST_LINES: [(&str, &str); 16] = [
+const LAST_LINES: [(&str, &str); 17] = [
     ("01_first_copy", "cpu copied and filled 1572864 bytes in 2 operations"),
     ("02_choose_engine", "3 of 6 engines opened"),
     ("03_scatter_gather", "sim:profile=ioat: lists of up to 1 segments; 2 operations needed "),
@@ -31,7 +31,25 @@ const LAST_LINES: [(&str, &str); 16] = [
     ("15_checksummed_storage", "sim:profile=dsa: CRC-32C "),
     ("16_device_memory", "32 blocks were copied to device memory and back, through 4 windows"),
     ("17_configured_server", "516484 bytes stored"),
+    ("18_load_safetensors", LOADED),
 ];
+
+/// The output of the example that loads a file into device memory.
+const LOADED: &str = "24 tensors, 15237440 bytes: the CRCs of the file, the device and the copy are equal";
+
+#[test]
+fn tensors_are_loaded_into_the_memory_of_the_gpu_stand_in() {
+    let engine = format!("cuda:0,lib={}", stand_ins::cuda_emu_prefix().join("lib").display());
+    let dir = tempfile::tempdir().expect("a directory");
+    let output = Command::new(built::example("18_load_safetensors"))
+        .args(["--engine", &engine])
+        .env("TMPDIR", dir.path())
+        .stdin(Stdio::null())
+        .output()
+        .expect("it runs");
+    let (said, warned) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.trim_end() == LOADED, "{said}{warned}");
+}
 
 #[test]
 fn every_example_runs_and_shows_what_it_says() {

@@ -19,6 +19,9 @@
 //! # Ok(()) }
 //! ```
 //!
+//! [`DeviceFiles`] reads files into memory that the CPU may not reach, such as a GPU's, and writes them from
+//! there.
+//!
 //! - **Ownership.** The buffer moves into the operation, which returns it when it ends, like operations of
 //!   engines. If the [`FileTransfer`] is dropped, the operation continues, and the buffer is freed when the
 //!   operation ends.
