@@ -17,6 +17,8 @@ use dma::prelude::*;
 use indicatif::{ProgressBar, ProgressStyle};
 use safetensors::tensor::{Dtype, Metadata, TensorView};
 
+/// The beginning and the end of each tensor, by its name.
+type Ranges = BTreeMap<String, (u64, u64)>;
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
 /// Loads a safetensors file into device memory, and saves it again
@@ -97,7 +99,7 @@ fn progress(what: &'static str, mut transfer: DeviceTransfer) -> Result<Vec<File
 }
 
 /// Reads the header of a file. Returns it with its length field, and the range of each tensor behind it.
-fn header(path: &Path) -> Result<(Vec<u8>, BTreeMap<String, (u64, u64)>)> {
+fn header(path: &Path) -> Result<(Vec<u8>, Ranges)> {
     let mut file = File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let mut len = [0; 8];
     file.read_exact(&mut len)?;

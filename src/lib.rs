@@ -44,7 +44,7 @@
 //! | `rdma` | yes | the backend `rdma`: `dma::rdma` |
 //! | `cuda` | yes | the backend `cuda`: `dma::cuda` |
 //! | `metrics` | no | [`layers::meter`] passes counters of `meter+NAME` to the recorder of `metrics` |
-//! | `files` | no | `dma::files`: reads files into registered and device memory and writes them from it, by io_uring |
+//! | `files` | no | `dma::files`: files in registered and device memory, by io_uring |
 //! | `serde` | no | serde reads and writes options and engine names, and writes descriptions and counters |
 //! | `schemars` | no | JSON schemas of options and engine names, for configuration files |
 //! | `compio`, `tokio-uring` | no | I/O of these runtimes with [`Buffer`] and [`BufferMut`] |

@@ -11,9 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use dma_core::{
-    BufferPool, DmaEngineExt, PoolOptions, Queue, QueueOptions, SharedQueueOptions, Window,
-};
+use dma_core::{BufferPool, DmaEngineExt, PoolOptions, Queue, QueueOptions, SharedQueueOptions, Window};
 use dma_cuda::{CudaDevice, CudaEngine, CudaOptions, Driver};
 use dma_files::{DeviceFiles, DmaFile, FilePiece, FileQueue, FileQueueOptions, OpenFile};
 

@@ -138,12 +138,12 @@ impl DeviceTransfer {
     ///
     /// # Errors
     ///
-    /// The errors of the file: `OutOfResources` if the disk or the quota is full; `OutOfRange` if the file has
-    /// become shorter; `Os` for other errors of the system, with the source. The errors of the device, such
-    /// as `DeviceFault`, `Aborted` after a reset, `DeviceLost`, or `TimedOut` if the device has stalled, and
-    /// `WrongEngine` if queue and pool belong to different engines. `Aborted` after [`cancel`](Self::cancel);
-    /// `Unsupported` in a forked process. Each error names the file, its bytes and the remedy, and contains
-    /// the pieces. No block is in flight then, unless the device has stalled.
+    /// The errors of the file: `OutOfResources` if the disk or the quota is full; `OutOfRange` if the file
+    /// has become shorter; `Os` for other errors of the system, with the source. The errors of the device,
+    /// such as `DeviceFault`, `Aborted` after a reset, `DeviceLost`, or `TimedOut` if the device has stalled,
+    /// and `WrongEngine` if queue and pool belong to different engines. `Aborted` after
+    /// [`cancel`](Self::cancel); `Unsupported` in a forked process. Each error names the file, its bytes and
+    /// the remedy, and contains the pieces. No block is in flight then, unless the device has stalled.
     pub fn wait(mut self) -> Finished<Vec<FilePiece>> {
         self.block(None);
         self.finish()
@@ -464,11 +464,24 @@ impl DeviceTransfer {
         Ok(())
     }
 
-    /// Removes a file that did not get its name.
     fn end(&mut self) {
-        self.output = None;
+        self.remove_output();
         self.buffer = None;
         self.stage = Stage::Ended;
+    }
+
+    /// Removes a file that did not get its name. A forked process leaves it to its parent.
+    fn remove_output(&mut self) {
+        let output = self.output.take();
+        if self.files.files.is_parents() {
+            std::mem::forget(output);
+        }
+    }
+}
+
+impl Drop for DeviceTransfer {
+    fn drop(&mut self) {
+        self.remove_output();
     }
 }
 

@@ -175,6 +175,11 @@ impl FileQueue {
         self.submit(JobKind::Sync, (file, 0), (NonNull::dangling(), 0), held)
     }
 
+    /// Returns whether the queue belongs to the parent of this forked process.
+    pub(crate) fn is_parents(&self) -> bool {
+        !self.0.backend.is_of_this_process()
+    }
+
     fn submit<T: Send + 'static>(
         &self,
         kind: JobKind,

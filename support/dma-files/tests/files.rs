@@ -13,8 +13,11 @@ use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use dma_core::{Access, BufferMut, BufferPool, DmaEngine, DmaEngineExt, ErrorKind, HostMemory, PoolOptions};
-use dma_files::{DmaFile, FileError, FileQueue, FileQueueOptions, Method, OpenFile};
+use dma_core::{
+    Access, BufferMut, BufferPool, DmaEngine, DmaEngineExt, ErrorKind, HostMemory, PoolOptions,
+    SharedQueueOptions,
+};
+use dma_files::{DeviceFiles, DmaFile, FileError, FilePiece, FileQueue, FileQueueOptions, Method, OpenFile};
 use futures_lite::future::block_on;
 use proptest::prelude::*;
 
@@ -462,6 +465,46 @@ fn a_forked_process_uses_neither_ring_nor_threads() {
         }
         let (_, n) = files.read_at(&file, 0, second).expect("room").wait().expect("it reads");
         assert_eq!(n, 10);
+    }
+}
+
+#[test]
+fn a_forked_process_leaves_the_files_that_its_parent_saves() {
+    let engine = engine();
+    let pool = BufferPool::new(&engine, &PoolOptions::new().with_class(4096, 4)).expect("a pool");
+    let queue = engine.open_shared_queue(&SharedQueueOptions::new()).expect("a queue");
+    let files = DeviceFiles::new(&queue, &pool, &FileQueueOptions::new()).expect("it opens");
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let start = |name| {
+        let window = engine.allocate(100_000).expect("memory").share();
+        let pieces = vec![FilePiece::new(0..100_000, window)];
+        let mut save = files.save(folder.path().join(name), pieces).expect("valid");
+        let ended = save.wait_timeout(Duration::ZERO);
+        (save, ended)
+    };
+    // 25 blocks through 4 buffers, and two syncs, have hardly ended yet.
+    let ((first, _), (second, ended)) = (start("first"), start("second"));
+    // SAFETY: the child waits for no lock of another thread. It allocates memory, which glibc allows in a
+    // forked child, and exits without running other destructors.
+    match unsafe { libc::fork() } {
+        -1 => panic!("no fork: {}", std::io::Error::last_os_error()),
+        0 => {
+            drop(first);
+            let refused = second.wait().is_err_and(|e| e.error().kind() == ErrorKind::Unsupported);
+            // SAFETY: `_exit` only ends the process.
+            unsafe { libc::_exit(i32::from(!(refused || ended))) }
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: the pointer to the local variable `status` is valid for a write during the call.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0, "the child's save was not refused, or the child died");
+            first.wait().expect("saved");
+            second.wait().expect("saved");
+        }
+    }
+    for name in ["first", "second"] {
+        assert_eq!(std::fs::read(folder.path().join(name)).expect("it exists").len(), 100_000);
     }
 }
 
