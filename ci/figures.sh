@@ -21,6 +21,7 @@ cargo bench -p dma-cpu --bench rows
 cargo bench -p dma-cuda --bench instructions
 cargo bench -p dma-doca --bench instructions
 cargo bench -p dma-dsa --bench instructions
+cargo bench -p dma-files --bench device_files
 cargo bench -p dma-ioat --bench instructions
 cargo bench -p dma-layers --bench auto
 cargo bench -p dma-layers --bench instructions

@@ -132,7 +132,8 @@ mod tests {
         assert!(in_child(clone, || {
             let child = mark.is_child();
             let own = ForkMark::new();
-            // Not by `fork`, which waits for the allocator's locks: a thread of the parent may have held them.
+            // Not by `fork`, which waits for the allocator's locks: a thread of the parent may have held
+            // them.
             child
                 && mark.is_child()
                 && !own.is_child()

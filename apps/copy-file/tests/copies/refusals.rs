@@ -114,11 +114,11 @@ fn bad_arguments_are_named() {
     place.refuses("--engine= src dst", &["engine"]);
 }
 
-/// Runs a script of the shell as an unprivileged user who does not own the files. In the script, the program is
-/// `./program`.
+/// Runs a script of the shell as an unprivileged user who does not own the files. In the script, the
+/// program is `./program`.
 fn as_user(place: &Place, script: &str) -> Output {
-    // Another program makes the copy: a process that another test starts meanwhile would inherit this process's
-    // descriptor, and the kernel executes no file that is open for writing.
+    // Another program makes the copy: a process that another test starts meanwhile would inherit this
+    // process's descriptor, and the kernel executes no file that is open for writing.
     if !place.path("program").exists() {
         let mut cp = Command::new("cp");
         cp.arg(env!("CARGO_BIN_EXE_copy-file")).arg(place.path("program"));
@@ -148,8 +148,8 @@ fn a_direct_copy_needs_no_threads_of_the_kernel() {
     place.file("src", 3 << 20);
     let open = "chmod 755 . && chmod 644 src && mkdir out && chmod 777 out";
     assert!(Command::new("sh").args(["-c", open]).current_dir(place.dir.path()).status().unwrap().success());
-    // The program's thread, that of the signal handler and that of the file queue. Other processes of the same
-    // user leave fewer threads, so more are tried.
+    // The program's thread, that of the signal handler and that of the file queue. Other processes of the
+    // same user leave fewer threads, so more are tried.
     let mut limits = (3..12_u32).chain((4..32).map(|power| 1 << power));
     let tried = limits.find_map(|threads| {
         let engine = "--engine cpu:threads=0 --direct --chunk 64K";
