@@ -1,6 +1,8 @@
 #include "backend_class.hpp"
 
+#include "settings.hpp"
 #include "threads.hpp"
+#include <atomic>
 #include <cerrno>
 #include <future>
 #include <sys/prctl.h>
@@ -132,34 +134,33 @@ Status Backend::notify(const std::string &agent_name, const std::string &message
 }
 
 bool Backend::open(const Options &options) {
-  std::string local_engine = default_options()["engine"], remote_engine, listen, ptrace, peers;
+  Settings settings;
+  std::string reason = read_settings(settings);
   for (const auto &[name, value] : options) {
-    if (name == "engine")
-      local_engine = value;
-    else if (name == "remote")
-      remote_engine = value;
-    else if (name == "listen")
-      listen = value;
-    else if (name == "peers")
-      peers = value;
-    else if (name == "ptrace")
-      ptrace = value;
-    else if (name == "stall_ms" && !value.empty() && value.size() < 9 && value.find_first_not_of("0123456789") == value.npos)
-      stall_limit_ = milliseconds(std::stoul(value));
-    else {
-      log("option " + name + "=" + value + "; the options are engine=NAME, remote=NAME, listen=IP:PORT, peers=remote, " +
-          "ptrace=any, stall_ms=MILLISECONDS");
-      return false;
-    }
+    // A program that passes on the defaults of `default_options` has chosen nothing.
+    const auto found = settings.find(name);
+    if (reason.empty() && (found == settings.end() || found->second.value != value))
+      reason = set(settings, name, {value, "program"});
   }
-  if (!ptrace.empty() && ptrace != "any") {
-    log("option ptrace=" + ptrace + "; the only allowed value is any");
+  if (!reason.empty()) {
+    log(reason);
     return false;
   }
-  if (!peers.empty() && peers != "remote") {
-    log("option peers=" + peers + "; the only allowed value is remote");
+  const auto refuse = [&settings](const char *name, const char *remedy) {
+    const Setting &setting = settings[name];
+    log(std::string("option ") + name + "=" + setting.value + " (" + setting.source + "); " + remedy);
     return false;
-  }
+  };
+  const std::string &local_engine = settings["engine"].value, &remote_engine = settings["remote"].value,
+                    &listen = settings["listen"].value, &peers = settings["peers"].value,
+                    &ptrace = settings["ptrace"].value, &stall_ms = settings["stall_ms"].value;
+  if (stall_ms.empty() || stall_ms.size() > 8 || stall_ms.find_first_not_of("0123456789") != stall_ms.npos)
+    return refuse("stall_ms", "give a number of milliseconds, of at most 8 digits");
+  stall_limit_ = milliseconds(std::stoul(stall_ms));
+  if (!ptrace.empty() && ptrace != "any")
+    return refuse("ptrace", "the only allowed value is any");
+  if (!peers.empty() && peers != "remote")
+    return refuse("peers", "the only allowed value is remote");
   if (remote_engine.empty() != listen.empty() || (remote_engine.empty() && !peers.empty())) {
     log("the option remote needs the option listen, which is an address of this host, and peers and listen need remote");
     return false;
@@ -202,6 +203,10 @@ bool Backend::open(const Options &options) {
     log(event_.get() < 0 ? "eventfd fails" : mailbox_.usable().reason);
     return false;
   }
+  set_options(values_of(settings));
+  static std::atomic_flag told = ATOMIC_FLAG_INIT;
+  if (!told.test_and_set())
+    log("agent " + agent + ": " + in_force(settings));
   return true;
 }
 
@@ -219,7 +224,10 @@ void Backend::wake() const {
 }
 
 Options default_options() {
-  return {{"engine", "cpu"}, {"remote", ""}, {"listen", ""}, {"peers", ""}, {"ptrace", ""}, {"stall_ms", "30000"}};
+  Settings settings;
+  // A backend reads them again, and reports why this fails.
+  (void)read_settings(settings);
+  return values_of(settings);
 }
 
 Engine *create_engine(const InitParameters &init) { return new Backend(init); }

@@ -9,7 +9,7 @@ namespace dma_nixl {
 
 constexpr const char *PLUGIN = "DMA";
 
-// The options and their defaults.
+// The options, and their values in a backend for which the program gives none.
 Options default_options();
 
 // Creates a backend. Returns null after a failure, and writes the reason to stderr.

@@ -147,6 +147,9 @@ protected:
   explicit Engine(const InitParameters &init)
       : type_(init.type), options_(*init.options), agent(init.agent), telemetry_(init.telemetry) {}
 
+  // Sets the options that NIXL shows to the program.
+  void set_options(Options options) { options_ = std::move(options); }
+
 private:
   // NIXL's inline functions read these members by offset.
   std::string type_;

@@ -26,6 +26,7 @@ static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
     // Compiling all sources as one takes less time than compiling them one by one.
     let sources = [
         "remote_notifier.cpp",
+        "settings.cpp",
         "failures.cpp",
         "memory.cpp",
         "transfers.cpp",
@@ -114,6 +115,52 @@ fn passes(test: &str) {
 #[test]
 fn the_table_and_the_members_are_where_nixl_reads_them() {
     passes("table");
+}
+
+/// The program's options win over the environment, and the environment over the file.
+#[test]
+fn options_come_from_the_program_the_environment_and_a_file() {
+    let file = DIR.join("options");
+    fs::write(&file, "# for all agents\n\n engine = sim:seed=1\nptrace=any\nstall_ms=9000\n")
+        .expect("a file");
+    let run = |variables: &[(&str, &str)]| {
+        let mut command = host(&PLUGIN, &RELEASE, "options");
+        output(command.envs(variables.iter().copied()))
+    };
+    let path = file.to_str().expect("plain");
+    let found = run(&[
+        ("DMA_NIXL_OPTIONS", path),
+        ("DMA_NIXL_ENGINE", "sim:seed=7"),
+        ("DMA_NIXL_STALL_MS", "8000"),
+        ("DMA_NIXL_LISTEN", ""),
+    ]);
+    assert!(found.status.success(), "{}", text(&found));
+    for expected in ["engine is sim:seed=7\n", "ptrace is any\n", "stall_ms is 20000\n", "listen is \n"] {
+        assert!(text(&found).contains(expected), "{expected}: {}", text(&found));
+    }
+    let said = format!(
+        "dma-nixl: agent me: engine=sim:seed=7 (DMA_NIXL_ENGINE), ptrace=any ({path}:4), stall_ms=20000 (program)\n"
+    );
+    // Once, although the program makes two backends.
+    assert_eq!(String::from_utf8_lossy(&found.stderr), said);
+
+    fs::write(&file, "engine=cpu\nengin=cpu\n").expect("a file");
+    let odd = DIR.join("odd_options");
+    fs::write(&odd, "engine cpu\n").expect("a file");
+    let no_option = "there is no option engin; the options are engine=NAME";
+    for (variable, value, says) in [
+        ("DMA_NIXL_ENGIN", "cpu", format!("DMA_NIXL_ENGIN: {no_option}")),
+        ("DMA_NIXL_PEERS", "all", "option peers=all (DMA_NIXL_PEERS); the only allowed value".to_owned()),
+        ("DMA_NIXL_ENGINE", "none", "none".to_owned()),
+        ("DMA_NIXL_OPTIONS", path, format!("{path}:2: {no_option}")),
+        ("DMA_NIXL_OPTIONS", odd.to_str().expect("plain"), ":1: `engine cpu` is not NAME=VALUE".to_owned()),
+        ("DMA_NIXL_OPTIONS", "/nowhere", "/nowhere, which cannot be read: No such file".to_owned()),
+        ("DMA_NIXL_OPTIONS", "/", "cannot be read".to_owned()),
+    ] {
+        let refused = run(&[(variable, value)]);
+        assert!(!refused.status.success(), "{variable}={value}");
+        assert!(text(&refused).contains(&says), "{variable}={value}: {}", text(&refused));
+    }
 }
 
 #[test]

@@ -26,7 +26,8 @@ def main(engine):
 
     me = nixl_agent("me", nixl_agent_config(backends=[]))
     me.create_backend(peers.BACKEND, {"engine": engine})
-    assert me.get_backend_params(peers.BACKEND) == {"engine": engine}
+    in_force = {"engine": engine, "listen": "", "peers": "", "ptrace": "", "remote": "", "stall_ms": "30000"}
+    assert me.get_backend_params(peers.BACKEND) == in_force
     assert me.get_backend_mem_types(peers.BACKEND) == ["DRAM_SEG"]
     source = np.random.default_rng(1).integers(0, 256, LENGTH, dtype=np.uint8)
     destination = np.zeros(LENGTH, dtype=np.uint8)

@@ -31,7 +31,8 @@ static void table() {
   Agent agent("me", {{"engine", "cpu"}});
   CHECK(!agent.failed());
   CHECK(*reinterpret_cast<Text *>(member(agent.engine, 8)) == "DMA");
-  CHECK(*reinterpret_cast<Options *>(member(agent.engine, 40)) == agent.options);
+  const Options in_force = *reinterpret_cast<Options *>(member(agent.engine, 40));
+  CHECK(in_force.size() == 6 && in_force.at("engine") == "cpu" && in_force.at("stall_ms") == "30000");
   CHECK(!std::memcmp(member(agent.engine, 96), Bytes(64, 0).data(), 64)); // an empty vector, and a mutex
   CHECK(*reinterpret_cast<Text *>(member(agent.engine, 168)) == "me");
   for (const Slot slot : {supportsRemote, supportsLocal, supportsNotif})
@@ -51,6 +52,18 @@ static void table() {
                              Options{{"listen", "127.0.0.1"}}, Options{{"peers", "remote"}}, Options{{"remote", "cpu"}, {"listen", "eth0"}},
                              Options{{"remote", "cpu"}, {"listen", "127.0.0.1"}, {"peers", "all"}}})
     CHECK(Agent("bad", bad).failed());
+}
+
+// Prints the options that are in force in a backend whose program gives one of them.
+static void options_in_force() {
+  Agent agent("me", {{"stall_ms", "20000"}});
+  CHECK(!agent.failed());
+  for (const auto &[name, value] : *reinterpret_cast<Options *>(member(agent.engine, 40)))
+    std::printf("%s is %s\n", name.c_str(), value.c_str());
+  // The program passes on the defaults that the plugin announces.
+  Agent second("second", plugin->options());
+  CHECK(!second.failed());
+  CHECK(reinterpret_cast<Options *>(member(second.engine, 40))->at("engine") == plugin->options().at("engine"));
 }
 
 static void within_a_process(const char *engine) {
@@ -552,6 +565,7 @@ int main(int argc, char **argv) {
   if (plugin) {
     const std::map<Text, std::function<void()>> tests{
         {"table", table},
+        {"options", options_in_force},
         {"local", [] { within_a_process("cpu"); within_a_process("sim:seed=7"); }},
         {"waits", deregistering_and_releasing_wait},
         {"again", memory_is_registered_again},
