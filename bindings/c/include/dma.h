@@ -334,8 +334,8 @@ dma_status dma_region_describe(dma_region region, dma_region_info *info);
  * (DMA_IN_USE), so that its memory is never reused while a device may access it. If a device never answers,
  * the region stays in use forever. A region with a release function closes at once. May block while the
  * system unpins the memory. Any thread.
- * DMA_IN_USE: an operation whose completion was not received, a batch, an export or another thread uses the
- * region. DMA_CLOSED. */
+ * DMA_IN_USE: an operation in flight, a batch, an export or another thread uses the region. An operation is in
+ * flight until its completion is received, or until the call that submits it has executed it. DMA_CLOSED. */
 dma_status dma_region_close(dma_region region);
 
 /* ---- Export and import: memory of other processes --------------------------------------------------------------- */
