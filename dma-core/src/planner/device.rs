@@ -124,8 +124,8 @@ impl Device {
         Ok(accepted)
     }
 
-    /// Submits one descriptor to an idle device, rings the doorbell, and polls once, for one completion. That
-    /// completion is then the first of `reports`.
+    /// Submits one descriptor to an idle device, rings the doorbell, and polls once. The completion is then
+    /// the first of `reports`.
     ///
     /// # Errors
     ///
@@ -147,7 +147,8 @@ impl Device {
             // If the engine panics from here on, the device may have the descriptor.
             *in_flight = 1;
             raw.flush();
-            Ok(Some(raw.poll(&mut reports[..1])))
+            // There is room for two, so that an engine which reports the descriptor twice is found out.
+            Ok(Some(raw.poll(&mut reports[..2])))
         })?;
         let Some(reported) = reported else { return Ok(Progress::Full) };
         self.descriptors += 1;
