@@ -109,10 +109,9 @@ impl<'a> OptionValue<'a> {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if `read` fails, whose error is the hint, or if the text is empty.
+    /// `InvalidArgument` if `read` fails. The error of `read` is the hint.
     pub fn read<T, E: Display>(self, read: impl FnOnce(&str) -> Result<T, E>) -> Result<T> {
-        let value = read(self.text).map_err(|e| self.bad(e.to_string()))?;
-        if self.text.is_empty() { Err(self.bad("give a value, or leave the option out")) } else { Ok(value) }
+        read(self.text).map_err(|e| self.bad(e.to_string()))
     }
 
     /// Makes the error for an option that a backend lists but does not handle.
@@ -173,13 +172,6 @@ mod tests {
         assert_eq!(value("/x y").path().unwrap(), PathBuf::from("/x y"));
         assert_eq!(value("p0").text().unwrap(), "p0");
         assert_eq!(value("1.5").read(str::parse::<f64>).unwrap(), 1.5);
-    }
-
-    /// Also of a type that text without a character makes.
-    #[test]
-    fn an_empty_value_is_refused() {
-        refused(value("").read(str::parse::<String>), ErrorKind::InvalidArgument, "leave the option out");
-        refused(value("").read(str::parse::<f64>), ErrorKind::InvalidArgument, "empty");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::OneThread;
 use super::state::{QueueState, flush, poll, run};
 use crate::guarded::drop_waker;
-use crate::planner::handle::{Ticket, transfer};
+use crate::planner::handle::{DropOnUnwind, Ticket, transfer};
 use crate::planner::slow_path::slow_path;
 use crate::planner::wait::{Backoff, deadline};
 use crate::planner::{Answer, OpError, OpState, error};
@@ -61,40 +61,23 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
     /// If the operation is done, frees its slot and returns its result.
     #[inline]
     fn release_if_done(&self) -> Option<u64> {
-        self.ticket.queue()?.try_borrow_mut().ok()?.release_if_done(self.ticket.slot())
+        let slot = self.ticket.slot();
+        let mut state = self.ticket.queue()?.try_borrow_mut().ok()?;
+        // A spent transfer has an invalid slot number.
+        let op = state.planner.outcomes.ops.get(slot as usize)?;
+        if !op.has_ended() || op.outcome != Outcome::Done {
+            return None;
+        }
+        let result = op.result;
+        state.release(slot);
+        Some(result)
     }
 
     /// Flushes, and polls the device a few times. If the operation is done and no callbacks are to run, frees
-    /// its slot and returns its operands and result. If the engine panics, the operands are leaked, because
-    /// the device may still write to them.
-    // The operands are not passed to the call, so the compiler moves them only once.
-    #[inline(always)]
-    fn complete(self) -> Result<R::With<T>, Self> {
-        let this = ManuallyDrop::new(self);
-        // An operation that was submitted after others has often ended together with them.
-        if this.ticket.flags().was_alone() {
-        } else if this.ticket.queue().is_none() {
-            return Err(ManuallyDrop::into_inner(this));
-        } else if let Some(result) = this.release_if_done() {
-            // SAFETY: `this` is not used after the next read, and its destructor does not run.
-            drop(unsafe { ptr::read(&this.ticket) });
-            // SAFETY: `this` is not used afterwards, and its destructor does not run. A spent transfer is
-            // never done, so the operands have not been taken.
-            return Ok(R::with(unsafe { ptr::read(&*this.operands) }, result));
-        }
-        // SAFETY: the ticket has a queue, because operations that were done when they were submitted are not
-        // alone. `this` does not drop its ticket.
-        let queue = unsafe { this.ticket.take_queue() };
-        match complete(queue, this.ticket.slot()) {
-            // SAFETY: `this` is not used afterwards, and its destructor does not run. A spent transfer is
-            // never done, so the operands have not been taken.
-            Ok(result) => Ok(R::with(unsafe { ptr::read(&*this.operands) }, result)),
-            Err(queue) => {
-                // The ticket has the same queue again.
-                std::mem::forget(queue);
-                Err(ManuallyDrop::into_inner(this))
-            }
-        }
+    /// its slot and returns its result.
+    #[inline]
+    fn complete(&self) -> Option<u64> {
+        complete(self.ticket.queue()?, self.ticket.slot())
     }
 
     fn stall_timeout(&self) -> Duration {
@@ -120,7 +103,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         if Self::is_over(state, slot) {
             state.tokens.push(token);
         } else {
-            state.planner.set_waiter(slot);
+            state.planner.outcomes.ops[slot as usize].has_waiter = true;
             let before = state.waiters[slot as usize].token.replace(token);
             state.awaited_tokens += usize::from(before.is_none());
         }
@@ -158,39 +141,27 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
     }
 }
 
-/// See [`Transfer::complete`]. If the operation is not done, returns the queue. This function is not generic
-/// and not inlined, so all operand types share it.
+/// See [`Transfer::complete`]. This function is not generic and not inlined, so all operand types share it.
 #[inline(never)]
-fn complete(queue: Rc<RefCell<QueueState>>, slot: u32) -> Result<u64, Rc<RefCell<QueueState>>> {
-    if let Ok(mut guard) = queue.try_borrow_mut() {
-        let state = &mut *guard;
-        if state.planner.drive_alone(slot) {
-            state.free.push(slot);
-            return Ok(0);
-        }
-    }
-    complete_slow(&queue, slot).ok_or(queue)
-}
-
-/// Does the work of [`complete`] for an operation that is not alone and has not ended.
-#[inline(never)]
-fn complete_slow(queue: &RefCell<QueueState>, slot: u32) -> Option<u64> {
+fn complete(queue: &RefCell<QueueState>, slot: u32) -> Option<u64> {
     /// Number of polls before the wait backs off and reads the clock.
     const POLLS: u32 = 8;
     let mut guard = queue.try_borrow_mut().ok()?;
     let state = &mut *guard;
     // A spent transfer has an invalid slot number.
-    let op = state.planner.outcomes.ops.get(slot as usize)?;
-    if op.has_ended() && op.outcome == Outcome::Done {
-        return state.release_if_done(slot);
-    }
+    state.planner.outcomes.ops.get(slot as usize)?;
     state.planner.drive(slot, POLLS, &mut state.ended);
     if let Some(callbacks) = state.drain() {
         drop(guard);
         callbacks.run(queue);
         return None;
     }
-    state.release_if_done(slot)
+    let op = state.planner.outcomes.ops[slot as usize];
+    if !op.has_ended() || op.outcome != Outcome::Done {
+        return None;
+    }
+    state.release(slot);
+    Some(op.result)
 }
 
 /// Polls until `is_over` returns true, and returns true then. Returns false if `until` has passed, or without
@@ -264,19 +235,6 @@ fn sleep(queue: &RefCell<QueueState>) {
 }
 
 impl QueueState {
-    /// If the operation in `slot` is done, frees the slot and returns the result.
-    #[inline]
-    fn release_if_done(&mut self, slot: u32) -> Option<u64> {
-        // A spent transfer has an invalid slot number.
-        let op = self.planner.outcomes.ops.get(slot as usize)?;
-        if !op.has_ended() || op.outcome != Outcome::Done {
-            return None;
-        }
-        let result = op.result;
-        self.release(slot);
-        Some(result)
-    }
-
     /// Frees a slot.
     #[inline]
     fn release(&mut self, slot: u32) {
@@ -339,7 +297,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             // Leak the operands, because the device may still write to them.
             std::mem::forget(operands);
         } else {
-            state.planner.set_waiter(slot);
+            state.planner.outcomes.ops[slot as usize].has_waiter = true;
             let waiter = &mut state.waiters[slot as usize];
             let had_token = waiter.token.take().is_some();
             let waker = waiter.waker.take();
@@ -369,7 +327,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         }
         let over = Self::is_over(&state, slot);
         if !over {
-            state.planner.set_waiter(slot);
+            state.planner.outcomes.ops[slot as usize].has_waiter = true;
             if new.is_some() {
                 std::mem::swap(&mut state.waiters[slot as usize].waker, &mut new);
             }

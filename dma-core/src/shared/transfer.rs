@@ -96,35 +96,8 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         Some(0)
     }
 
-    /// Drives the lane a few times unless the operation has ended. If it is done without a report, frees its
-    /// slot and returns its operands.
-    #[inline(always)]
-    fn complete(self) -> Result<R::With<T>, Self> {
-        let this = ManuallyDrop::new(self);
-        if let Some(result) = this.release_if_done() {
-            return Ok(Self::into_done(this, result));
-        }
-        let this = DropOnUnwind::new(this);
-        let completed = this.drive();
-        let this = this.into_inner();
-        match completed {
-            Some(result) => Ok(Self::into_done(this, result)),
-            None => Err(ManuallyDrop::into_inner(this)),
-        }
-    }
-
-    /// Returns the operands of an operation that is done and whose slot was released.
-    #[inline(always)]
-    fn into_done(this: ManuallyDrop<Self>, result: u64) -> R::With<T> {
-        // SAFETY: `this` is not used after the next read, and its destructor does not run.
-        drop(unsafe { ptr::read(&this.ticket) });
-        // SAFETY: `this` is not used afterwards, and its destructor does not run. A spent transfer is never
-        // done, so the operands have not been taken.
-        R::with(unsafe { ptr::read(&*this.operands) }, result)
-    }
-
     /// Drives the lane a few times. If the operation is then done without a report, frees its slot.
-    fn drive(&self) -> Option<u64> {
+    fn complete(&self) -> Option<u64> {
         /// Number of attempts before the wait backs off and reads the clock.
         const TIMES: u32 = 8;
         let (lane, submitter_id) = self.lane()?;

@@ -17,7 +17,7 @@ pub const BATCH: usize = 32;
 pub const LEN: usize = 64;
 /// Maximum number of instructions that `queue.copy(src, dst)?.wait()?` takes more than the raw queue, one
 /// copy at a time.
-const MORE_BOUND: f64 = 175.0;
+const MORE_BOUND: f64 = 380.0;
 
 /// Makes `BATCH` copies in each round, in one of three ways: `batch`, the loop of the C programs; `alone`,
 /// one at a time through the raw queue; `safe`, one at a time by `queue.copy(src, dst)?.wait()?`. With

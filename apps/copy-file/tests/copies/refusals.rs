@@ -109,7 +109,6 @@ fn bad_arguments_are_named() {
         place.refuses(&format!("--depth={depth} src dst"), &["--depth"]);
     }
     place.refuses("--engine warp src dst", &["warp"]);
-    place.refuses("--engine sim:faults= src dst", &["option faults=", "leave the option out"]);
     place.refuses("--engine cpu:threads=many src dst", &["many"]);
     place.refuses("--engine= src dst", &["engine"]);
 }

@@ -2,7 +2,6 @@
 //! them twice, or never reports them.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
-mod alone;
 mod closing;
 mod panics;
 mod refusals;

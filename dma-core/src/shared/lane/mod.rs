@@ -469,7 +469,7 @@ impl Lane {
             // SAFETY: the slot came from an inbox and has not been completed.
             if let Some((src, dst)) = unsafe { cell.flat() } {
                 if core.planner.takes_checked(dst.len) {
-                    core.planner.push_plain(slot, src, dst);
+                    core.planner.push_plain(slot, src, dst, true);
                 } else {
                     let mut admission = core.planner.admit(slot, 1, dst.len as u64, true);
                     admission.push_flat(0, src, dst);
