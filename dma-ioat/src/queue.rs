@@ -137,11 +137,13 @@ impl IoatQueue {
     ///
     /// # Safety
     ///
-    /// The requirements are those of [`RawQueue::submit`]. `chan` is this queue's channel.
+    /// The requirements are those of [`RawQueue::submit`]. `chan` is this queue's channel, and `count` is the
+    /// result of [`count`](Self::count).
     #[inline(always)]
     unsafe fn build_copy(
         &self,
         chan: *mut spdk_ioat_chan,
+        count: *mut c_void,
         src: Segment,
         dst: Segment,
     ) -> Result<(), Refused> {
@@ -153,7 +155,6 @@ impl IoatQueue {
             self.check_pieces(src, dst)?;
         }
         let (to, from) = (dst.addr.as_ptr().cast(), src.addr.as_ptr().cast_const().cast());
-        let count = self.count();
         // SAFETY: the channel is this queue's. The caller keeps both ranges valid until the completion, and
         // the count outlives the callback.
         match unsafe { (self.ioat.spdk_ioat_build_copy)(chan, count, Some(done), to, from, len as u64) } {
@@ -162,12 +163,29 @@ impl IoatQueue {
         }
     }
 
+    /// Passes a descriptor to SPDK that is not a copy of one segment.
+    ///
+    /// # Safety
+    ///
+    /// The requirements are those of [`RawQueue::submit`]. `chan` is this queue's channel.
+    #[inline(never)]
+    unsafe fn build_other(
+        &self,
+        chan: *mut spdk_ioat_chan,
+        descriptor: &Descriptor<'_>,
+    ) -> Result<(), Refused> {
+        match descriptor.operation() {
+            // SAFETY: the caller meets the requirements.
+            Operation::Fill { pattern, dst: &[dst] } => unsafe { self.build_fill(chan, pattern, dst) },
+            _ => Err(Refused::Unsupported),
+        }
+    }
+
     /// Passes a fill to SPDK.
     ///
     /// # Safety
     ///
-    /// The requirements are those of [`build_copy`](Self::build_copy).
-    #[inline(never)]
+    /// The requirements are those of [`build_other`](Self::build_other).
     unsafe fn build_fill(
         &self,
         chan: *mut spdk_ioat_chan,
@@ -396,24 +414,24 @@ unsafe impl RawQueue for IoatQueue {
         let Some(channel) = &self.channel else { return Ok(0) };
         let chan = channel.raw.0.as_ptr();
         let batch = &batch[..self.room().min(batch.len())];
-        let mut built = 0;
-        let mut refused = None;
-        while let Some(descriptor) = batch.get(built) {
-            let result = match descriptor.operation() {
-                // SAFETY: the caller guarantees that both ranges stay valid until the completion, and `chan`
-                // is this queue's channel.
-                Operation::Copy { src, dst } => unsafe { self.build_copy(chan, src, dst) },
+        let count = self.count();
+        let (mut left, mut refused) = (batch.iter(), None);
+        for descriptor in left.by_ref() {
+            // The engine has no fences, so this is every copy of one segment.
+            let result = match descriptor.as_unfenced_copy() {
+                // SAFETY: the caller guarantees that both ranges stay valid until the completion. `chan` and
+                // `count` are this queue's.
+                Some((src, dst)) => unsafe { self.build_copy(chan, count, src, dst) },
                 // SAFETY: the caller guarantees that the destination stays valid until the completion, and
                 // `chan` is this queue's channel.
-                Operation::Fill { pattern, dst: &[dst] } => unsafe { self.build_fill(chan, pattern, dst) },
-                _ => Err(Refused::Unsupported),
+                None => unsafe { self.build_other(chan, descriptor) },
             };
             if let Err(why) = result {
                 refused = Some(why);
                 break;
             }
-            built += 1;
         }
+        let built = batch.len() - left.len() - usize::from(refused.is_some());
         self.record_submitted(&batch[..built]);
         match refused {
             Some(why) if built == 0 => self.refused(why),

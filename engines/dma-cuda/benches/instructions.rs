@@ -1,10 +1,10 @@
 //! Counts the instructions per copy through `Box<dyn RawQueue>`, compared with a C program that makes the
 //! same calls of the same driver: 64 bytes, batches of 32, one event for a batch.
 //!
-//! The driver does almost nothing, so the ratio is large. The engine takes 51 instructions more: 16 make the
-//! descriptor, 14 write its addresses, length and token, and 8 write its completion (the C program has no
-//! completions). The other 13 are the copy's share of the work for a batch. Half of that work changes the
-//! context three times.
+//! The driver does almost nothing, so the ratio is large. The engine takes 65 instructions more: 15 make the
+//! descriptor, 23 write its addresses, length and token and sum up what the choice of the way needs, and 11
+//! write its completion (the C program has no completions). The other 16 are the copy's share of the work for
+//! a batch, which includes that choice. A third of that work changes the context three times.
 //!
 //! `cargo bench -p dma-cuda --bench instructions`. Needs `valgrind` and a C compiler. Fails above [`BOUND`].
 
@@ -18,7 +18,7 @@ use test_support::{beside_c, callgrind};
 
 const ROUNDS: [u64; 2] = [100, 1100];
 /// Maximum ratio of the engine's instructions to those of the C program.
-const BOUND: f64 = 2.75;
+const BOUND: f64 = 3.15;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);

@@ -17,7 +17,7 @@ pub(crate) enum Change {
     Prefetched(Place),
 }
 
-/// What a program has said about a range.
+/// A program's advice about a range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Advice {
     pub(crate) read_mostly: bool,

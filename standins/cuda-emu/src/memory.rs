@@ -203,7 +203,7 @@ pub(crate) struct DriverMemory {
     /// Device memory of other processes, by the address that programs see.
     peers: BTreeMap<u64, PeerMemory>,
     next_id: u64,
-    /// What the program has said about managed memory.
+    /// The program's advice about managed memory.
     pub(crate) advice: AdvisedRanges,
 }
 

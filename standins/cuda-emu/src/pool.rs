@@ -14,7 +14,7 @@ pub(crate) const READ_WRITE: u32 = 3;
 /// The name of the file that is the memory of a pool of host memory for other processes.
 pub(crate) const HOST_FILE_NAME: &str = "cuda-pool";
 
-/// Where a pool allocates.
+/// The memory of which a pool allocates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Memory of a device.
@@ -36,7 +36,7 @@ pub(crate) struct PoolKey {
     pub(crate) id: c_int,
 }
 
-/// How other processes use a pool.
+/// The use of a pool by other processes.
 #[derive(Debug)]
 pub(crate) enum Sharing {
     /// They do not.

@@ -26,7 +26,7 @@ use crate::transfer::no_space;
 ///
 /// - **Memory.** An operation has one buffer of the pool's greatest size for each block in flight, and uses
 ///   no other memory for the bytes. Several operations share the buffers. Once warm, a block allocates
-///   nothing.
+///   nothing, unless two threads release its operation at the same time.
 /// - **Blocks.** A block is a contiguous range of the file, of at most [`block_len`](Self::block_len) bytes.
 ///   Pieces that follow each other in the file share blocks, so give them in the order of the file. One
 ///   submission copies all pieces of a block.

@@ -51,7 +51,7 @@ pub(crate) struct Block {
     pub(crate) end: Cursor,
 }
 
-/// How pieces are divided into blocks.
+/// The division of pieces into blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     pub(crate) reads: bool,

@@ -129,6 +129,31 @@ fn prefetch_all(
     Ok(())
 }
 
+/// Checks the arguments of a batch of prefetches, and executes it. Returns the ranges.
+///
+/// # Safety
+///
+/// C passes arrays with the ranges' count and with `number` values, or NULL, and does not change them during
+/// the call.
+unsafe fn prefetch_batch(
+    driver: &mut Driver,
+    ranges: Ranges,
+    (places, indices, number): (In<Location>, In<usize>, usize),
+    flags: u64,
+) -> Outcome<Vec<(u64, usize)>> {
+    // SAFETY: the caller guarantees the arrays.
+    let ranges = unsafe { ranges.check(driver) }?;
+    // SAFETY: the caller guarantees the array.
+    let places = unsafe { places.slice(number) }?;
+    // SAFETY: the caller guarantees the array.
+    let indices = unsafe { indices.slice(number) }?;
+    if flags != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    prefetch_all(driver, &ranges, places, indices)?;
+    Ok(ranges)
+}
+
 /// Discards the bytes of managed ranges, in the order of a stream: overwrites them, so that a program which
 /// still needs them fails.
 fn discard(driver: &mut Driver, ranges: &[(u64, usize)], stream: u64) -> Outcome {
@@ -354,16 +379,9 @@ c_calls! {
     ) {
         let mut driver = lock()?;
         driver.stream_of(stream)?;
-        // SAFETY: C passes arrays of `count` values, or NULL.
-        let ranges = unsafe { Ranges { addrs, lens, count }.check(&driver) }?;
-        // SAFETY: C passes `number` places, or NULL.
-        let places = unsafe { places.slice(number) }?;
-        // SAFETY: C passes `number` indices, or NULL.
-        let indices = unsafe { indices.slice(number) }?;
-        if flags != 0 {
-            return Err(Code::INVALID_VALUE);
-        }
-        prefetch_all(&mut driver, &ranges, places, indices)
+        // SAFETY: C passes arrays of `count` and of `number` values, or NULL.
+        unsafe { prefetch_batch(&mut driver, Ranges { addrs, lens, count }, (places, indices, number), flags) }?;
+        Ok(())
     }
 
     fn cuMemDiscardBatchAsync(addrs: In<u64>, lens: In<usize>, count: usize, flags: u64, stream: u64) {
@@ -386,16 +404,9 @@ c_calls! {
     ) {
         let mut driver = lock()?;
         driver.stream_of(stream)?;
-        // SAFETY: C passes arrays of `count` values, or NULL.
-        let ranges = unsafe { Ranges { addrs, lens, count }.check(&driver) }?;
-        // SAFETY: C passes `number` places, or NULL.
-        let places = unsafe { places.slice(number) }?;
-        // SAFETY: C passes `number` indices, or NULL.
-        let indices = unsafe { indices.slice(number) }?;
-        if flags != 0 {
-            return Err(Code::INVALID_VALUE);
-        }
-        prefetch_all(&mut driver, &ranges, places, indices)?;
+        let ranges = Ranges { addrs, lens, count };
+        // SAFETY: C passes arrays of `count` and of `number` values, or NULL.
+        let ranges = unsafe { prefetch_batch(&mut driver, ranges, (places, indices, number), flags) }?;
         discard(&mut driver, &ranges, stream)
     }
 
