@@ -80,7 +80,7 @@ trap cleanup EXIT
 
 # Writes package, folder and program of each test program.
 cargo test --locked --workspace --no-run --message-format json-render-diagnostics </dev/null |
-    sed -nE 's,.*"package_id":"[^"]*[/#]([a-z-]+)[#@][0-9][^"]*".*"manifest_path":"([^"]*)/Cargo.toml".*"name":"([^"]+)".*"test":true\}.*"executable":"([^"]+)".*,\1 \2 \3 \4,p' >"$work/programs"
+    sed -nE 's|.*"package_id":"[^"]*[/#]([a-z-]+)[#@][0-9][^"]*".*"manifest_path":"([^"]*)/Cargo.toml".*"name":"([^"]+)".*"overflow_checks":[a-z]+,"test":true\}.*"executable":"([^"]+)".*|\1 \2 \3 \4|p' >"$work/programs"
 # Sources that start a process or a thread.
 starts() { # FOLDER NAME
     local sources=("$1"/tests/"$2".rs "$1"/tests/"$2")
@@ -149,9 +149,17 @@ prepare() {
             echo "not root, or no setpriv"
             return 1
         fi
-        # Tests write into this folder, whose name cargo compiles into them.
-        chmod -R a+rwX "${CARGO_TARGET_DIR:-target}/tmp"
-        prefix=(setpriv --reuid 65534 --regid 65534 --clear-groups env HOME="$work" CARGO_HOME="${CARGO_HOME:-$HOME/.cargo}")
+        # Tests write into the target folder, and some build there.
+        chmod -R a+rwX "${CARGO_TARGET_DIR:-target}"
+        # The toolchain often lies in root's home, which the user cannot enter. In a home of other rights, the
+        # folders have the same paths, so that cargo does not build again.
+        # shellcheck disable=SC2016 # expanded by the inner shell
+        prefix=(unshare -m bash -c 'mount -t tmpfs none /mnt && folders=("${@:1:3}") && shift 3 || exit 125
+            for n in 0 1 2; do mkdir "/mnt/$n" && mount --bind "${folders[n]}" "/mnt/$n" || exit 125; done
+            mount -t tmpfs -o mode=755 none ~ || exit 125
+            for n in 0 1 2; do mkdir -p "${folders[n]}" && mount --bind "/mnt/$n" "${folders[n]}" || exit 125; done
+            cd "$PWD" && exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"'
+            user "${CARGO_HOME:-$HOME/.cargo}" "${RUSTUP_HOME:-$HOME/.rustup}" "$PWD")
         ;;
     esac
     case $1 in

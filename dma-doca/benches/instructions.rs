@@ -19,6 +19,9 @@ use test_support::{beside_c, callgrind};
 const ROUNDS: [u64; 2] = [2_000, 12_000];
 /// Maximum ratio of this program's instructions to the C program's.
 const BOUND: f64 = 1.10;
+/// Maximum number of instructions that the safe API takes more than the raw queue, one copy at a time. A wait
+/// polls with room for two reports, for which the queue calls the stand-in of DOCA 3 a second time.
+const MORE_BOUND: f64 = 330.0;
 
 fn copies(lib_dir: &Path, way: &str, rounds: u64) {
     let engine = DocaEngine::open(&DocaOptions::new().with_lib_dir(lib_dir)).expect("the stand-in opens");
@@ -89,5 +92,5 @@ fn is_within(generation: &str, prefix: &Path, source: &str) -> bool {
         command.arg("--copies").arg(&lib_dir).arg(way).arg(rounds.to_string());
         command
     };
-    beside_c::compare(generation, BOUND, ROUNDS, c, ours)
+    beside_c::compare(generation, BOUND, MORE_BOUND, ROUNDS, c, ours)
 }

@@ -432,6 +432,14 @@ pub unsafe trait InlineExecutor: fmt::Debug + Send + Sync {
             unsafe { self.copy(copy.src, copy.dst, copy.len) };
         }
     }
+
+    /// Copies bytes that belong to no region, for `copy_bytes` of an engine that copies by CPU
+    /// ([`CPU_COPIES`](crate::Capabilities::CPU_COPIES)). The slices have the same length. An executor may
+    /// share the copy with other threads, which access the slices only until the call returns. The default
+    /// copies in the calling thread.
+    fn copy_slice(&self, src: &[u8], dst: &mut [u8]) {
+        dst.copy_from_slice(src);
+    }
 }
 
 /// One copy of a batch, for [`InlineExecutor::copy_all`].

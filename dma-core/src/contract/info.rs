@@ -9,6 +9,7 @@ use dma_process::ForkMark;
 use crate::{Error, ErrorKind, Place, Result};
 
 /// The id of an opened engine in this process. The engine's regions and queues have the same id.
+// The number is the engine's tag with all bits set, because every copy compares it with tags of regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EngineId(u64);
 
@@ -17,8 +18,12 @@ impl EngineId {
     #[must_use]
     pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+        // The number fits into 60 bits, because no process opens 2^60 engines.
+        Self(NEXT.fetch_add(1, Ordering::Relaxed) << 4 | Self::ALL)
     }
+
+    /// All bits of a [tag](Self::tag) that do not belong to the id.
+    const ALL: u64 = Self::CPU_VISIBLE | Access::all().bits() as u64;
 
     /// The bit of a [tag](Self::tag) that is set if the CPU can reach the memory.
     pub(crate) const CPU_VISIBLE: u64 = 1 << 3;
@@ -26,10 +31,15 @@ impl EngineId {
     /// Combines the id, the rights, and whether the CPU can reach the memory into one number. Every copy
     /// compares this number.
     pub(crate) const fn tag(self, access: Access, is_cpu_visible: bool) -> u64 {
-        // The id fits into 60 bits, because no process opens 2^60 engines. Unknown bits of the rights are
-        // removed, because they would change the id.
+        // Unknown bits of the rights are removed, because they would change the id.
         let cpu = if is_cpu_visible { Self::CPU_VISIBLE } else { 0 };
-        self.0 << 4 | cpu | (access.bits() & Access::all().bits()) as u64
+        self.0 & !Self::ALL | cpu | (access.bits() & Access::all().bits()) as u64
+    }
+
+    /// Returns the engine's [tag](Self::tag) for all rights of memory that the CPU can reach.
+    #[inline]
+    pub(crate) const fn full_tag(self) -> u64 {
+        self.0
     }
 }
 

@@ -11,7 +11,7 @@ use super::plan::Plan;
 use super::query::QueryProgress;
 use super::query_steps::Advance;
 use super::split::{DeferredOp, Fence, OpKind};
-use super::{Planner, ScratchUse, check};
+use super::{BUSY, IDLE, Planner, ScratchUse, check};
 use crate::memory::operand::sealed::Operand;
 use crate::memory::region::Range;
 use crate::{Capabilities, Descriptor, Segment};
@@ -34,15 +34,30 @@ impl Planner {
         Admission { planner: self, slot, pending, deferred, fence }
     }
 
-    /// Returns whether a copy of one range to another range can become a pending descriptor now. If not,
-    /// pending descriptors must be [submitted](Self::submit_pending) first, or the copy must be deferred, or
-    /// it is invalid.
-    #[inline]
-    pub(crate) fn takes_plain<D: Operand>(&self, src: &Range, dst: &Range) -> bool {
-        check::is_plain::<D>(self.engine, src, dst, self.max_transfer)
-            && self.backlog.is_clear()
-            && !self.has_full_batch()
-            && !self.is_parents()
+    /// Begins a copy of one range to another range in `slot`, which must be idle, if it can become a pending
+    /// descriptor now. If not, returns `None`: pending descriptors must be
+    /// [submitted](Self::submit_pending) first, or the copy must be deferred, or it is invalid. The caller
+    /// must put the operands into a transfer before any other code can run.
+    #[inline(always)]
+    pub(crate) fn begin_plain<D: Operand>(&mut self, slot: u32, src: &Range, dst: &Range) -> Option<Begun> {
+        if !check::is_plain::<D>(self.engine, src, dst, self.max_transfer) || self.is_parents() {
+            return None;
+        }
+        let begun = if self.alone == IDLE {
+            debug_assert!(
+                self.backlog.is_clear() && self.backlog.waiting() == 0 && self.delayed_since.is_none()
+            );
+            self.alone = slot;
+            Begun::Alone
+        } else if self.backlog.is_clear() && !self.has_full_batch() {
+            self.alone = BUSY;
+            self.inline.allow(false);
+            Begun::WithOthers
+        } else {
+            return None;
+        };
+        self.push_descriptor(slot, src.segment(), dst.segment(), false);
+        Some(begun)
     }
 
     /// Returns whether a copy of `len` bytes that has passed all checks can become a pending descriptor now.
@@ -58,14 +73,21 @@ impl Planner {
         self.backlog.waiting() >= SUBMIT_BATCH
     }
 
-    /// Begins a copy that [`takes_plain`](Self::takes_plain) has accepted, in `slot`, which must be idle. The
-    /// caller must put the operands into a transfer before any other code can run.
+    /// Begins a copy that [`takes_checked`](Self::takes_checked) has accepted, in `slot`, which must be idle.
+    /// The layer above must already hold the operands.
     #[inline]
-    pub(crate) fn push_plain(&mut self, slot: u32, src: Segment, dst: Segment, has_waiter: bool) {
+    pub(crate) fn push_plain(&mut self, slot: u32, src: Segment, dst: Segment) {
+        self.alone = BUSY;
+        self.inline.allow(false);
+        self.push_descriptor(slot, src, dst, true);
+    }
+
+    // Fields of the planner are written before the lists, because then the compiler need not load them again.
+    #[inline]
+    fn push_descriptor(&mut self, slot: u32, src: Segment, dst: Segment, has_waiter: bool) {
+        self.outcomes.counters.submitted += 1;
         self.outcomes.ops[slot as usize] = OpState { bytes: dst.len as u64, has_waiter, ..OpState::PLAIN };
         self.backlog.pending.push(Descriptor::copy(token(slot, 0), src, dst));
-        self.inline.allow(false);
-        self.outcomes.counters.submitted += 1;
     }
 
     /// Submits committed operations if a full batch is pending. The layer above must already hold their
@@ -195,6 +217,14 @@ impl Planner {
     pub(super) fn drop_deferred(&mut self, at: usize) {
         self.backlog.remove_deferred(at).into_iter().flatten().for_each(|list| self.lists.keep(list));
     }
+}
+
+/// The result of [`Planner::begin_plain`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begun {
+    /// No other operation is open.
+    Alone,
+    WithOthers,
 }
 
 /// An operation or batch whose descriptors are being added to a planner.
@@ -329,6 +359,7 @@ impl Admission<'_> {
         let slot = admission.slot as usize;
         let operations = u64::from(admission.planner.outcomes.ops[slot].operations);
         admission.planner.inline.allow(false);
+        admission.planner.alone = BUSY;
         admission.planner.outcomes.counters.submitted += operations;
     }
 }

@@ -57,7 +57,7 @@ pub(crate) fn grants(by: By, engine: EngineId, range: &Range, access: Access) ->
         By::Device => EngineId::CPU_VISIBLE,
         By::Cpu => 0,
     };
-    range.region.0.tag | reach | u64::from(access.complement().bits()) == engine.tag(Access::all(), true)
+    range.region.0.tag | reach | u64::from(access.complement().bits()) == engine.full_tag()
 }
 
 /// Checks a copy of one range to another range, and returns its length.

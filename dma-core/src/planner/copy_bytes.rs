@@ -2,12 +2,16 @@
 //! when the call returns, the slices belong to the caller again, but the device may still access the memory
 //! of an operation that has not ended.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::planner::check;
 use crate::planner::plan::QueueCaps;
 use crate::planner::wait::{Backoff, deadline};
-use crate::{BufferMut, BufferPool, Capabilities, Error, ErrorKind, OpError, Result};
+use crate::{BufferMut, BufferPool, Capabilities, Error, ErrorKind, InlineExecutor, OpError, Result};
+
+/// Minimum length of a copy by the CPU that is passed to the engine, which may share it among threads.
+const LONG: usize = 256 << 10;
 
 /// Maximum number of chunks in flight.
 const MAX_IN_FLIGHT: usize = 8;
@@ -22,6 +26,8 @@ pub(crate) trait Copier {
     /// Returns the queue's capabilities, the backend's name and the stall timeout, or the error of a queue
     /// that accepts no operations.
     fn facts(&self) -> Result<(QueueCaps, &'static str, Duration)>;
+
+    fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>>;
 
     fn submit_piece(&self, pair: Pair) -> Result<Self::Transfer, OpError<Pair>>;
 
@@ -46,7 +52,10 @@ pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], ds
         ));
     }
     if caps.capabilities.contains(Capabilities::CPU_COPIES) {
-        dst.copy_from_slice(src);
+        match queue.inline_executor().filter(|_| src.len() >= LONG) {
+            Some(executor) => executor.copy_slice(src, dst),
+            None => dst.copy_from_slice(src),
+        }
         return Ok(());
     }
     let piece = pool.longest() / 2;

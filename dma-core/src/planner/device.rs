@@ -34,6 +34,17 @@ pub(super) struct Device {
     pub(super) reports: Box<[Completion; MAX_COMPLETIONS]>,
 }
 
+/// The result of [`Device::run_one`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// The device has no room, or the queue is closed.
+    Full,
+    /// The device has accepted the descriptor, and has not reported it.
+    Accepted,
+    /// The device has accepted and reported the descriptor.
+    Reported,
+}
+
 /// Detects that the engine must not be called: it has panicked, or it belongs to the parent of this process.
 pub(super) struct EngineGuard {
     /// The process that opened the queue.
@@ -111,6 +122,45 @@ impl Device {
         self.descriptors += accepted as u64;
         self.doorbell_pending |= accepted > 0;
         Ok(accepted)
+    }
+
+    /// Submits one descriptor to an idle device, rings the doorbell, and polls once. The completion is then
+    /// the first of `reports`.
+    ///
+    /// # Errors
+    ///
+    /// The engine's reason to refuse the descriptor.
+    ///
+    /// # Safety
+    ///
+    /// The requirements are those of [`RawQueue::submit`].
+    #[inline]
+    pub(super) unsafe fn run_one(&mut self, descriptor: &[Descriptor<'_>]) -> Result<Progress> {
+        let Some(raw) = &mut self.raw else { return Ok(Progress::Full) };
+        let Self { in_flight, reports, .. } = self;
+        let reported = self.guard.call(|| -> Result<Option<usize>> {
+            // SAFETY: this method and the engine's method have the same requirements, and the caller meets
+            // them.
+            if unsafe { raw.submit(descriptor) }? == 0 {
+                return Ok(None);
+            }
+            // If the engine panics from here on, the device may have the descriptor.
+            *in_flight = 1;
+            raw.flush();
+            // There is room for two, so that an engine which reports the descriptor twice is found out.
+            Ok(Some(raw.poll(&mut reports[..2])))
+        })?;
+        let Some(reported) = reported else { return Ok(Progress::Full) };
+        self.descriptors += 1;
+        self.polls += 1;
+        if reported == 1 {
+            self.in_flight = 0;
+            return Ok(Progress::Reported);
+        }
+        if reported > 1 {
+            self.miscounted(format_args!("{reported} completions, but only 1 descriptor is in flight"));
+        }
+        Ok(Progress::Accepted)
     }
 
     /// Submits one descriptor, and records its fence. Returns whether the device has accepted it.

@@ -161,12 +161,14 @@ impl<P> Drop for Ticket<P> {
     }
 }
 
-/// The low byte is the [`TransferKind`], the next 4 bits are flags, the next 4 bits are the low bits of the
-/// stall detector's steps at the first poll, and the upper half is the lane.
+/// The low 7 bits are the [`TransferKind`], the next 5 bits are flags, the next 4 bits are the low bits of
+/// the stall detector's steps at the first poll, and the upper half is the lane.
 #[derive(Clone, Copy)]
 pub(crate) struct TransferFlags(u32);
 
 impl TransferFlags {
+    /// When the operation was submitted, no other operation was open.
+    const ALONE: u32 = 1 << 7;
     /// The transfer's task has yielded once, to let other tasks submit operations before the doorbell.
     const YIELDED: u32 = 1 << 8;
     /// The operation was done when it was submitted.
@@ -194,7 +196,17 @@ impl TransferFlags {
     }
 
     pub(crate) const fn operation(self) -> TransferKind {
-        TransferKind::ALL[(self.0 & 0xff) as usize]
+        TransferKind::ALL[(self.0 & 0x7f) as usize]
+    }
+
+    #[inline]
+    pub(crate) const fn alone(self) -> Self {
+        Self(self.0 | Self::ALONE)
+    }
+
+    #[inline]
+    pub(crate) const fn was_alone(self) -> bool {
+        self.0 & Self::ALONE != 0
     }
 
     pub(crate) const fn has_yielded(self) -> bool {
@@ -303,28 +315,7 @@ macro_rules! transfer {
                     // destructor would have no effect.
                     return Ok(R::with(unsafe { ptr::read(&*this.operands) }, result));
                 }
-                if let Some(result) = this.release_if_done() {
-                    return Ok(Self::into_done(this, result));
-                }
-                // Poll a few times first, because most devices complete a short operation soon after the
-                // doorbell.
-                let this = DropOnUnwind::new(this);
-                let completed = this.complete();
-                let this = this.into_inner();
-                if let Some(result) = completed {
-                    return Ok(Self::into_done(this, result));
-                }
-                slow_path(ManuallyDrop::into_inner(this), Self::wait_slow)
-            }
-
-            /// Returns the operands of an operation that is done and whose slot was released.
-            #[inline(always)]
-            fn into_done(this: ManuallyDrop<Self>, result: u64) -> R::With<T> {
-                // SAFETY: `this` is not used after the next read, and its destructor does not run.
-                drop(unsafe { ptr::read(&this.ticket) });
-                // SAFETY: `this` is not used afterwards, and its destructor does not run. A spent transfer is
-                // never done, so the operands have not been taken.
-                R::with(unsafe { ptr::read(&*this.operands) }, result)
+                Self::wait_for_device(this)
             }
 
             /// Waits as [`wait`](Self::wait) does, for an operation that is still in flight or has failed.

@@ -112,6 +112,11 @@ impl Inline {
         self.limit > 0
     }
 
+    /// Returns the executor, if the engine has one and the queue is open.
+    pub(crate) fn executor(&self) -> Option<Arc<dyn InlineExecutor>> {
+        self.executor.clone()
+    }
+
     /// Returns whether there is an executor.
     #[inline]
     pub(crate) const fn exists(&self) -> bool {

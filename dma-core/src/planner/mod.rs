@@ -31,21 +31,23 @@ pub(crate) mod stall_detector;
 pub(crate) mod wait;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::{
-    BufferMut, Capabilities, Completion, Counters, Descriptor, EngineId, EngineInfo, Error, Outcome,
-    QueueEvents, QueueOptions, RawQueue,
+    BufferMut, Capabilities, Completion, Counters, Descriptor, EngineId, EngineInfo, Error, InlineExecutor,
+    Outcome, QueueEvents, QueueOptions, RawQueue,
 };
+pub(crate) use admission::Begun;
 pub use answer::Answer;
 use backlog::Backlog;
 pub use batch::Batch;
 use check::Lists;
-use device::{Device, MAX_COMPLETIONS};
+use device::{Device, MAX_COMPLETIONS, Progress};
 pub use error::{OpError, OpFailure};
 use inline::{Executed, Inline};
 pub(crate) use outcomes::{LogEvent, OpState};
-use outcomes::{Outcomes, Phase, slot_of};
+use outcomes::{Outcomes, slot_of};
 use plan::QueueCaps;
 pub use retry::RetryPolicy;
 pub use rows::Rows;
@@ -56,6 +58,13 @@ pub(crate) const SLOT_BYTES: usize = size_of::<OpState>() + size_of::<Descriptor
 
 /// Maximum number of engine calls of one poll.
 const MAX_ROUNDS: usize = 8;
+
+/// The value of [`Planner::alone`] while no operation is open. No queue is deep enough to have a slot with
+/// this number.
+const IDLE: u32 = u32::MAX - 2;
+/// The value of [`Planner::alone`] while the general path is needed. No queue is deep enough to have a slot
+/// with this number.
+const BUSY: u32 = u32::MAX - 3;
 
 /// Memory to emulate operations that the device lacks.
 struct BounceBuffer {
@@ -83,6 +92,10 @@ pub(crate) struct Planner {
     pub(crate) outcomes: Outcomes,
     /// Executes short operations. Inline execution is allowed only while no operation is open.
     inline: Inline,
+    /// [`IDLE`] while no operation is open, no fence is set and there is no executor. The slot of the only
+    /// open operation, while that is a copy of [`begin_plain`](Self::begin_plain) that has not been submitted
+    /// and has no waiter. Otherwise [`BUSY`].
+    alone: u32,
     pub(crate) lists: Lists,
     chunk: Chunk,
     bounce: Option<BounceBuffer>,
@@ -115,13 +128,15 @@ impl Planner {
         slots: usize,
         bounce: Option<BufferMut>,
     ) -> Self {
+        let inline = Inline::new(&*raw);
         Self {
             engine: raw.engine_id(),
             backend: info.backend,
             capabilities: info.capabilities,
             max_transfer: usize::try_from(info.limits.max_transfer).unwrap_or(usize::MAX),
             max_segments: info.limits.max_segments,
-            inline: Inline::new(&*raw),
+            alone: if inline.exists() { BUSY } else { IDLE },
+            inline,
             device: Device::new(raw, info.backend),
             backlog: Backlog::new(slots),
             outcomes: Outcomes::new(slots),
@@ -209,6 +224,18 @@ impl Planner {
         // While operations may be executed inline, all earlier operations have completed, so no fence is
         // needed.
         self.backlog.fence = !self.inline.is_allowed();
+        self.alone = BUSY;
+    }
+
+    /// Returns whether operations may be executed inline now.
+    #[inline]
+    pub(crate) const fn allows_inline(&self) -> bool {
+        self.inline.is_allowed()
+    }
+
+    /// Returns the executor of short operations, if the engine has one and the queue is open.
+    pub(crate) fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
+        self.inline.executor()
     }
 
     /// Executes an operation in this call, if inline execution is allowed now and `run` finds the operation
@@ -227,11 +254,22 @@ impl Planner {
         Some(result)
     }
 
-    /// Allows inline operations again once no operation is open.
+    /// Allows the short paths again once no operation is open.
     #[inline]
-    fn resume_inline(&mut self) {
-        if self.inline.exists() && self.open_operations() == 0 {
+    fn resume_if_idle(&mut self) {
+        if self.device.in_flight == 0 && self.alone != IDLE && self.open_operations() == 0 {
+            self.resume();
+        }
+    }
+
+    /// Allows the short paths again. No operation may be open.
+    #[inline]
+    fn resume(&mut self) {
+        self.delayed_since = None;
+        if self.inline.exists() {
             self.inline.allow(true);
+        } else if !self.backlog.fence {
+            self.alone = IDLE;
         }
     }
 
@@ -254,6 +292,7 @@ impl Planner {
     #[inline]
     fn submit_while_room(&mut self, ended: &mut Vec<u32>) -> bool {
         while self.backlog.waiting() > 0 {
+            self.alone = BUSY;
             // SAFETY: every pending descriptor was checked for this engine, its limits, its regions' bounds
             // and rights, and overlap. A transfer owns the operands. Until the completion, the transfer keeps
             // the operands registered and inaccessible to the program; if the device does not respond, the
@@ -327,6 +366,7 @@ impl Planner {
         // If a doorbell is pending, a full batch was submitted already. If `push` is set, polls already
         // submit operations without waiting.
         let due = enough || self.device.doorbell_pending || self.push || limit.is_zero();
+        self.alone = BUSY;
         if due || self.delayed_since.get_or_insert_with(Instant::now).elapsed() >= limit {
             self.flush(ended);
         }
@@ -356,7 +396,7 @@ impl Planner {
             self.pump(ended);
             self.device.ring();
         }
-        self.resume_inline();
+        self.resume_if_idle();
         total + (self.cpu_chunks - cpu_chunks) as usize
     }
 
@@ -372,9 +412,6 @@ impl Planner {
     /// operation takes far fewer instructions with this method than with [`flush`](Self::flush) and
     /// [`poll`](Self::poll), which are called only if operations are deferred.
     pub(crate) fn drive(&mut self, slot: u32, polls: u32, ended: &mut Vec<u32>) {
-        if self.drive_alone(slot, polls, ended) {
-            return;
-        }
         let Backlog { deferred, queries, .. } = &self.backlog;
         let is_plain = deferred.is_empty() && queries.is_empty() && !self.push && !self.is_poisoned();
         if !(is_plain && self.submit_while_room(ended)) {
@@ -395,48 +432,74 @@ impl Planner {
             }
             self.poll_once(ended);
         }
-        self.resume_inline();
+        self.resume_if_idle();
     }
 
-    /// Does the work of [`drive`](Self::drive) for a plain copy that no other code waits for, while the
-    /// device has nothing else to do. Returns false if this is not the case, or if the device has no room.
+    /// Submits a copy that is the only open operation, rings the doorbell and polls once. Returns whether the
+    /// copy is done and no other code waits for it. If not, [`drive`](Self::drive) continues.
     #[inline]
-    fn drive_alone(&mut self, slot: u32, polls: u32, ended: &mut Vec<u32>) -> bool {
-        let Backlog { pending, submitted, deferred, queries, .. } = &self.backlog;
-        let op = &self.outcomes.ops[slot as usize];
-        // The descriptor of a plain operation that is open is pending if none is in flight.
-        let is_alone = (self.device.in_flight == 0) & (pending.len() == 1) & (*submitted == 0)
-            && deferred.is_empty() & queries.is_empty() & !self.push
-            && (op.phase == Phase::Plain) & !op.has_waiter;
-        if !is_alone || self.is_poisoned() {
+    pub(crate) fn drive_alone(&mut self, slot: u32) -> bool {
+        if self.alone != slot || self.is_poisoned() {
             return false;
         }
+        let Backlog { pending, submitted, deferred, queries, .. } = &self.backlog;
+        debug_assert!(pending.len() == 1 && *submitted == 0 && deferred.is_empty() && queries.is_empty());
+        debug_assert!(self.open_operations() == 1 && self.device.in_flight == 0);
+        debug_assert!(!self.backlog.fence && self.delayed_since.is_none());
         // SAFETY: the pending descriptor was checked, and its operands are kept, as in `submit_while_room`.
-        match unsafe { self.device.submit(&self.backlog.pending) } {
-            Ok(0) => return false,
-            Ok(_) => self.backlog.pending.clear(),
-            Err(error) => {
-                self.refuse_first(error, ended);
-                return false;
-            }
+        match unsafe { self.device.run_one(pending) } {
+            Ok(Progress::Reported) => {}
+            Ok(progress) => return self.continue_alone(progress == Progress::Accepted),
+            Err(error) => return self.refuse_alone(error),
         }
-        self.delayed_since = None;
-        self.device.ring();
-        for _ in 0..polls {
-            let n = self.device.poll();
-            if n == 0 {
-                continue;
-            }
-            let Completion { token, outcome, .. } = self.device.reports[0];
-            if token == outcomes::token(slot, 0) && outcome == Outcome::Done {
-                self.outcomes.complete_single(slot);
-                self.resume_inline();
-            } else {
-                self.take_reports(n, ended);
-            }
-            break;
+        self.backlog.pending.clear();
+        let Completion { token, outcome, .. } = self.device.reports[0];
+        if token != outcomes::token(slot, 0) || outcome != Outcome::Done {
+            return self.report_alone();
         }
+        self.outcomes.complete_plain(slot);
+        self.alone = IDLE;
         true
+    }
+
+    /// Prepares [`drive`](Self::drive) for an operation that [`drive_alone`](Self::drive_alone) has not
+    /// completed. Returns false.
+    #[cold]
+    fn continue_alone(&mut self, is_accepted: bool) -> bool {
+        self.alone = BUSY;
+        if is_accepted {
+            self.backlog.pending.clear();
+        }
+        false
+    }
+
+    /// Ends an operation that the engine has refused. Returns false.
+    #[cold]
+    fn refuse_alone(&mut self, error: Error) -> bool {
+        self.alone = BUSY;
+        // Without a waiter, the slot is not appended to the list.
+        self.refuse_first(error, &mut Vec::new());
+        self.backlog.pending.clear();
+        self.backlog.submitted = 0;
+        false
+    }
+
+    /// Processes a report of a failure. Returns false.
+    #[cold]
+    fn report_alone(&mut self) -> bool {
+        self.alone = BUSY;
+        // Without a waiter, the slot is not appended to the list.
+        self.take_reports(1, &mut Vec::new());
+        self.resume_if_idle();
+        false
+    }
+
+    /// Makes the planner report the end of the operation in `slot`, which is open, to the layer above.
+    pub(crate) fn set_waiter(&mut self, slot: u32) {
+        self.outcomes.ops[slot as usize].has_waiter = true;
+        if self.alone == slot {
+            self.alone = BUSY;
+        }
     }
 
     /// Stops the device. Pending and deferred operations are aborted.
@@ -448,6 +511,7 @@ impl Planner {
             return;
         }
         self.inline.end();
+        self.alone = BUSY;
         self.device.stop();
         for descriptor in self.backlog.pending.split_off(self.backlog.submitted) {
             self.outcomes.ops[slot_of(descriptor.token()) as usize].descriptors -= 1;
@@ -487,6 +551,7 @@ impl Planner {
     /// operands.
     pub(crate) fn abandon(&mut self) {
         self.inline.end();
+        self.alone = BUSY;
         self.outcomes.counters.abandoned += self.open_operations();
         if self.is_closed() {
             return;

@@ -220,10 +220,11 @@ macro_rules! operations {
             /// done.
             ///
             /// The bytes need not be registered. On an engine that copies by CPU
-            /// ([`CPU_COPIES`](crate::Capabilities::CPU_COPIES)), the calling thread copies them. Any other
-            /// engine copies through buffers of `pool`, which must belong to the same engine. Up to 8 chunks
-            /// are in flight, each at most half as long as the pool's longest buffers. The device never
-            /// accesses the slices. Waits up to
+            /// ([`CPU_COPIES`](crate::Capabilities::CPU_COPIES)), the calling thread copies them, and shares
+            /// copies of 256 KiB or more with the engine's threads where that pays. Any other engine copies
+            /// through buffers of `pool`, which must belong to the same engine. Up to 8 chunks are in flight,
+            /// each at most half as long as the pool's longest buffers. The device never accesses the slices.
+            /// Waits up to
             /// [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout) for buffers and queue
             /// slots that other operations use, and for a device that completes nothing.
             ///

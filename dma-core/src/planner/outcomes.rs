@@ -41,7 +41,8 @@ pub(crate) struct OpState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Open,
-    /// Open, with exactly one descriptor from [`Planner::push_plain`], and without a failure.
+    /// Open, with exactly one descriptor from [`Planner::begin_plain`] or
+    /// [`Planner::push_plain`], and without a failure.
     Plain,
     /// Ended with `outcome`.
     Ended,
@@ -150,11 +151,12 @@ impl Outcomes {
         self.counters.bytes = self.counters.bytes.saturating_add(bytes as u64);
     }
 
-    /// Ends an operation of one descriptor, which has no waiter and is reported as done.
+    /// Ends a plain operation without a waiter, which is reported as done.
     #[inline]
-    pub(super) fn complete_single(&mut self, slot: u32) {
+    pub(super) fn complete_plain(&mut self, slot: u32) {
         let Self { ops, counters, .. } = self;
         let op = &mut ops[slot as usize];
+        debug_assert!(op.phase == Phase::Plain && !op.has_waiter);
         (op.descriptors, op.phase) = (0, Phase::Ended);
         counters.completed += 1;
         // The sum saturates, because repeated windows may exceed the size of the address space.

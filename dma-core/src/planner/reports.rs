@@ -90,7 +90,7 @@ impl Planner {
     #[inline]
     pub(super) fn end_if_over(&mut self, slot: u32, ended: &mut Vec<u32>) {
         if self.outcomes.end_if_over(slot, ended) {
-            self.resume_inline();
+            self.resume_if_idle();
         }
     }
 }

@@ -18,6 +18,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use driver::Driver;
@@ -30,7 +31,9 @@ use crate::planner::plan::QueueCaps;
 use crate::planner::retry::{RetryAfter, RetryPolicy};
 use crate::planner::wait;
 use crate::planner::{self, Answer, OpError, Planner};
-use crate::{BufferMut, Counters, EngineInfo, Error, ErrorKind, QueueOptions, RawQueue, Result};
+use crate::{
+    BufferMut, Counters, EngineInfo, Error, ErrorKind, InlineExecutor, QueueOptions, RawQueue, Result,
+};
 
 /// Memory that a queue allocates for each slot, in bytes.
 pub(crate) const SLOT_BYTES: usize = planner::SLOT_BYTES + size_of::<Waiter>() + size_of::<u32>();
@@ -331,6 +334,10 @@ impl Copier for Queue {
         let state = self.shared.borrow();
         let planner = &state.planner;
         planner.refusal().map_or_else(|| Ok((planner.caps(), planner.backend, state.stall_timeout)), Err)
+    }
+
+    fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
+        self.shared.borrow().planner.inline_executor()
     }
 
     fn submit_piece(&self, (src, dst): Pair) -> Result<Self::Transfer, OpError<Pair>> {

@@ -13,7 +13,7 @@ use crate::{Error, ErrorKind, QueueEvents, QueueOptions, Result};
 /// State shared by a queue and its transfers.
 pub(super) struct QueueState {
     pub(super) planner: Planner,
-    pub(super) free: Vec<u32>,
+    pub(super) free: FreeSlots,
     pub(super) waiters: Vec<Waiter>,
     /// Slots that have just ended and have a waiter. The list is reused between polls.
     pub(super) ended: Vec<u32>,
@@ -31,6 +31,55 @@ pub(super) struct QueueState {
     pub(super) watch_at: u64,
     /// True without a driver. In that case an awaited transfer wakes its own task, to be polled again.
     pub(super) cooperative: bool,
+}
+
+/// The numbers of free slots.
+pub(super) struct FreeSlots {
+    /// A free slot outside of the list, because a program that waits for each operation needs no list; or
+    /// [`NONE`](Self::NONE).
+    spare: u32,
+    others: Vec<u32>,
+}
+
+impl FreeSlots {
+    /// No queue is deep enough to have a slot with this number.
+    const NONE: u32 = u32::MAX;
+
+    /// Slots are taken from the end of the list, so slots with low numbers are used first.
+    fn new(slots: u32) -> Self {
+        Self { spare: Self::NONE, others: (0..slots).rev().collect() }
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<u32> {
+        if self.spare != Self::NONE {
+            return Some(std::mem::replace(&mut self.spare, Self::NONE));
+        }
+        self.others.pop()
+    }
+
+    /// Returns the slot that [`pop`](Self::pop) will return.
+    fn last(&self) -> Option<u32> {
+        if self.spare == Self::NONE { self.others.last().copied() } else { Some(self.spare) }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, slot: u32) {
+        if self.spare == Self::NONE {
+            self.spare = slot;
+        } else {
+            self.others.push(slot);
+        }
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.others.len() + (self.spare != Self::NONE) as usize
+    }
+
+    fn clear(&mut self) {
+        self.spare = Self::NONE;
+        self.others.clear();
+    }
 }
 
 /// The waiter of an operation: a task, a token, or the operands of a transfer that was dropped early.
@@ -66,8 +115,7 @@ impl QueueState {
         let depth = planner.outcomes.ops.len();
         let slots = u32::try_from(depth).unwrap_or(u32::MAX);
         Self {
-            // Slots are taken from the end of the list, so slots with low numbers are used first.
-            free: (0..slots).rev().collect(),
+            free: FreeSlots::new(slots),
             waiters: std::iter::repeat_with(Waiter::default).take(depth).collect(),
             ended: Vec::new(),
             tokens: Vec::new(),
@@ -174,7 +222,7 @@ impl QueueState {
 
     /// Returns the next free slot, unless the queue is closed or belongs to the parent of this process.
     pub(super) fn free_slot(&self) -> Option<u32> {
-        self.free.last().copied().filter(|_| self.planner.refusal().is_none())
+        self.free.last().filter(|_| self.planner.refusal().is_none())
     }
 
     pub(super) fn flush(&mut self) -> Option<DeferredCallbacks> {

@@ -13,7 +13,7 @@ use crate::planner::inline::{Executed, Inline};
 use crate::planner::operations::operations;
 use crate::planner::plan::{Plan, QueueCaps};
 use crate::planner::slow_path::slow_path;
-use crate::planner::{Answer, Batch, OpError, Planner};
+use crate::planner::{Answer, Batch, Begun, OpError, Planner};
 use crate::{Destination, Error, Result, Source, Window};
 
 impl Queue {
@@ -48,29 +48,33 @@ impl Queue {
         let operands = ManuallyDrop::new((src, dst));
         if let Ok(mut guard) = self.shared.try_borrow_mut() {
             let state = &mut *guard;
-            if let Some(result) =
-                state.planner.execute_inline(|inline, _| inline.copy(&operands.0, &operands.1))
-            {
-                drop(guard);
-                let operands = ManuallyDrop::into_inner(operands);
-                return Ok(Transfer::new(Ticket::done(result, TransferKind::Copy), operands));
-            }
-            if let Some(result) =
-                state.planner.execute_inline(|inline, _| inline.copy_selected(&operands.0, &operands.1))
-            {
-                drop(guard);
-                let operands = ManuallyDrop::into_inner(operands);
-                return Ok(Transfer::new(Ticket::done(result, TransferKind::Copy), operands));
+            if state.planner.allows_inline() {
+                if let Some(result) =
+                    state.planner.execute_inline(|inline, _| inline.copy(&operands.0, &operands.1))
+                {
+                    drop(guard);
+                    let operands = ManuallyDrop::into_inner(operands);
+                    return Ok(Transfer::new(Ticket::done(result, TransferKind::Copy), operands));
+                }
+                if let Some(result) =
+                    state.planner.execute_inline(|inline, _| inline.copy_selected(&operands.0, &operands.1))
+                {
+                    drop(guard);
+                    let operands = ManuallyDrop::into_inner(operands);
+                    return Ok(Transfer::new(Ticket::done(result, TransferKind::Copy), operands));
+                }
             }
             if let Some(slot) = state.free.pop() {
                 let (from, to) = (operands.0.single(), operands.1.single());
-                if state.planner.takes_plain::<D>(from, to) {
-                    let shared = Rc::clone(&self.shared);
-                    state.planner.push_plain(slot, from.segment(), to.segment(), false);
+                if let Some(begun) = state.planner.begin_plain::<D>(slot, from, to) {
                     drop(guard);
                     // No other code runs after this, so the compiler can build the transfer in place.
                     let operands = ManuallyDrop::into_inner(operands);
-                    let ticket = Ticket::new(shared, slot, TransferFlags::new(TransferKind::Copy));
+                    let mut flags = TransferFlags::new(TransferKind::Copy);
+                    if begun == Begun::Alone {
+                        flags = flags.alone();
+                    }
+                    let ticket = Ticket::new(Rc::clone(&self.shared), slot, flags);
                     return Ok(Transfer::new(ticket, operands));
                 }
                 state.free.push(slot);

@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::OneThread;
 use super::state::{QueueState, flush, poll, run};
 use crate::guarded::drop_waker;
-use crate::planner::handle::{DropOnUnwind, Ticket, transfer};
+use crate::planner::handle::{Ticket, TransferFlags, transfer};
 use crate::planner::slow_path::slow_path;
 use crate::planner::wait::{Backoff, deadline};
 use crate::planner::{Answer, OpError, OpState, error};
@@ -58,26 +58,24 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         over
     }
 
-    /// If the operation is done, frees its slot and returns its result.
-    #[inline]
-    fn release_if_done(&self) -> Option<u64> {
-        let slot = self.ticket.slot();
-        let mut state = self.ticket.queue()?.try_borrow_mut().ok()?;
-        // A spent transfer has an invalid slot number.
-        let op = state.planner.outcomes.ops.get(slot as usize)?;
-        if !op.has_ended() || op.outcome != Outcome::Done {
-            return None;
+    /// Waits for an operation that was not done when it was submitted. Polls a few times first, because most
+    /// devices complete a short operation soon after the doorbell. If the engine panics in these polls, the
+    /// operands are leaked, because the device may still write to them, and so is the queue.
+    // The parts are read and put together again, so that no pointer to `this` is passed to other code. The
+    // compiler then keeps the operands where they are.
+    #[inline(always)]
+    fn wait_for_device(this: ManuallyDrop<Self>) -> Result<R::With<T>, OpError<T>> {
+        // SAFETY: `this` is not used after these reads, and its destructor does not run.
+        let (ticket, operands) = unsafe { (ptr::read(&this.ticket), ptr::read(&this.operands)) };
+        let ticket = ManuallyDrop::new(ticket);
+        // SAFETY: only this copy is used and dropped if there is a result, otherwise only the other one.
+        match complete(unsafe { ptr::read(&ticket) }) {
+            Some(result) => Ok(R::with(ManuallyDrop::into_inner(operands), result)),
+            None => slow_path(
+                Self::new(ManuallyDrop::into_inner(ticket), ManuallyDrop::into_inner(operands)),
+                Self::wait_slow,
+            ),
         }
-        let result = op.result;
-        state.release(slot);
-        Some(result)
-    }
-
-    /// Flushes, and polls the device a few times. If the operation is done and no callbacks are to run, frees
-    /// its slot and returns its result.
-    #[inline]
-    fn complete(&self) -> Option<u64> {
-        complete(self.ticket.queue()?, self.ticket.slot())
     }
 
     fn stall_timeout(&self) -> Duration {
@@ -103,7 +101,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         if Self::is_over(state, slot) {
             state.tokens.push(token);
         } else {
-            state.planner.outcomes.ops[slot as usize].has_waiter = true;
+            state.planner.set_waiter(slot);
             let before = state.waiters[slot as usize].token.replace(token);
             state.awaited_tokens += usize::from(before.is_none());
         }
@@ -141,27 +139,51 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
     }
 }
 
-/// See [`Transfer::complete`]. This function is not generic and not inlined, so all operand types share it.
+/// Flushes, and polls the device a few times. If the operation is done and no callbacks are to run, frees its
+/// slot, drops the ticket and returns the result. This function is not generic and not inlined, so all
+/// operand types share it.
 #[inline(never)]
-fn complete(queue: &RefCell<QueueState>, slot: u32) -> Option<u64> {
+fn complete(ticket: ManuallyDrop<Ticket<Rc<RefCell<QueueState>>>>) -> Option<u64> {
+    let (queue, slot) = (ticket.queue()?, ticket.slot());
+    let result = if drive_alone(queue, slot, ticket.flags()) { 0 } else { complete_slow(queue, slot)? };
+    drop(ManuallyDrop::into_inner(ticket));
+    Some(result)
+}
+
+/// Does the work of [`complete`] for a copy that is the only open operation. Returns false if there are
+/// others, or if the copy is not done.
+#[inline]
+fn drive_alone(queue: &RefCell<QueueState>, slot: u32, flags: TransferFlags) -> bool {
+    if !flags.was_alone() {
+        return false;
+    }
+    let Ok(mut state) = queue.try_borrow_mut() else { return false };
+    let done = state.planner.drive_alone(slot);
+    if done {
+        state.free.push(slot);
+    }
+    done
+}
+
+/// Does the work of [`complete`] for an operation that is not alone and has not ended.
+#[inline(never)]
+fn complete_slow(queue: &RefCell<QueueState>, slot: u32) -> Option<u64> {
     /// Number of polls before the wait backs off and reads the clock.
     const POLLS: u32 = 8;
     let mut guard = queue.try_borrow_mut().ok()?;
     let state = &mut *guard;
     // A spent transfer has an invalid slot number.
-    state.planner.outcomes.ops.get(slot as usize)?;
+    let op = state.planner.outcomes.ops.get(slot as usize)?;
+    if op.has_ended() && op.outcome == Outcome::Done {
+        return state.release_if_done(slot);
+    }
     state.planner.drive(slot, POLLS, &mut state.ended);
     if let Some(callbacks) = state.drain() {
         drop(guard);
         callbacks.run(queue);
         return None;
     }
-    let op = state.planner.outcomes.ops[slot as usize];
-    if !op.has_ended() || op.outcome != Outcome::Done {
-        return None;
-    }
-    state.release(slot);
-    Some(op.result)
+    state.release_if_done(slot)
 }
 
 /// Polls until `is_over` returns true, and returns true then. Returns false if `until` has passed, or without
@@ -235,6 +257,19 @@ fn sleep(queue: &RefCell<QueueState>) {
 }
 
 impl QueueState {
+    /// If the operation in `slot` is done, frees the slot and returns the result.
+    #[inline]
+    fn release_if_done(&mut self, slot: u32) -> Option<u64> {
+        // A spent transfer has an invalid slot number.
+        let op = self.planner.outcomes.ops.get(slot as usize)?;
+        if !op.has_ended() || op.outcome != Outcome::Done {
+            return None;
+        }
+        let result = op.result;
+        self.release(slot);
+        Some(result)
+    }
+
     /// Frees a slot.
     #[inline]
     fn release(&mut self, slot: u32) {
@@ -297,7 +332,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             // Leak the operands, because the device may still write to them.
             std::mem::forget(operands);
         } else {
-            state.planner.outcomes.ops[slot as usize].has_waiter = true;
+            state.planner.set_waiter(slot);
             let waiter = &mut state.waiters[slot as usize];
             let had_token = waiter.token.take().is_some();
             let waker = waiter.waker.take();
@@ -327,7 +362,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         }
         let over = Self::is_over(&state, slot);
         if !over {
-            state.planner.outcomes.ops[slot as usize].has_waiter = true;
+            state.planner.set_waiter(slot);
             if new.is_some() {
                 std::mem::swap(&mut state.waiters[slot as usize].waker, &mut new);
             }

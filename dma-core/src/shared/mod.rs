@@ -36,7 +36,8 @@ use crate::planner::plan::{Plan, QueueCaps};
 use crate::planner::retry::{RetryAfter, RetryPolicy};
 use crate::planner::slow_path::slow_path;
 use crate::{
-    Batch, BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, OpError, RawQueue, Result, Source,
+    Batch, BufferMut, Counters, Destination, EngineInfo, Error, ErrorKind, InlineExecutor, OpError, RawQueue,
+    Result, Source,
 };
 
 /// Memory that a lane allocates for each slot, in bytes.
@@ -548,6 +549,10 @@ impl Copier for SharedQueue {
     fn facts(&self) -> Result<(QueueCaps, &'static str, Duration)> {
         let lane = self.first_lane();
         lane.refusal().map_or(Ok((lane.caps, lane.backend, lane.stall_timeout)), Err)
+    }
+
+    fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
+        self.first_lane().inline_executor()
     }
 
     fn submit_piece(&self, (src, dst): Pair) -> Result<Self::Transfer, OpError<Pair>> {

@@ -96,6 +96,32 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         Some(0)
     }
 
+    /// Waits for an operation that was not done when it was submitted. Drives the lane a few times first,
+    /// because most devices complete a short operation soon after the doorbell.
+    #[inline(always)]
+    fn wait_for_device(this: ManuallyDrop<Self>) -> Result<R::With<T>, OpError<T>> {
+        if let Some(result) = this.release_if_done() {
+            return Ok(Self::into_done(this, result));
+        }
+        let this = DropOnUnwind::new(this);
+        let completed = this.complete();
+        let this = this.into_inner();
+        match completed {
+            Some(result) => Ok(Self::into_done(this, result)),
+            None => slow_path(ManuallyDrop::into_inner(this), Self::wait_slow),
+        }
+    }
+
+    /// Returns the operands of an operation that is done and whose slot was released.
+    #[inline(always)]
+    fn into_done(this: ManuallyDrop<Self>, result: u64) -> R::With<T> {
+        // SAFETY: `this` is not used after the next read, and its destructor does not run.
+        drop(unsafe { ptr::read(&this.ticket) });
+        // SAFETY: `this` is not used afterwards, and its destructor does not run. A spent transfer is never
+        // done, so the operands have not been taken.
+        R::with(unsafe { ptr::read(&*this.operands) }, result)
+    }
+
     /// Drives the lane a few times. If the operation is then done without a report, frees its slot.
     fn complete(&self) -> Option<u64> {
         /// Number of attempts before the wait backs off and reads the clock.

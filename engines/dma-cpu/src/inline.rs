@@ -3,14 +3,18 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dma_core::{CacheHint, Completion, DeviceAddr, InlineCopy, InlineExecutor, Operation, racy_copy};
+use dma_core::{
+    CacheHint, Completion, DeviceAddr, EngineId, InlineCopy, InlineExecutor, Operation, racy_copy,
+};
 
 use super::Kernel;
 use super::copy_tuner::{CopyTuner, LEARN_MIN, STREAM_MIN, ticks};
 use super::execute::{Work, WorkKind};
 use super::kernel::SHORT;
+use super::long_copy::LongCopies;
+use super::pool::Pool;
 
 thread_local! {
     /// Number of copies of [`LEARN_MIN`] bytes that this thread still executes without a call of the tuner,
@@ -33,12 +37,18 @@ pub(super) struct ShortOperations {
     copies: Mutex<CopyTuner>,
     /// Learns from batches, by their total length.
     batches: Mutex<CopyTuner>,
+    long: LongCopies,
 }
 
 impl ShortOperations {
     /// Makes the executor of operations of up to `inline_limit` bytes, and at most [`LEARN_MIN`] bytes.
     /// Returns `None` if `inline_limit` is 0.
-    pub(super) fn new(inline_limit: usize, hint: CacheHint) -> Option<Self> {
+    pub(super) fn new(
+        engine: EngineId,
+        inline_limit: usize,
+        hint: CacheHint,
+        pool: &Arc<Pool>,
+    ) -> Option<Self> {
         let streaming = Kernel::streaming();
         let may_stream_from = match hint {
             _ if streaming.is_none() => usize::MAX,
@@ -54,6 +64,7 @@ impl ShortOperations {
             streams: AtomicBool::new(hint == CacheHint::Cold),
             copies: Mutex::new(CopyTuner::new()),
             batches: Mutex::new(CopyTuner::new()),
+            long: LongCopies::new(engine, inline_limit, hint, pool),
         })
     }
 
@@ -137,6 +148,12 @@ unsafe impl InlineExecutor for ShortOperations {
         }
     }
 
+    fn copy_slice(&self, src: &[u8], dst: &mut [u8]) {
+        if !self.long.copy(src, dst) {
+            dst.copy_from_slice(src);
+        }
+    }
+
     unsafe fn execute(&self, operation: &Operation<'_>) -> u64 {
         let (kind, src, dst) = match *operation {
             // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
@@ -198,11 +215,15 @@ mod tests {
         DeviceAddr::of(NonNull::new(start.cast_mut()).expect("memory"))
     }
 
+    fn executor(inline_limit: usize, hint: CacheHint) -> Option<ShortOperations> {
+        ShortOperations::new(EngineId::unique(), inline_limit, hint, &Arc::new(Pool::new(0)))
+    }
+
     /// Makes copies of the maximum length, enough for the tuner to try both kernels, and copies of batches.
     #[test]
     fn every_kernel_moves_all_bytes() {
         for hint in [CacheHint::Auto, CacheHint::Hot, CacheHint::Cold] {
-            let executor = ShortOperations::new(32 << 10, hint).expect("it has a limit");
+            let executor = executor(32 << 10, hint).expect("it has a limit");
             assert_eq!(executor.max_len(), LEARN_MIN);
             // Miri takes a millisecond for each byte.
             let (len, piece) = if cfg!(miri) { (64, 16) } else { (LEARN_MIN, STREAM_MIN) };
@@ -238,7 +259,7 @@ mod tests {
     #[test]
     fn a_hint_selects_the_kernel_of_every_operation() {
         let is_streamed = |hint, len| {
-            let executor = ShortOperations::new(32 << 10, hint).expect("it has a limit");
+            let executor = executor(32 << 10, hint).expect("it has a limit");
             len >= executor.may_stream_from && executor.kernel().is_streaming()
         };
         let streams = Kernel::streaming().is_some();
@@ -254,6 +275,6 @@ mod tests {
                 "{hint:?}, {len} bytes, before the tuner has learned"
             );
         }
-        assert!(ShortOperations::new(0, CacheHint::Auto).is_none());
+        assert!(executor(0, CacheHint::Auto).is_none());
     }
 }

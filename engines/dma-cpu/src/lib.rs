@@ -10,6 +10,7 @@ mod helpers;
 mod inline;
 mod job_queue;
 mod kernel;
+mod long_copy;
 mod memory;
 mod options;
 mod pool;

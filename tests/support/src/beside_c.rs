@@ -16,8 +16,8 @@ pub const BATCH: usize = 32;
 /// Length of a copy in bytes.
 pub const LEN: usize = 64;
 /// Maximum number of instructions that `queue.copy(src, dst)?.wait()?` takes more than the raw queue, one
-/// copy at a time.
-const MORE_BOUND: f64 = 380.0;
+/// copy at a time, on most engines.
+pub const MORE_BOUND: f64 = 200.0;
 
 /// Makes `BATCH` copies in each round, in one of three ways: `batch`, the loop of the C programs; `alone`,
 /// one at a time through the raw queue; `safe`, one at a time by `queue.copy(src, dst)?.wait()?`. With
@@ -91,10 +91,11 @@ fn batches<const EACH: bool>(mut queue: Box<dyn RawQueue>, from: RegionInfo, to:
 
 /// Prints the instructions per copy of the C program, and of this program in each way. The arguments make the
 /// commands for a number of rounds. Returns true if the ratio in batches is at most `bound`, and the
-/// difference between the safe API and the raw queue at most `MORE_BOUND`.
+/// difference between the safe API and the raw queue at most `more_bound`.
 pub fn compare(
     name: &str,
     bound: f64,
+    more_bound: f64,
     rounds: [u64; 2],
     c: impl Fn(u64) -> Command,
     ours: impl Fn(&str, u64) -> Command,
@@ -107,9 +108,9 @@ pub fn compare(
         "{name}: instructions per copy of {LEN} bytes, batch {BATCH}: C {theirs:.1}, Box<dyn RawQueue> {batch:.1}, ratio {ratio:.3} (at most {bound:.2})"
     );
     println!(
-        "{name}: one at a time: Box<dyn RawQueue> {alone:.1}, queue.copy(src, dst)?.wait()? {safe:.1}, {more:.1} more (at most {MORE_BOUND})"
+        "{name}: one at a time: Box<dyn RawQueue> {alone:.1}, queue.copy(src, dst)?.wait()? {safe:.1}, {more:.1} more (at most {more_bound})"
     );
-    ratio <= bound && more <= MORE_BOUND
+    ratio <= bound && more <= more_bound
 }
 
 /// Runs a command that must succeed.

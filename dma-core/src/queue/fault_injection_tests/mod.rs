@@ -2,6 +2,7 @@
 //! them twice, or never reports them.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
+mod alone;
 mod closing;
 mod panics;
 mod refusals;

@@ -24,7 +24,7 @@ use crate::planner::check::Lists;
 use crate::planner::inline::{Executed, Inline};
 use crate::planner::plan::QueueCaps;
 use crate::planner::{LogEvent, Planner, error};
-use crate::{Counters, EngineId, Error, Outcome, QueueOptions, Segment};
+use crate::{Counters, EngineId, Error, InlineExecutor, Outcome, QueueOptions, Segment};
 use dma_process::ForkMark;
 
 /// The lane's thread runs and checks the inboxes.
@@ -215,6 +215,11 @@ impl Lane {
         let executed = run(&self.inline);
         std::mem::forget(panics);
         executed
+    }
+
+    /// Returns the executor, if the engine has one and the lane is open.
+    pub(in crate::shared) fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
+        self.inline.executor()
     }
 
     /// Submits a request, or returns `None` if every slot is taken. Lock-free. Callers with different
@@ -469,7 +474,7 @@ impl Lane {
             // SAFETY: the slot came from an inbox and has not been completed.
             if let Some((src, dst)) = unsafe { cell.flat() } {
                 if core.planner.takes_checked(dst.len) {
-                    core.planner.push_plain(slot, src, dst, true);
+                    core.planner.push_plain(slot, src, dst);
                 } else {
                     let mut admission = core.planner.admit(slot, 1, dst.len as u64, true);
                     admission.push_flat(0, src, dst);

@@ -476,7 +476,7 @@ unsafe impl RawQueue for CpuQueue {
     }
 
     fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
-        let executor = ShortOperations::new(self.inline_limit, self.hint)?;
+        let executor = ShortOperations::new(self.engine, self.inline_limit, self.hint, &self.pool)?;
         Some(Arc::new(executor))
     }
 }

@@ -282,4 +282,8 @@ unsafe impl InlineExecutor for MeteredExecutor {
             self.counts.count_inline(equal.len() as u64, equal[0].len, time);
         }
     }
+
+    fn copy_slice(&self, src: &[u8], dst: &mut [u8]) {
+        self.inner.copy_slice(src, dst);
+    }
 }

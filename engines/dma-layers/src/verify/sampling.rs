@@ -94,4 +94,8 @@ unsafe impl InlineExecutor for SampledExecutor {
         // SAFETY: the inner methods have the same requirements, which the caller meets.
         unsafe { copy_all(&*self.inner, copies) };
     }
+
+    fn copy_slice(&self, src: &[u8], dst: &mut [u8]) {
+        self.inner.copy_slice(src, dst);
+    }
 }
