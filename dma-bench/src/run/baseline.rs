@@ -19,6 +19,9 @@ use crate::plan::Op;
 
 /// Number of samples of the baseline before, and again after, each run at a rate.
 const SAMPLES_BESIDE_RATE: u32 = 5;
+/// Minimum number of runs by which a pass finds out how long an operation takes. During one run, another
+/// thread may take the CPU for much longer than an operation takes.
+const MIN_RUNS: u32 = 3;
 
 /// The baseline, which serves one group after another.
 pub(super) struct Baseline {
@@ -60,7 +63,7 @@ impl Baseline {
         };
         let least = calibration.seconds(&base.cell, settled);
         let (mut ops, mut spent, mut per_op) = (1, 0.0, f64::INFINITY);
-        while spent < least.max(1e-9) && !interrupt::stopped() {
+        while (spent < least || ops < 1 << MIN_RUNS) && !interrupt::stopped() {
             let extent = Extent { timed_every: u64::MAX, compare: 0, ..Extent::untimed(ops) };
             let run = memcpy.run(&base.cell, layout, extent, &mut self.next, &mut histogram())?;
             let seconds = run.0.seconds();
