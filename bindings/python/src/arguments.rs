@@ -1,7 +1,8 @@
-//! Arguments from Python: bytes, rights, sizes.
+//! Arguments from Python: bytes, rights, sizes, times.
 #![expect(unsafe_code, reason = "the buffer protocol")]
 
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 use dma::Access;
 use dma::contract::parse_size;
@@ -71,6 +72,16 @@ pub(crate) fn rights(py: Python<'_>, text: &str) -> PyResult<Access> {
     }
 }
 
+/// Returns the rights of an export or of memory, in the notation of this package.
+pub(crate) const fn rights_name(rights: Access) -> &'static str {
+    match (rights.contains(Access::READ), rights.contains(Access::WRITE)) {
+        (true, true) => "rw",
+        (true, false) => "r",
+        (false, true) => "w",
+        (false, false) => "",
+    }
+}
+
 /// A size in bytes: a number, or a text as in engine names, such as "64K".
 pub(crate) struct Size(pub(crate) usize);
 
@@ -105,4 +116,22 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Size {
             .map(Self)
             .map_err(|_| PyTypeError::new_err("a size is a whole number of bytes, or a text such as \"64K\""))
     }
+}
+
+/// Converts a number of seconds.
+pub(crate) fn seconds_of(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
+    if seconds == f64::INFINITY {
+        return Ok(Duration::MAX);
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        raise(
+            py,
+            &invalid(format!("a time of {seconds} seconds"), "give a number of seconds that is not negative"),
+        )
+    })
+}
+
+/// Converts a time for a wait: `None` has no limit.
+pub(crate) fn wait_limit(py: Python<'_>, timeout: Option<f64>) -> PyResult<Duration> {
+    timeout.map_or(Ok(Duration::MAX), |seconds| seconds_of(py, seconds))
 }

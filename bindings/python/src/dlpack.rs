@@ -66,7 +66,7 @@ struct Versioned {
     tensor: Tensor,
 }
 
-/// What an exported tensor owns.
+/// The owned values of an exported tensor.
 struct Context {
     shape: i64,
     stride: i64,

@@ -3,7 +3,6 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::time::Duration;
 
 use dma::contract::DeviceAddr;
 use dma::{
@@ -14,7 +13,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFrozenSet};
 
-use crate::arguments::{Bytes, Size, rights};
+use crate::arguments::{Bytes, Size, rights, seconds_of};
 use crate::core::Core;
 use crate::dlpack;
 use crate::error::{invalid, raise};
@@ -22,7 +21,6 @@ use crate::gil::detached;
 use crate::memory::Memory;
 use crate::pool::{Pool, pool_options};
 use crate::queue::{Queue, SharedQueue};
-use crate::transfer::seconds_of;
 use crate::view::{Buffer, Window};
 
 /// An opened engine: a DMA device, or the processor used as one. Any thread may use it.
@@ -383,9 +381,4 @@ impl Engine {
             detached(py, || self.engine.register_device_with(memory, &request)).map_err(|e| raise(py, &e))?;
         Ok(Py::new(py, Window::whole(Memory::unruled(window)))?.into_any())
     }
-}
-
-/// Converts a time for a wait: `None` has no limit.
-pub(crate) fn limit(py: Python<'_>, timeout: Option<f64>) -> PyResult<Duration> {
-    timeout.map_or(Ok(Duration::MAX), |seconds| seconds_of(py, seconds))
 }

@@ -7,10 +7,9 @@ use dma::Export;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::arguments::{rights_name, seconds_of};
 use crate::error::raise;
 use crate::gil::detached;
-use crate::transfer::seconds_of;
-use crate::view::rights_name;
 
 /// A grant of a window's bytes to a peer. Dropping it revokes it, and waits up to 2 s for a peer that is
 /// still copying.

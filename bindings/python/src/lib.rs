@@ -21,6 +21,7 @@ mod operation;
 mod pool;
 mod queue;
 mod reports;
+mod submission;
 mod transfer;
 mod view;
 

@@ -45,7 +45,7 @@ struct Uses {
 /// Windows have no views, and so no rule. Two operations may use the same range, as fences order them.
 pub(crate) struct Memory {
     pub(crate) window: Window,
-    /// Where the CPU reaches the first byte; `None` for windows.
+    /// Address at which the CPU reaches the first byte; `None` for windows.
     cpu: Option<Start>,
     pub(crate) read_only: bool,
     uses: Gil<RefCell<Uses>>,

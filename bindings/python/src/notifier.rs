@@ -11,6 +11,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::core::{AnyQueue, Core};
 use crate::error::raise;
 use crate::gil::detached;
+use crate::transfer::PyTransfer;
 
 /// The operations that have ended, and a descriptor that is readable while there are some.
 struct Shared {
@@ -66,10 +67,6 @@ impl Notifier {
         };
         Ok(Self { shared: Arc::new(Shared { ended: Mutex::default(), event }), core, driver })
     }
-
-    pub(crate) fn waker(&self, token: u64) -> Waker {
-        Waker::from(Arc::new(Token(Arc::clone(&self.shared), token)))
-    }
 }
 
 #[pymethods]
@@ -93,6 +90,11 @@ impl Notifier {
                 .and_then(|ran| ran)
         });
         ran.map_err(|e| raise(py, &e))
+    }
+
+    /// Polls a transfer, whose end makes fileno() readable. Returns whether the operation has ended.
+    fn watch(&self, py: Python<'_>, transfer: &PyTransfer) -> PyResult<bool> {
+        transfer.watch(py, |token| Waker::from(Arc::new(Token(Arc::clone(&self.shared), token))))
     }
 
     /// Returns the tokens of operations that may have ended, and clears them.

@@ -6,8 +6,7 @@ use dma::{BufferPool, ErrorKind, PoolOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arguments::Size;
-use crate::engine::limit;
+use crate::arguments::{Size, wait_limit};
 use crate::error::raise;
 use crate::gil::detached;
 use crate::memory::Memory;
@@ -65,7 +64,7 @@ impl Pool {
     ///     dma.OutOfRange (a ValueError): the pool has no buffers of this size.
     #[pyo3(signature = (size, *, timeout=None))]
     fn get(&self, py: Python<'_>, size: Size, timeout: Option<f64>) -> PyResult<Buffer> {
-        let timeout = limit(py, timeout)?;
+        let timeout = wait_limit(py, timeout)?;
         match self.0.try_get(size.0) {
             Ok(taken) => return Ok(buffer(taken)),
             Err(e) if e.kind() != ErrorKind::OutOfResources || timeout.is_zero() => {

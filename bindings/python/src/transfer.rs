@@ -12,8 +12,9 @@ use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
+use crate::arguments::seconds_of;
 use crate::core::Core;
-use crate::error::{in_use, invalid, raise, raise_with};
+use crate::error::{in_use, raise, raise_with};
 use crate::gil::{Gil, detached};
 use crate::memory::Memory;
 use crate::operation::{Ended, Operation, Outcome};
@@ -50,7 +51,7 @@ pub(crate) struct InFlight {
     /// The memory that the operation uses, with the ids of the uses.
     claims: Gil<RefCell<Vec<(Claim, u64)>>>,
     /// The operation's number in this process, by which event loops know it.
-    pub(crate) token: u64,
+    token: u64,
 }
 
 impl InFlight {
@@ -157,7 +158,7 @@ impl InFlight {
     }
 
     /// Polls with a waker. Returns whether the operation has ended.
-    pub(crate) fn watch(&self, py: Python<'_>, waker: &Waker) -> PyResult<bool> {
+    fn watch(&self, py: Python<'_>, waker: &Waker) -> PyResult<bool> {
         let advanced = detached(py, || self.advance(|operation| operation.watch(waker)));
         if advanced.is_none() {
             return Err(raise(py, &busy()));
@@ -254,6 +255,15 @@ impl PyTransfer {
         }
     }
 
+    /// Polls with the waker that `waker_of` makes for the operation's token. Returns whether the operation
+    /// has ended.
+    pub(crate) fn watch(&self, py: Python<'_>, waker_of: impl FnOnce(u64) -> Waker) -> PyResult<bool> {
+        match &self.inner {
+            Inner::Done(_) => Ok(true),
+            Inner::InFlight(operation, _) => operation.watch(py, &waker_of(operation.token)),
+        }
+    }
+
     pub(crate) fn in_flight(
         py: Python<'_>,
         operation: Arc<InFlight>,
@@ -330,14 +340,6 @@ impl PyTransfer {
         }
     }
 
-    /// Polls with the waker of an event loop. Returns whether the operation has ended.
-    fn _watch(&self, py: Python<'_>, notifier: &crate::notifier::Notifier) -> PyResult<bool> {
-        match &self.inner {
-            Inner::Done(_) => Ok(true),
-            Inner::InFlight(operation, _) => operation.watch(py, &notifier.waker(operation.token)),
-        }
-    }
-
     fn __repr__(&self) -> String {
         match &self.inner {
             Inner::Done(_) => "<dma.Transfer done>".to_owned(),
@@ -347,19 +349,6 @@ impl PyTransfer {
             },
         }
     }
-}
-
-/// Converts a number of seconds.
-pub(crate) fn seconds_of(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
-    if seconds == f64::INFINITY {
-        return Ok(Duration::MAX);
-    }
-    Duration::try_from_secs_f64(seconds).map_err(|_| {
-        raise(
-            py,
-            &invalid(format!("a time of {seconds} seconds"), "give a number of seconds that is not negative"),
-        )
-    })
 }
 
 /// The iterator of an awaited transfer that is done. Its first step returns the result.

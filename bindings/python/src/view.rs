@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use dma::contract::racy_copy;
-use dma::{Access, Error, ErrorKind};
+use dma::{Error, ErrorKind};
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -142,7 +142,7 @@ fn not_memory(object: &Bound<'_, PyAny>) -> PyErr {
 #[pyclass(name = "Buffer", module = "dma", frozen, weakref)]
 pub(crate) struct Buffer(pub(crate) View);
 
-/// What a `Py_buffer` owns.
+/// The owner of a `Py_buffer`'s bytes.
 struct Exported(#[expect(dead_code, reason = "ends the view when it is dropped")] ViewGuard);
 
 #[pymethods]
@@ -534,15 +534,5 @@ impl Window {
         }
         // Libraries ask by `hasattr` whether an object has the interface.
         Err(pyo3::exceptions::PyAttributeError::new_err("the window is not memory of a GPU"))
-    }
-}
-
-/// The rights of an export or of memory, in the notation of this package.
-pub(crate) const fn rights_name(rights: Access) -> &'static str {
-    match (rights.contains(Access::READ), rights.contains(Access::WRITE)) {
-        (true, true) => "rw",
-        (true, false) => "r",
-        (false, true) => "w",
-        (false, false) => "",
     }
 }

@@ -28,7 +28,7 @@ class _Bridge:
 
     def wait(self, transfer: Any, token: int) -> asyncio.Future[None] | None:
         """Returns a future that ends with the transfer, or None if it has ended."""
-        if transfer._watch(self.notifier):
+        if self.notifier.watch(transfer):
             return None
         future = self.loop.create_future()
         _, futures = self.waiting.setdefault(token, (transfer, []))
@@ -65,7 +65,7 @@ class _Bridge:
         try:
             for token in tokens:
                 entry = self.waiting.get(token)
-                if entry is not None and entry[0]._watch(self.notifier):
+                if entry is not None and self.notifier.watch(entry[0]):
                     for future in self.waiting.pop(token)[1]:
                         if not future.done():
                             future.set_result(None)
