@@ -3,28 +3,13 @@
 #![expect(unsafe_code, reason = "calls the stand-in as C does")]
 #![expect(clippy::too_many_arguments, reason = "as C's")]
 
+#[macro_use]
+#[path = "../declare/mod.rs"]
+mod declare;
 mod refusals;
 
-use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
-
-/// Declares functions of the driver API, as its reference does.
-macro_rules! declare {
-    ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?);)*) => {$(
-        #[expect(non_snake_case, reason = "as C's")]
-        fn $name($($arg: $type),*) -> c_int {
-            let name = CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes());
-            let address = cuda_emu::symbol(name.expect("one NUL")).expect(stringify!($name));
-            // SAFETY: `address` points to the function, and the driver API declares it with this type.
-            let function = unsafe {
-                std::mem::transmute::<ptr::NonNull<c_void>, unsafe extern "C" fn($($type),*) -> c_int>(address)
-            };
-            // SAFETY: the tests pass pointers to local variables or NULL, handles and addresses that may be
-            // wrong, and memory that stays allocated until the stream has executed the call.
-            unsafe { function($($arg),*) }
-        }
-    )*};
-}
 
 declare! {
     fn cuInit(flags: c_uint);

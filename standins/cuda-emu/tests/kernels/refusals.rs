@@ -1,5 +1,7 @@
 //! Texts that cannot run, and accesses outside of memory.
 
+use std::ffi::CStr;
+
 use super::*;
 
 /// Returns the code and the message of a text that does not load.
