@@ -23,6 +23,7 @@ mod channel;
 mod checks;
 mod deadline;
 mod digest;
+mod direction;
 mod dpu;
 mod exported;
 mod failure;

@@ -10,6 +10,7 @@ use dma::prelude::*;
 use dma::{OpError, Queue, Retry, Transfer};
 
 use crate::block::Block;
+use crate::direction::Direction;
 use crate::failure::{Failure, failure};
 use crate::probe;
 use crate::session::made_progress;
@@ -19,13 +20,6 @@ use apps_shared::hold;
 
 /// Maximum time to wait for the device before other events are handled.
 const MAX_WAIT: Duration = Duration::from_micros(500);
-
-/// The direction of the DMA copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
-    FromWindow,
-    ToWindow,
-}
 
 /// Moves blocks between a window's slots and local buffers.
 pub(crate) struct Mover {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use dma::prelude::*;
 use dma::{Queue, Transfer};
 
+use crate::direction::Direction;
 use crate::failure::{Failure, WITHOUT_RDMA, failure};
-use crate::mover::Direction;
 use crate::{POLL_INTERVAL, check_interrupt, seconds};
 
 /// Length of the copy in bytes.

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::memory::location::Location;
-use crate::memory::pool::PoolSlot;
+use crate::memory::pool::size_class::PoolSlot;
 use crate::{
     Access, DeviceAddr, DeviceMemory, EngineId, Error, ErrorKind, ExportDescriptor, HostMemory, RawRegion,
     RegionInfo, Segment,

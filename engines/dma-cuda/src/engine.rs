@@ -13,7 +13,8 @@ use crate::Driver;
 use crate::device::{self, Device};
 use crate::error::{NAME, error};
 use crate::options::{CudaDevice, CudaOptions, Pieces};
-use crate::queue::{CudaQueue, LIST_MAX};
+use crate::pending::LIST_MAX;
+use crate::queue::CudaQueue;
 use crate::region::{CudaRegion, no_export};
 use crate::stream::CudaStream;
 

@@ -4,7 +4,9 @@ use dma_core::Segment;
 
 use crate::driver::Address;
 use crate::pieces::{Load, Places};
-use crate::queue::LIST_MAX;
+
+/// Maximum number of segments on each side of a descriptor.
+pub(crate) const LIST_MAX: usize = 2048;
 
 /// Number of copies that a queue collects, unless its depth is greater. Two lists whose segments have
 /// different ends are fewer copies than the sum of their segments.

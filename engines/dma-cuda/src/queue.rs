@@ -28,9 +28,6 @@ use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// Maximum number of segments on each side of a descriptor.
-pub(crate) const LIST_MAX: usize = 2048;
-
 /// Length of the ring of tables, as a multiple of the number of copies that the queue collects.
 const TABLE_SHARE: usize = 4;
 

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use dma_core::{Access, ErrorKind, RawExport, Result};
 use dma_handshake::{Id, Secret};
 
-use crate::device::{Device, Handle};
+use crate::device::Device;
 use crate::error::error;
 use crate::granted::{Domain, Granted};
+use crate::handle::Handle;
 use crate::queue_pair::random;
 use crate::registration::{self, Bytes};
 use crate::service::Service;

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use dma_core::{Error, ErrorKind, Result};
 
-use crate::device::Handle;
 use crate::error::error;
+use crate::handle::Handle;
 use crate::verbs::*;
 
 /// The kernel's directory of devices.

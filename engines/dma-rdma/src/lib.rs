@@ -33,6 +33,7 @@ mod error;
 mod export;
 mod gid;
 mod granted;
+mod handle;
 mod import;
 mod imported;
 mod library;

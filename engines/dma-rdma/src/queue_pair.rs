@@ -10,8 +10,9 @@ use dma_core::{ErrorKind, Result};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::device::{Device, Handle, checked};
+use crate::device::Device;
 use crate::error::{error, failed};
+use crate::handle::{Handle, checked};
 use crate::verbs::*;
 use crate::wire::End;
 

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use dma_core::{ErrorKind, Result};
 use rustix::io::Errno;
 
-use crate::device::{self, Device, Owned, checked};
+use crate::device::{self, Device, Owned};
 use crate::error::{error, failed};
+use crate::handle::checked;
 use crate::import::{Agreed, Connecting, Import};
 use crate::queue_pair::{QueuePair, random};
 use crate::verbs::*;

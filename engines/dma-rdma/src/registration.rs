@@ -8,8 +8,9 @@ use std::sync::Arc;
 use dma_core::{Access, Error, ErrorKind, PageMemory, Result};
 use rustix::io::Errno;
 
-use crate::device::{Device, Handle, checked};
+use crate::device::Device;
 use crate::error::{error, failed};
+use crate::handle::{Handle, checked};
 use crate::verbs::{access, ibv_mr, ibv_pd};
 
 /// The bytes to register.

@@ -3,9 +3,8 @@
 //! A record is a list of entries of 10 bytes: the number of a word, and its 8 bytes in the second region.
 #![expect(unsafe_code, reason = "accesses the memory that descriptors name, as a device does")]
 
-use crate::descriptor::{Descriptor, Record, flag, op, status};
-use crate::memory::{self, Fault};
-use crate::operations::{faulted, overlap};
+use crate::descriptor::{Descriptor, Record, faulted, flag, op, status};
+use crate::memory::{self, Fault, overlap};
 
 const WORD: usize = 8;
 const ENTRY: usize = 10;

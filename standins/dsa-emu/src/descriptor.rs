@@ -3,6 +3,8 @@
 //! Source: Linux `include/uapi/linux/idxd.h`, and Intel's "Data Streaming Accelerator Architecture
 //! Specification".
 
+use crate::memory::Fault;
+
 /// A descriptor: eight words of 64 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
@@ -142,6 +144,14 @@ impl Record {
         bytes[24..].copy_from_slice(&self.tags[1].to_le_bytes());
         bytes
     }
+}
+
+/// Returns the record of an operation that met a page fault after `done` bytes.
+pub(crate) fn faulted(descriptor: &Descriptor, done: u64, fault: Fault, value: u32) -> Record {
+    let code =
+        if descriptor.has(flag::BLOCK_ON_FAULT) { status::PAGE_FAULT_REFUSED } else { status::PAGE_FAULT };
+    let status = code | if fault.write { status::WRITE } else { 0 };
+    Record { done: done as u32, fault: fault.page(), value, ..Record::of(status) }
 }
 
 #[cfg(test)]

@@ -6,9 +6,8 @@
 //! results.
 #![expect(unsafe_code, reason = "accesses the memory that descriptors name, as a device does")]
 
-use crate::descriptor::{Descriptor, Record, op, status};
+use crate::descriptor::{Descriptor, Record, faulted, op, status};
 use crate::memory::{self, Fault};
-use crate::operations::faulted;
 
 const FIELD: usize = 8;
 /// Sizes of blocks without their fields, by the lowest bits of the flags.

@@ -50,6 +50,11 @@ unsafe extern "C" {
     static dsa_emu_touch_end: u8;
 }
 
+/// Returns true if two ranges of `len` bytes overlap.
+pub(crate) const fn overlap(a: u64, b: u64, len: u64) -> bool {
+    a.abs_diff(b) < len
+}
+
 /// An access that faulted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]

@@ -7,9 +7,9 @@ use dma_sim::model::{self, FaultInjector, Faults, Time};
 
 use crate::config::QueueConfig;
 use crate::delta;
-use crate::descriptor::{Descriptor, Record, SIZE, flag, op, status};
+use crate::descriptor::{Descriptor, Record, SIZE, faulted, flag, op, status};
 use crate::dif;
-use crate::memory::{self, Fault};
+use crate::memory::{self, Fault, overlap};
 
 /// Number of bytes that the engine processes at a time: a multiple of the length of a fill's pattern.
 const CHUNK: usize = 16 << 10;
@@ -60,11 +60,6 @@ fn read_member(batch: &Descriptor, n: u32, injected: bool) -> Result<Descriptor,
     // SAFETY: the trap handler is installed.
     unsafe { memory::read(from, &mut bytes) }.map_err(|fault| fault.page())?;
     if injected { Err(from & !0xfff) } else { Ok(Descriptor::from_bytes(&bytes)) }
-}
-
-/// Returns true if two ranges of `len` bytes overlap.
-pub(crate) const fn overlap(a: u64, b: u64, len: u64) -> bool {
-    a.abs_diff(b) < len
 }
 
 impl Engine {
@@ -383,14 +378,6 @@ fn check(config: &QueueConfig, descriptor: &Descriptor) -> Result<(), Record> {
 const fn predicate(descriptor: &Descriptor, result: u8) -> u8 {
     let as_expected = descriptor.extra() as u8 & 1 == result;
     if descriptor.has(flag::CHECK_RESULT) && !as_expected { status::FALSE_PREDICATE } else { status::SUCCESS }
-}
-
-/// Returns the record of an operation that met a page fault after `done` bytes.
-pub(crate) fn faulted(descriptor: &Descriptor, done: u64, fault: Fault, value: u32) -> Record {
-    let code =
-        if descriptor.has(flag::BLOCK_ON_FAULT) { status::PAGE_FAULT_REFUSED } else { status::PAGE_FAULT };
-    let status = code | if fault.write { status::WRITE } else { 0 };
-    Record { done: done as u32, fault: fault.page(), value, ..Record::of(status) }
 }
 
 /// Returns the record of an operation that has ended, possibly at an injected page fault.

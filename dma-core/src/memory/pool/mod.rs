@@ -7,7 +7,7 @@ mod growth;
 mod holders;
 mod options;
 mod report;
-mod size_class;
+pub(crate) mod size_class;
 mod slab;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -23,7 +23,6 @@ pub use get::PoolGet;
 pub(crate) use options::ClassOptions;
 pub use options::PoolOptions;
 pub use report::{PoolClass, PoolReport, pools};
-pub(crate) use size_class::PoolSlot;
 use size_class::{SizeClass, fail};
 pub use windows::WindowPool;
 

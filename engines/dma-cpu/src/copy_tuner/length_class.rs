@@ -8,17 +8,6 @@ use super::schedule::{BACKOFF_MAX_MEMCPY, BACKOFF_MAX_STREAMING, FIRST_PROBE_AFT
 use super::sharing::{Sharing, TRIAL_SHARED};
 use super::{Pick, Role};
 
-/// From this length, copies are timed.
-pub(crate) const LEARN_MIN: usize = 1 << LEARN_MIN_LOG2;
-pub(super) const LEARN_MIN_LOG2: u32 = 14;
-/// One class per power of two: 16 KiB to 64 MiB. The last class also holds longer copies.
-pub(super) const LENGTH_CLASSES: usize = 13;
-
-#[inline]
-pub(super) fn class_of(len: usize) -> usize {
-    (len.ilog2().saturating_sub(LEARN_MIN_LOG2) as usize).min(LENGTH_CLASSES - 1)
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The current kernel is used. The next probe begins after the picks that the [`Schedule`] has left.

@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "copies between raw addresses; reads the time stamp counter")]
 
+mod class_index;
 mod clock;
 mod core_cache;
 mod drift;
@@ -20,11 +21,12 @@ use dma_core::{CacheHint, InlineCopy};
 
 use super::Kernel;
 use super::kernel::{SHORT, second_level_cache};
+pub(super) use class_index::LEARN_MIN;
+use class_index::{LENGTH_CLASSES, class_of};
 pub(super) use clock::{ticks, ticks_in};
 pub(super) use core_cache::hot_cost;
 use core_cache::{MAYBE_ALONE_MAX, alone_max};
-pub(super) use length_class::LEARN_MIN;
-use length_class::{LENGTH_CLASSES, LengthClass, class_of};
+use length_class::LengthClass;
 use schedule::RETRY_AFTER;
 
 /// From this length, [`CacheHint::Cold`] selects the streaming kernel. Shorter copies are as fast with

@@ -1,6 +1,6 @@
 //! [`Probe`]: measures the kernel that is not in use.
 
-use super::length_class::LEARN_MIN_LOG2;
+use super::class_index::LEARN_MIN_LOG2;
 use super::schedule::paid_back;
 
 /// Classes from 4 MiB on start with the streaming kernel, because data larger than the second level cache

@@ -1,6 +1,6 @@
 //! [`Sharing`]: decides if cores share a copy of data in a cache.
 
-use super::length_class::class_of;
+use super::class_index::class_of;
 use super::schedule::{BELIEVED, paid_back};
 use super::trial::{Trial, TrialResult};
 

@@ -7,10 +7,18 @@ use std::ptr;
 
 use dma_core::{Error, ErrorKind};
 
-use super::table::Entry;
 use crate::device::Device;
-use crate::driver::{Driver, Handle, attribute};
+use crate::driver::{Address, Driver, Handle, attribute};
 use crate::error::{self, error};
+
+/// A piece, as the kernel reads it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(super) src: Address,
+    pub(super) dst: Address,
+    pub(super) len: u64,
+}
 
 /// The kernel's text. The driver compiles it for the device.
 const TEXT: &CStr = {

@@ -5,17 +5,9 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use super::kernel::Entry;
 use crate::device::Device;
 use crate::driver::{Address, HOST_PORTABLE};
-
-/// A piece, as the kernel reads it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    src: Address,
-    dst: Address,
-    len: u64,
-}
 
 /// Length of the longest entry, in bytes. Longer pieces have several entries, so that many warps copy them. A
 /// multiple of the kernel's units, so that all entries of a piece have the alignment of the first.

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use dma_core::Access;
 
 use crate::RdmaOptions;
-use crate::device::{self, Device, Handle};
+use crate::device::{self, Device};
+use crate::handle::Handle;
 use rdma_emu::{Nic, wc};
 
 use crate::queue_pairs::QueuePairs;
