@@ -65,7 +65,7 @@ pub(super) fn process_id() -> i32 {
     unsafe { getpid() }
 }
 
-/// How a file is opened.
+/// Access mode of an open file.
 #[derive(Clone, Copy)]
 pub(super) enum Mode {
     Read,
