@@ -24,7 +24,7 @@ pub(super) struct LongCopies {
     /// The key of both operands, as of memory that needs no lease.
     key: RegionKey,
     /// The queue between two copies. While a thread copies, it holds the lock.
-    queue: Mutex<Option<CpuQueue>>,
+    queue: Mutex<Option<Box<CpuQueue>>>,
     /// The process that opens the queue.
     process: ForkMark,
 }
@@ -55,9 +55,9 @@ impl LongCopies {
         true
     }
 
-    fn open(&self) -> Option<CpuQueue> {
+    fn open(&self) -> Option<Box<CpuQueue>> {
         let options = QueueOptions::new().with_depth(1);
-        CpuQueue::open(self.engine, &options, self.inline_limit, self.hint, &self.pool).ok()
+        CpuQueue::open(self.engine, &options, self.inline_limit, self.hint, &self.pool).ok().map(Box::new)
     }
 
     /// Copies one piece through `queue`, which must be idle.
