@@ -126,15 +126,25 @@ fn word(at: usize) -> u64 {
 /// Fills `bytes` with the expected bytes at offset `at` of every source.
 fn expected(at: usize, bytes: &mut [u8]) {
     let skip = at % 8;
-    let mut words = (at - skip..).step_by(8);
     let (head, rest) = bytes.split_at_mut(if skip == 0 { 0 } else { (8 - skip).min(bytes.len()) });
-    if !head.is_empty() {
-        let first = word(words.next().unwrap_or_default()).to_le_bytes();
-        head.copy_from_slice(&first[skip..skip + head.len()]);
+    head.copy_from_slice(&word(at).to_le_bytes()[skip..skip + head.len()]);
+    let mut at = at + head.len();
+    let (words, tail) = rest.as_chunks_mut();
+    for bytes in words {
+        *bytes = word(at).to_le_bytes();
+        at += 8;
     }
-    for chunk in rest.chunks_mut(8) {
-        let bytes = word(words.next().unwrap_or_default()).to_le_bytes();
-        chunk.copy_from_slice(&bytes[..chunk.len()]);
+    tail.copy_from_slice(&word(at).to_le_bytes()[..tail.len()]);
+}
+
+/// Inverts all bytes, so that each of them is wrong. By words, which matters without optimisation.
+fn invert(bytes: &mut [u8]) {
+    let (words, tail) = bytes.as_chunks_mut();
+    for bytes in words {
+        *bytes = (!u64::from_ne_bytes(*bytes)).to_ne_bytes();
+    }
+    for byte in tail {
+        *byte = !*byte;
     }
 }
 
@@ -207,7 +217,7 @@ impl Memory {
             // Writing makes the pages present, so that copies cause no page faults. Unless the sides are
             // alike, all bytes are wrong, so that a missing copy is detected.
             if !alike {
-                bytes[..n].iter_mut().for_each(|b| *b = !*b);
+                invert(&mut bytes[..n]);
             }
             memory.dst.cpu.write_at(at, &bytes[..n])?;
         }
@@ -227,7 +237,7 @@ impl Memory {
     /// Makes each of `len` bytes of the destination wrong before a copy or fill.
     pub fn corrupt(&self, at: Offsets, len: usize, fill: bool) -> Result<()> {
         self.each_chunk(at, len, fill, |offset, right| {
-            right.iter_mut().for_each(|b| *b = !*b);
+            invert(right);
             self.dst.cpu.write_at(offset, right)?;
             Ok(None)
         })
@@ -281,7 +291,9 @@ impl Memory {
         for from in (0..len).step_by(MAX_COMPARED_CHUNK) {
             let right = &mut right[..MAX_COMPARED_CHUNK.min(len - from)];
             if fill {
-                right.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&PATTERN[..chunk.len()]));
+                let (words, tail) = right.as_chunks_mut();
+                words.fill(PATTERN);
+                tail.copy_from_slice(&PATTERN[..tail.len()]);
             } else {
                 expected(at.src + from, right);
             }

@@ -152,10 +152,15 @@ const NOISES: [Noise; 5] = [
     Noise { spread: 0.02, tails: 0.05, drift: 0.01, burst: 0.1 },
 ];
 
+/// The number of runs over each curve with each noise. `ci/bench.sh verdicts` makes more.
+fn runs() -> u64 {
+    std::env::var("VERDICT_RUNS").map_or(25, |n| n.parse().expect("a number"))
+}
+
 /// No run may be wrong, and at most 5 of 100 runs may leave a clear size undecided.
 #[test]
 fn verdicts_on_known_curves_are_right() {
-    let runs: u64 = std::env::var("VERDICT_RUNS").map_or(100, |n| n.parse().expect("a number"));
+    let runs = runs();
     for (name, truth) in truths() {
         for (kind, noise) in NOISES.into_iter().enumerate() {
             let mut left_open = 0;
@@ -179,7 +184,7 @@ fn verdicts_on_known_curves_are_right() {
 fn hopeless_noise_decides_nothing_wrong() {
     let noise = Noise { spread: 0.4, tails: 0.3, drift: 0.3, burst: 0.0 };
     for (name, truth) in truths() {
-        for seed in 0..100 {
+        for seed in 0..runs() {
             let points = run(&truth, noise, &mut Random(seed));
             for (p, truth) in points.iter().zip(&truth).filter(|(_, t)| (0.8..1.25).contains(*t)) {
                 assert!(!wrong(p.class, *truth), "{name}, seed {seed}: {truth} is {p:?}");
