@@ -260,7 +260,10 @@ impl Engine {
         let (src, dst) = (descriptor.src().wrapping_add(at), descriptor.dst().wrapping_add(at));
         let (chunk, other) = (&mut self.chunk[..n], &mut self.other[..n]);
         let repeat = |chunk: &mut [u8], pattern: u64| {
-            chunk.iter_mut().zip(pattern.to_le_bytes().iter().cycle()).for_each(|(to, from)| *to = *from);
+            let pattern = pattern.to_le_bytes();
+            let (words, rest) = chunk.as_chunks_mut();
+            words.fill(pattern);
+            rest.copy_from_slice(&pattern[..rest.len()]);
         };
         let read = if descriptor.opcode() == op::FILL {
             repeat(chunk, descriptor.src());
@@ -282,7 +285,10 @@ impl Engine {
                     unsafe { memory::read(dst, &mut other[..have]) }
                 };
                 let both = second.map_or_else(|fault| fault.done, |()| have);
-                if let Some(differs) = chunk[..both].iter().zip(&other[..both]).position(|(a, b)| a != b) {
+                let (first, other) = (&chunk[..both], &other[..both]);
+                // Nearly all chunks are equal, and one memcmp is faster than an unoptimised loop.
+                if first != other {
+                    let differs = first.iter().zip(other).take_while(|(a, b)| a == b).count();
                     return Err(Early::Differs(differs));
                 }
                 second?;
