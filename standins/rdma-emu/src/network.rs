@@ -192,7 +192,7 @@ fn answer(mut stream: UnixStream, state: &Weak<Mutex<State>>) {
             answered = stream.write_all(&bytes);
         }
         if let Some(received) = received {
-            lock(&state).deliver(received);
+            lock(&state).deliver_answered(received);
         }
         answered
     };

@@ -222,6 +222,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, into: *mut
     }
     let work = state.random() % 40;
     state.run(handle, work);
+    state.end_unanswered(handle);
     let mut number = 0;
     while number < most {
         let Some(completions) = state.completions.get_mut(&handle) else { return -1 };
@@ -254,6 +255,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited: c_int)
         completions.armed = Armed::Solicited;
     }
     state.run(handle, u64::MAX);
+    state.wake_armed(handle);
     0
 }
 

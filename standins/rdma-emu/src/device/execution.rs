@@ -9,7 +9,7 @@ use std::{iter, ptr};
 use arrayvec::ArrayVec;
 use verbs_sys::*;
 
-use super::{Armed, GID, MAX_SGE, Pieces, Queue, Receive, SendRequest, State, signal, wc};
+use super::{Armed, Completions, GID, MAX_SGE, Pieces, Queue, Receive, SendRequest, State, signal, wc};
 use crate::network::{Job, Request};
 
 /// `IBV_EVENT_CQ_ERR`.
@@ -263,7 +263,16 @@ impl State {
         if self.port_down || self.hangs {
             return (wc::NO_ANSWER, None);
         }
-        self.execute(request, &[(bytes.as_mut_ptr(), bytes.len())])
+        let (status, received) = self.execute(request, &[(bytes.as_mut_ptr(), bytes.len())]);
+        self.undelivered += usize::from(received.is_some());
+        (status, received)
+    }
+
+    /// Reports a receive that [`answer`](Self::answer) has returned.
+    pub(crate) fn deliver_answered(&mut self, received: Received) {
+        self.undelivered -= 1;
+        self.deliver(received);
+        self.wake_unanswered();
     }
 
     /// Sends a request to another device. Returns the request and its status if the status is already known.
@@ -303,6 +312,64 @@ impl State {
             job.request.unready = job.request.unready.saturating_add(1);
             return Some(job);
         }
+        if status == wc::NO_ANSWER {
+            self.unanswered.push_back(job);
+            self.wake_unanswered();
+        } else {
+            self.end(job, status);
+        }
+        None
+    }
+
+    /// Reports the first request of a completion queue that got no answer, if the program has taken everything
+    /// that was reported before.
+    ///
+    /// A real device repeats a request several times before it reports that there is no answer. In that time,
+    /// a program takes the completions of what its peer has done, and may end as its peer did. The stand-in
+    /// does not repeat requests, so it reports the failure once the program asks for more than these.
+    pub(crate) fn end_unanswered(&mut self, cq: u32) {
+        let queues = &self.queues;
+        self.unanswered.retain(|job| {
+            queues.get(&job.request.remote.from).is_some_and(|queue| queue.resets == job.resets)
+        });
+        let is_empty = self.completions.get(&cq).is_some_and(|completions| completions.entries.is_empty());
+        if !is_empty || self.undelivered > 0 {
+            return;
+        }
+        let of_cq = |job: &Job| self.queues[&job.request.remote.from].send_cq == cq;
+        if let Some(job) = self.unanswered.iter().position(of_cq).and_then(|at| self.unanswered.remove(at)) {
+            self.end(job, wc::NO_ANSWER);
+        }
+    }
+
+    /// Wakes the programs that wait for an event of a completion queue whose requests got no answer.
+    fn wake_unanswered(&mut self) {
+        let cqs = self.unanswered.iter().filter_map(|job| self.queues.get(&job.request.remote.from));
+        for cq in cqs.map(|queue| queue.send_cq).collect::<Vec<_>>() {
+            self.wake_armed(cq);
+        }
+    }
+
+    /// Reports a request that got no answer to a completion queue that is armed. If the queue has other
+    /// completions, signals it, so that the program takes these first.
+    pub(crate) fn wake_armed(&mut self, cq: u32) {
+        if self.completions.get(&cq).is_none_or(|completions| completions.armed == Armed::No) {
+            return;
+        }
+        self.end_unanswered(cq);
+        let is_waiting = self.unanswered.iter().any(|job| self.queues[&job.request.remote.from].send_cq == cq);
+        if is_waiting
+            && self.undelivered == 0
+            && let Some(completions) = self.completions.get_mut(&cq)
+        {
+            completions.signal();
+        }
+    }
+
+    /// Ends a request with this status.
+    fn end(&mut self, mut job: Job, mut status: c_int) {
+        let number = job.request.remote.from;
+        let Some(queue) = self.queues.get_mut(&number) else { return };
         queue.is_asking = false;
         let pd = queue.pd;
         if status == 0 && job.request.remote.returns_bytes() {
@@ -313,7 +380,6 @@ impl State {
         }
         self.complete(number, &job.request, status);
         self.run_queue(number, u64::MAX);
-        None
     }
 
     /// Runs up to `most` requests of a completion queue's pairs.
@@ -411,13 +477,20 @@ impl State {
         }
         completions.entries.push_back(entry);
         if completions.armed == Armed::Any || (completions.armed == Armed::Solicited && is_solicited) {
-            completions.armed = Armed::No;
-            if completions.signal >= 0 {
-                completions.pending += 1;
-                signal(completions.signal);
-            }
+            completions.signal();
         }
         true
+    }
+}
+
+impl Completions {
+    /// Makes an event, if the queue has a channel. The queue is not armed afterwards.
+    fn signal(&mut self) {
+        self.armed = Armed::No;
+        if self.signal >= 0 {
+            self.pending += 1;
+            signal(self.signal);
+        }
     }
 }
 

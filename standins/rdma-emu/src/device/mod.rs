@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arrayvec::ArrayVec;
 use verbs_sys::*;
 
-use crate::network::{Node, Request};
+use crate::network::{Job, Node, Request};
 
 /// The only GID, at index 1.
 pub(crate) const GID: ibv_gid = ibv_gid { raw: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1] };
@@ -105,6 +105,11 @@ pub struct State {
     pub(crate) queues: HashMap<u32, Queue>,
     pub(crate) shared_receives: HashMap<u32, SharedReceives>,
     pub(crate) completions: HashMap<u32, Completions>,
+    /// Requests that got no answer from another device, in the order of their attempts. They are not reported
+    /// yet.
+    pub(crate) unanswered: VecDeque<Job>,
+    /// Number of receives that other devices know to have ended, and whose completions are not in a queue yet.
+    pub(crate) undelivered: usize,
 }
 
 /// A registered range of addresses, with its rights and protection domain.
@@ -250,6 +255,8 @@ impl Default for Nic {
             queues: HashMap::new(),
             shared_receives: HashMap::new(),
             completions: HashMap::new(),
+            unanswered: VecDeque::new(),
+            undelivered: 0,
         })))
     }
 }

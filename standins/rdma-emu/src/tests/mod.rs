@@ -17,7 +17,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use end::{End, KEY, RIGHTS, SIZE, networked, path};
+use end::{End, KEY, PATIENCE, RIGHTS, SIZE, networked, path};
 use verbs_sys::*;
 
 use crate::abi::{self, init_mask};
@@ -213,6 +213,65 @@ fn requests_to_a_device_that_is_gone_fail() {
     drop(b);
     assert_eq!((a.post(WR_SEND, &mut [], |_| ()), a.post(WR_SEND, &mut [], |_| ())), (0, 0));
     assert_eq!(a.statuses(2), [(9, wc::NO_ANSWER), (9, wc::FLUSHED)]);
+}
+
+/// Programs end when they have counted what they sent and received, and their peers then end with requests on
+/// the way.
+#[test]
+fn a_peer_that_has_ended_is_reported_after_what_it_has_done() {
+    let [_, (a, b)] = ends(QPT_RC, 7);
+    let wait = || {
+        let start = Instant::now();
+        while a.nic.state().unanswered.is_empty() {
+            assert!(start.elapsed() < PATIENCE);
+            std::thread::yield_now();
+        }
+    };
+    let polled = |most: usize| {
+        let mut entries = vec![ibv_wc::default(); most];
+        let call = c!((*a.context).ops.poll_cq).unwrap();
+        let number = c!(call(a.cq, most as c_int, entries.as_mut_ptr()));
+        entries[..number as usize].iter().map(|entry| entry.status).collect::<Vec<_>>()
+    };
+    assert_eq!(b.receive(1, &mut []), 0);
+    assert_eq!(a.post(WR_SEND, &mut [], |_| ()), 0);
+    assert_eq!(b.statuses(1), [(1, 0)]);
+    drop(b);
+    assert_eq!(a.post(WR_SEND, &mut [], |_| ()), 0);
+    wait();
+    assert_eq!(polled(10), [0]);
+    // The peer knows that its send has arrived here, but the completion is still on its way.
+    a.nic.state().undelivered = 1;
+    assert_eq!(polled(10), []);
+    a.nic.state().undelivered = 0;
+    assert_eq!(polled(10), [wc::NO_ANSWER]);
+    assert_eq!(polled(10), []);
+}
+
+#[test]
+fn a_peer_that_has_ended_wakes_a_program_that_waits_for_events() {
+    let [_, (a, b)] = ends(QPT_RC, 7);
+    let event = || {
+        let mut poll = libc::pollfd { fd: c!((*a.channel).fd), events: libc::POLLIN, revents: 0 };
+        assert_eq!(c!(libc::poll(&raw mut poll, 1, PATIENCE.as_millis() as c_int)), 1);
+        let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
+        assert_eq!(c!((a.verbs.ibv_get_cq_event)(a.channel, &raw mut cq, &raw mut context)), 0);
+        c!((a.verbs.ibv_ack_cq_events)(cq, 1));
+    };
+    assert_eq!(b.receive(1, &mut []), 0);
+    a.arm(0);
+    assert_eq!(a.post(WR_SEND, &mut [], |_| ()), 0);
+    event();
+    assert_eq!(b.statuses(1), [(1, 0)]);
+    drop(b);
+    // The completion of the first request is not polled yet, so the event comes without another completion.
+    a.arm(0);
+    assert_eq!(a.post(WR_SEND, &mut [], |_| ()), 0);
+    event();
+    assert_eq!(a.statuses(1), [(9, 0)]);
+    a.arm(0);
+    event();
+    assert_eq!(a.statuses(1), [(9, wc::NO_ANSWER)]);
 }
 
 #[test]
