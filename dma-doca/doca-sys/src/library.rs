@@ -102,6 +102,14 @@ impl Library {
     /// Uses calls that other code provides, for tests or for programs that have loaded the libraries
     /// themselves. Error messages contain `version`.
     ///
+    /// Safe code cannot pass tables:
+    ///
+    /// ```compile_fail,E0133
+    /// # fn demo(common: doca_sys::Common, dma: doca_sys::Dma) {
+    /// let library = doca_sys::Library::from_tables(common, dma, None, "");
+    /// # }
+    /// ```
+    ///
     /// # Safety
     ///
     /// Each function must behave as the vendor's headers and documentation say about the function of its

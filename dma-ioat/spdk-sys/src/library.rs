@@ -115,6 +115,14 @@ impl Library {
     /// Uses calls that other code provides, for tests or for programs that have loaded the libraries
     /// themselves.
     ///
+    /// Safe code cannot pass tables:
+    ///
+    /// ```compile_fail,E0133
+    /// # fn demo(env: spdk_sys::Env, ioat: spdk_sys::Ioat) {
+    /// let library = spdk_sys::Library::from_tables(env, ioat, None, spdk_sys::Release::default());
+    /// # }
+    /// ```
+    ///
     /// # Safety
     ///
     /// Each function must behave as the vendor's headers and documentation say about the function of its

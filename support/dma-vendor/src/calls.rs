@@ -21,6 +21,12 @@ use std::ptr::NonNull;
 ///   `linked` of the crate that uses the macro.
 /// - `fn absent(&self) -> Vec<&'static str>` lists the optional calls that the library does not export.
 ///
+/// The fields are public, so safe code can replace a function of a table by any other function of its type.
+/// This is sound because a table is only a list of functions, each of which needs `unsafe` to be called. A
+/// crate must not rely on the functions of a table that safe code has passed to it: a function that accepts a
+/// table from outside is `unsafe`, and the engines keep their tables where safe code can read them, but not
+/// replace them.
+///
 /// ```
 /// # #![allow(unsafe_code)]
 /// mod bindings {

@@ -24,6 +24,8 @@ use object::elf::{
     PT_DYNAMIC, PT_GNU_STACK, PT_LOAD, ProgramHeader64, SHN_UNDEF, Sym64,
 };
 use object::{Endian, Endianness, I64, U16, U32, U64, pod};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::io::Errno;
 
 use crate::elf::{Elf, MACHINE, Unfit};
 use crate::file_name::newest;
@@ -213,11 +215,19 @@ fn in_system(name: &str, search: &[PathBuf], system: &[PathBuf]) -> Option<PathB
     candidates.into_iter().find(|path| !matches!(Elf::read(path), Err(Unfit::OtherProcessor(_))))
 }
 
-/// Creates a file in memory, without a path.
+/// Creates a file in memory, without a path. The file can never change, because a change would change the loaded
+/// library, and the mapping of a file that shrinks ends the program.
 fn in_memory(bytes: &[u8]) -> io::Result<File> {
-    let mut file = File::from(rustix::fs::memfd_create("dma-vendor", rustix::fs::MemfdFlags::CLOEXEC)?);
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = match memfd_create("dma-vendor", flags | MemfdFlags::NOEXEC_SEAL) {
+        // Linux before 6.3 does not know the flag `NOEXEC_SEAL`.
+        Err(Errno::INVAL) => memfd_create("dma-vendor", flags),
+        other => other,
+    }?;
+    let mut file = File::from(file);
     dma_process::check_file_size(&file, bytes.len() as u64)?;
     file.write_all(bytes)?;
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL)?;
     Ok(file)
 }
 
@@ -313,4 +323,25 @@ fn listing(files: &[&Path]) -> Vec<u8> {
     hash.iter().for_each(|word| library.extend_from_slice(&word.to_ne_bytes()));
     library.extend_from_slice(&strings);
     library
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::ftruncate;
+
+    use super::*;
+
+    /// The loader maps the file as long as the program runs, and all code of the program can reach its descriptor.
+    #[test]
+    fn a_list_in_memory_can_be_loaded_and_never_changes() {
+        let file = in_memory(&listing(&[Path::new("libc.so.6")])).unwrap();
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        Loaded::open(Path::new(&path)).unwrap();
+        assert_eq!(ftruncate(&file, 0), Err(Errno::PERM));
+        assert_eq!(rustix::io::pwrite(&file, b"x", 0), Err(Errno::PERM));
+        let again = File::options().write(true).open(&path).and_then(|mut again| again.write_all(b"x"));
+        assert_eq!(again.unwrap_err().raw_os_error(), Some(Errno::PERM.raw_os_error()));
+        assert_eq!(fcntl_add_seals(&file, SealFlags::empty()), Err(Errno::PERM));
+        let _ = file.into_raw_fd();
+    }
 }

@@ -357,7 +357,8 @@ impl State {
             return;
         }
         self.end_unanswered(cq);
-        let is_waiting = self.unanswered.iter().any(|job| self.queues[&job.request.remote.from].send_cq == cq);
+        let is_waiting =
+            self.unanswered.iter().any(|job| self.queues[&job.request.remote.from].send_cq == cq);
         if is_waiting
             && self.undelivered == 0
             && let Some(completions) = self.completions.get_mut(&cq)
