@@ -57,22 +57,26 @@ pub(super) fn is_job(kind: c_int) -> bool {
 pub(super) fn submit(queue: &WorkQueue, event: Rc<Event>, base: Base, job: In<Base>) -> Outcome {
     let done = match base.kind as u32 {
         WAIT_GT => {
-            let WaitGreater { value, mask, .. } = job.cast().get().ok_or(INVALID)?;
+            // SAFETY: the kind says that C passes a job of this type.
+            let WaitGreater { value, mask, .. } = unsafe { job.cast() }.get().ok_or(INVALID)?;
             require(is_mask(mask), INVALID)?;
             queue.waits.0.borrow_mut().push(Wait { event, value, mask, base });
             return Ok(());
         }
         GET => {
-            let Get { value, .. } = job.cast().get().ok_or(INVALID)?;
+            // SAFETY: the kind says that C passes a job of this type.
+            let Get { value, .. } = unsafe { job.cast() }.get().ok_or(INVALID)?;
             value.check()?;
             event.get().map(|number| value.put_if(number))
         }
         SET => {
-            let Set { value, .. } = job.cast().get().ok_or(INVALID)?;
+            // SAFETY: the kind says that C passes a job of this type.
+            let Set { value, .. } = unsafe { job.cast() }.get().ok_or(INVALID)?;
             event.set(value)
         }
         _ => {
-            let Add { value, fetched, .. } = job.cast().get().ok_or(INVALID)?;
+            // SAFETY: the kind says that C passes a job of this type.
+            let Add { value, fetched, .. } = unsafe { job.cast() }.get().ok_or(INVALID)?;
             event.add(value).map(|before| fetched.put_if(before))
         }
     };

@@ -126,7 +126,8 @@ impl WorkQueue {
         require(self.in_flight.get() < self.depth.get(), c::DOCA_ERROR_NO_MEMORY)?;
         match &ctx.kind {
             Kind::Dma(_) => {
-                let job = job.cast::<Job>().get().ok_or(INVALID)?;
+                // SAFETY: the kind, which was checked above, says that C passes a job of this type.
+                let job = unsafe { job.cast::<Job>() }.get().ok_or(INVALID)?;
                 let dma = dma.ok_or(c::DOCA_ERROR_UNEXPECTED)?;
                 dma.job(job.src, job.dst, base.user_data).map_err(|code| match code {
                     c::DOCA_ERROR_AGAIN => c::DOCA_ERROR_NO_MEMORY,

@@ -96,7 +96,11 @@ coded! {
 
 impl<T, A> In<T, A> {
     /// Returns the address as that of a larger struct whose first field is this value.
-    pub fn cast<U>(self) -> In<U, A> {
+    ///
+    /// # Safety
+    ///
+    /// C passes a pointer to a struct of this type, or NULL.
+    pub unsafe fn cast<U>(self) -> In<U, A> {
         In(Ptr(self.0.0.cast()), PhantomData)
     }
 }
@@ -143,7 +147,8 @@ impl<A: Abi> In<c_void, A> {
     ///
     /// C passes a pointer to a value of this type, or NULL.
     pub unsafe fn get_as<T: Copy>(self) -> Outcome<A, T> {
-        self.cast::<T>().value()
+        // SAFETY: C passes a pointer to a value of this type, or NULL, as the caller guarantees.
+        unsafe { self.cast::<T>() }.value()
     }
 }
 

@@ -123,13 +123,21 @@ impl<T> Ptr<T> {
     ///
     /// # Safety
     ///
-    /// C writes through the pointer only to parts of the object that permit it.
+    /// The object exists as long as the pointer is used. C writes through the pointer only to parts of the object that
+    /// permit it, and Rust code never does.
     pub unsafe fn of(object: &T) -> Self {
         Self(ptr::from_ref(object).cast_mut())
     }
 
     /// Passes ownership of an object to C, until [`take`](Self::take).
-    pub fn give(object: Box<T>) -> Self {
+    ///
+    /// # Safety
+    ///
+    /// Nothing writes the object by [`put`](Self::put) while a reference from [`get`](Self::get) is used.
+    pub unsafe fn give(object: Box<T>) -> Self
+    where
+        T: Send + Sync,
+    {
         Self(Box::into_raw(object))
     }
 

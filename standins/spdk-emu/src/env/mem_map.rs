@@ -43,7 +43,8 @@ c_calls! {
         let none = c::spdk_mem_map_ops { notify_cb: None, are_contiguous: None };
         let ops = ops.get().copied().unwrap_or(none);
         let translations = Mutex::default();
-        let given = Ptr::give(Box::new(MemMap { default, ops, context: cb_ctx, translations }));
+        // SAFETY: no code of this crate writes a whole object of this type.
+        let given = unsafe { Ptr::give(Box::new(MemMap { default, ops, context: cb_ctx, translations })) };
         if ops.notify_cb.is_some() {
             if !map::for_each(|addr, len| notify(given, addr, len, true) == 0) {
                 // SAFETY: the map was created above, and the callback, which got its address, does not keep

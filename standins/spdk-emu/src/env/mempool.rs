@@ -70,7 +70,8 @@ c_calls! {
         obj_init_arg: Addr,
     ) -> Ptr<Pool> {
         let made = name.get().and_then(|name| Pool::new(name, count, ele_size));
-        let Some(pool) = made.map(|pool| Ptr::give(Box::new(pool))) else { return Ptr::NULL };
+        // SAFETY: no code of this crate writes a whole object of this type.
+        let Some(pool) = made.map(|pool| unsafe { Ptr::give(Box::new(pool)) }) else { return Ptr::NULL };
         lock(&POOLS).push(pool);
         // SAFETY: the pool is new, and C promises that `obj_init` may be called with its objects and
         // `obj_init_arg`.

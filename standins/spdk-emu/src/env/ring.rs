@@ -19,7 +19,8 @@ c_calls! {
         if kind > c::SPDK_RING_TYPE_MP_MC || count == 0 || count > u32::MAX as usize / 2 {
             return Ptr::NULL;
         }
-        Ptr::give(Box::new(Ring { room: count, objects: Mutex::default() }))
+        // SAFETY: no code of this crate writes a whole object of this type.
+        unsafe { Ptr::give(Box::new(Ring { room: count, objects: Mutex::default() })) }
     }
 
     fn spdk_ring_free(ring: Ptr<Ring>) {
