@@ -319,11 +319,12 @@ fn try_read(ring: &mut IoUring) -> Result<()> {
 fn probe(ring: &IoUring) -> Result<()> {
     let mut probe = Probe::new();
     let probed = ring.submitter().register_probe(&mut probe);
-    if probed.is_ok() && OPERATIONS.iter().all(|code| probe.is_supported(*code)) {
-        Ok(())
-    } else {
-        Err(too_old())
-    }
+    if probed.is_ok() && has_operations(&probe) { Ok(()) } else { Err(too_old()) }
+}
+
+/// Returns true if the kernel has all operations that the ring uses.
+fn has_operations(probe: &Probe) -> bool {
+    OPERATIONS.iter().all(|code| probe.is_supported(*code))
 }
 
 fn too_old() -> Error {
@@ -365,4 +366,56 @@ fn refused(e: io::Error) -> Error {
         _ => "allow io_uring in the sandbox or by the sysctl kernel.io_uring_disabled, or use threads",
     };
     Error::new(kind, format!("io_uring is not available: {e}")).with_hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use io_uring::register::Restriction;
+
+    use super::*;
+
+    /// Returns a ring, or `None` if the system forbids io_uring.
+    fn ring(restrictions: &mut [Restriction]) -> Option<IoUring> {
+        let mut builder = IoUring::builder();
+        if !restrictions.is_empty() {
+            builder.setup_r_disabled();
+        }
+        let ring = match builder.build(4) {
+            Ok(ring) => ring,
+            Err(e) => {
+                eprintln!("left out: {}", refused(e));
+                return None;
+            }
+        };
+        if !restrictions.is_empty() {
+            ring.submitter().register_restrictions(restrictions).expect("Linux 5.10 has restrictions");
+            ring.submitter().register_enable_rings().expect("enabled");
+        }
+        Some(ring)
+    }
+
+    #[test]
+    fn a_kernel_without_the_operations_is_too_old() {
+        assert!(!has_operations(&Probe::new()));
+        let e = too_old();
+        assert_eq!((e.kind(), e.hint()), (ErrorKind::Unsupported, "use Linux 5.6 or later, or use threads"));
+        // An operation that a kernel does not know ends with this error number.
+        assert_eq!(refused(Errno::INVAL.into()).kind(), ErrorKind::Unsupported);
+    }
+
+    /// The probe of a ring succeeds here, but the kernel executes no reads on the second ring.
+    #[test]
+    fn a_ring_is_used_only_if_it_executes_a_read() {
+        let Some(mut free) = ring(&mut []) else { return };
+        if let Err(e) = probe(&free) {
+            eprintln!("left out: {e}");
+            return;
+        }
+        try_read(&mut free).expect("it reads");
+        let mut nops =
+            [Restriction::sqe_op(opcode::Nop::CODE), Restriction::register_op(/* IORING_REGISTER_PROBE */ 8)];
+        let Some(mut restricted) = ring(&mut nops) else { return };
+        probe(&restricted).expect("the probe asks the kernel, not the ring");
+        assert_eq!(try_read(&mut restricted).expect_err("restricted").kind(), ErrorKind::PermissionDenied);
+    }
 }
