@@ -207,6 +207,16 @@ impl RegionInfo {
 ///   shorter, it is sealed.
 /// - Dropping deregisters the memory. The safe API drops a region only while no descriptor that names it is
 ///   in flight; otherwise it leaks the region.
+///
+/// A `Box` of a region is a region. An `Arc` is not, because its clones would be several regions with one key:
+///
+/// ```compile_fail,E0277
+/// use std::sync::Arc;
+/// fn region(_: impl dma_core::RawRegion) {}
+/// fn demo(shared: Arc<dyn dma_core::RawRegion>) {
+///     region(shared);
+/// }
+/// ```
 pub unsafe trait RawRegion: fmt::Debug + Send + Sync {
     /// Returns the region's constants.
     fn info(&self) -> &RegionInfo;

@@ -172,7 +172,33 @@ impl SizeClass {
     }
 }
 
-/// Writes a duration in whole milliseconds.
+/// Writes a duration in whole milliseconds. A shorter duration is in whole microseconds or nanoseconds, so that only
+/// no time at all is 0.
 fn rounded(time: Duration) -> String {
-    format!("{:?}", Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
+    let step = match time.as_nanos() {
+        0..1_000 => 1,
+        1_000..1_000_000 => 1_000,
+        _ => 1_000_000,
+    };
+    format!("{:?}", Duration::new(time.as_secs(), time.subsec_nanos() / step * step))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_no_time_at_all_is_written_as_zero() {
+        for (nanos, text) in [
+            (0, "0ns"),
+            (7, "7ns"),
+            (1_999, "1µs"),
+            (999_999, "999µs"),
+            (1_999_999, "1ms"),
+            (61_234_567_890, "61.234s"),
+        ] {
+            assert_eq!(rounded(Duration::from_nanos(nanos)), text);
+        }
+        assert_eq!(rounded(Duration::MAX), "18446744073709551615.999s");
+    }
 }

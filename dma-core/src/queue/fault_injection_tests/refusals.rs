@@ -65,7 +65,11 @@ fn unknown_rights_are_none() {
             let queue = to.open_queue(&QueueOptions::new()).expect("it opens");
             let src = from.allocate_with(&request).expect("memory");
             let batch: Batch<_, _> = [(src, to.allocate(64).expect("memory"))].into_iter().collect();
-            assert_eq!(queue.submit(batch).expect_err("another's").kind(), ErrorKind::WrongEngine);
+            let refused = queue.submit(batch).expect_err("another's");
+            assert_eq!(refused.kind(), ErrorKind::WrongEngine);
+            // Two engines of one name look the same in the message.
+            let hint = refused.error().hint();
+            assert!(hint.contains("each `open` makes an engine of its own"), "{hint}");
         }
     }
     assert_eq!(engines[0].allocate_with(&request).expect("memory").region().access(), Access::all());
