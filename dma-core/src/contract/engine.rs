@@ -208,7 +208,8 @@ impl RegionInfo {
 /// - Dropping deregisters the memory. The safe API drops a region only while no descriptor that names it is
 ///   in flight; otherwise it leaks the region.
 ///
-/// A `Box` of a region is a region. An `Arc` is not, because its clones would be several regions with one key:
+/// A `Box` of a region is a region. An `Arc` is not, because its clones would be several regions with one
+/// key:
 ///
 /// ```compile_fail,E0277
 /// use std::sync::Arc;

@@ -65,9 +65,10 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
     // compiler then keeps the operands where they are.
     #[inline(always)]
     fn wait_for_device(this: ManuallyDrop<Self>) -> Result<R::With<T>, OpError<T>> {
-        // SAFETY: `this` is not used after these reads, and its destructor does not run.
-        let (ticket, operands) = unsafe { (ptr::read(&this.ticket), ptr::read(&this.operands)) };
-        let ticket = ManuallyDrop::new(ticket);
+        // SAFETY: `this` does not use its ticket after this read, and its destructor does not run.
+        let ticket = ManuallyDrop::new(unsafe { ptr::read(&this.ticket) });
+        // SAFETY: `this` does not use its operands after this read, and its destructor does not run.
+        let operands = unsafe { ptr::read(&this.operands) };
         // SAFETY: only this copy is used and dropped if there is a result, otherwise only the other one.
         match complete(unsafe { ptr::read(&ticket) }) {
             Some(result) => Ok(R::with(ManuallyDrop::into_inner(operands), result)),

@@ -148,8 +148,8 @@ impl CudaEngine {
         Ok((queue, stream))
     }
 
-    /// Returns the driver's calls, for programs that also call the driver directly. The engine trusts these calls,
-    /// so they can be read and copied, but not replaced:
+    /// Returns the driver's calls, for programs that also call the driver directly. The engine trusts these
+    /// calls, so they can be read and copied, but not replaced:
     ///
     /// ```compile_fail,E0594
     /// # fn demo(engine: &dma_cuda::CudaEngine, other: &dma_cuda::Driver) {
@@ -302,8 +302,8 @@ pub fn discover(options: &CudaOptions) -> Vec<Discovered> {
     }
 }
 
-/// Lists devices as [`discover`] does, but with the calls of a table instead of the library's. Safe code cannot pass
-/// a table:
+/// Lists devices as [`discover`] does, but with the calls of a table instead of the library's. Safe code
+/// cannot pass a table:
 ///
 /// ```compile_fail,E0133
 /// # fn demo(driver: dma_cuda::Driver, options: dma_cuda::CudaOptions) {

@@ -74,8 +74,8 @@ fn combine(dst: Ptr<spdk_cpuset>, src: Ptr<spdk_cpuset>, with: impl Fn(u8, u8) -
 
 c_calls! {
     fn spdk_cpuset_alloc() -> Ptr<spdk_cpuset> {
-        // SAFETY: each function of this module uses no references after it writes a set, and C does not use a set
-        // on two threads at once.
+        // SAFETY: each function of this module uses no references after it writes a set, and C does not use a
+        // set on two threads at once.
         unsafe { Ptr::give(Box::new(empty())) }
     }
 

@@ -215,8 +215,8 @@ fn in_system(name: &str, search: &[PathBuf], system: &[PathBuf]) -> Option<PathB
     candidates.into_iter().find(|path| !matches!(Elf::read(path), Err(Unfit::OtherProcessor(_))))
 }
 
-/// Creates a file in memory, without a path. The file can never change, because a change would change the loaded
-/// library, and the mapping of a file that shrinks ends the program.
+/// Creates a file in memory, without a path. The file can never change, because a change would change the
+/// loaded library, and the mapping of a file that shrinks ends the program.
 fn in_memory(bytes: &[u8]) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = match memfd_create("dma-vendor", flags | MemfdFlags::NOEXEC_SEAL) {
@@ -331,7 +331,8 @@ mod tests {
 
     use super::*;
 
-    /// The loader maps the file as long as the program runs, and all code of the program can reach its descriptor.
+    /// The loader maps the file as long as the program runs, and all code of the program can reach its
+    /// descriptor.
     #[test]
     fn a_list_in_memory_can_be_loaded_and_never_changes() {
         let file = in_memory(&listing(&[Path::new("libc.so.6")])).unwrap();

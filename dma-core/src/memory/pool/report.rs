@@ -172,8 +172,8 @@ impl SizeClass {
     }
 }
 
-/// Writes a duration in whole milliseconds. A shorter duration is in whole microseconds or nanoseconds, so that only
-/// no time at all is 0.
+/// Writes a duration in whole milliseconds. A shorter duration is in whole microseconds or nanoseconds, so
+/// that only no time at all is 0.
 fn rounded(time: Duration) -> String {
     let step = match time.as_nanos() {
         0..1_000 => 1,

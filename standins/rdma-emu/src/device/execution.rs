@@ -321,8 +321,8 @@ impl State {
         None
     }
 
-    /// Reports the first request of a completion queue that got no answer, if the program has taken everything
-    /// that was reported before.
+    /// Reports the first request of a completion queue that got no answer, if the program has taken
+    /// everything that was reported before.
     ///
     /// A real device repeats a request several times before it reports that there is no answer. In that time,
     /// a program takes the completions of what its peer has done, and may end as its peer did. The stand-in

@@ -108,7 +108,8 @@ pub struct State {
     /// Requests that got no answer from another device, in the order of their attempts. They are not reported
     /// yet.
     pub(crate) unanswered: VecDeque<Job>,
-    /// Number of receives that other devices know to have ended, and whose completions are not in a queue yet.
+    /// Number of receives that other devices know to have ended, and whose completions are not in a queue
+    /// yet.
     pub(crate) undelivered: usize,
 }
 

@@ -242,10 +242,10 @@ fn a_peer_that_has_ended_is_reported_after_what_it_has_done() {
     assert_eq!(polled(10), [0]);
     // The peer knows that its send has arrived here, but the completion is still on its way.
     a.nic.state().undelivered = 1;
-    assert_eq!(polled(10), []);
+    assert!(polled(10).is_empty());
     a.nic.state().undelivered = 0;
     assert_eq!(polled(10), [wc::NO_ANSWER]);
-    assert_eq!(polled(10), []);
+    assert!(polled(10).is_empty());
 }
 
 #[test]

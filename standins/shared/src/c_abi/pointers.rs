@@ -123,8 +123,8 @@ impl<T> Ptr<T> {
     ///
     /// # Safety
     ///
-    /// The object exists as long as the pointer is used. C writes through the pointer only to parts of the object that
-    /// permit it, and Rust code never does.
+    /// The object exists as long as the pointer is used. C writes through the pointer only to parts of the
+    /// object that permit it, and Rust code never does.
     pub unsafe fn of(object: &T) -> Self {
         Self(ptr::from_ref(object).cast_mut())
     }
