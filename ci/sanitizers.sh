@@ -171,10 +171,11 @@ miri_tests() {
             registration_cache::tests::by_default_nothing_is_kept \
             registration_cache::tests::memory_is_found_by_its_owner \
             inline_tests::several::a_batch_is_executed_as_a_whole_or_not_at_all \
-            inline_tests::refusals::a_closed_queue_executes_nothing
+            inline_tests::refusals::a_closed_queue_executes_nothing \
+            fault_injection_tests::alone::
         ;;
     dma-cpu)
-        printf '%s\n' --lib -- inline::tests:: ring::tests:: tokens:: spare::
+        printf '%s\n' --lib -- inline::tests:: long_copy::tests:: ring::tests:: tokens:: spare::
         ;;
     dma-sim)
         printf '%s\n' --test model_faults --test model_channels
