@@ -314,7 +314,7 @@ pub(crate) fn lengths_differ(src: u128, dst: u128) -> Error {
         ErrorKind::LengthMismatch,
         format!("the source has {src} bytes, and the destination has {dst} bytes"),
     )
-    .with_hint("split the longer operand")
+    .with_hint("give both the same length, for example by splitting the longer one")
 }
 
 #[cold]

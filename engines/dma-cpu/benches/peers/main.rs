@@ -1,10 +1,10 @@
 //! Compares users' calls on the CPU engine with alternatives in one run: slices of the standard library, the
 //! crate crc-fast, and tokio tasks that copy inline.
 //!
-//! `cargo bench -p dma-cpu --bench peers [-- hot|cold|threads]`. Contenders run in turns. A ratio is the
-//! speed in a round divided by the speed of the first contender, which is the alternative; the median over
-//! the rounds is printed. With one thread, CPU time is measured, and with several threads elapsed time. All
-//! bytes and results are checked. Cold operations cycle over 512 MiB on each side. With `--test` each
+//! `cargo bench -p dma-cpu --bench peers [-- hot|cold|threads|slices]`. Contenders run in turns. A ratio is
+//! the speed in a round divided by the speed of the first contender, which is the alternative; the median
+//! over the rounds is printed. With one thread, CPU time is measured, and with several threads elapsed time.
+//! All bytes and results are checked. Cold operations cycle over 512 MiB on each side. With `--test` each
 //! contender runs a few times.
 #![expect(unsafe_code, reason = "drives a raw queue")]
 
@@ -20,8 +20,8 @@ use std::ptr::NonNull;
 use std::time::Instant;
 
 use dma_core::{
-    Batch, BufferMut, Completion, Descriptor, DeviceAddr, DmaEngine, DmaEngineExt, OpError, Queue,
-    QueueOptions, RawQueue, Segment, SharedQueue, SharedQueueOptions,
+    Batch, BufferMut, BufferPool, Completion, Descriptor, DeviceAddr, DmaEngine, DmaEngineExt, OpError,
+    PoolOptions, Queue, QueueOptions, RawQueue, Segment, SharedQueue, SharedQueueOptions,
 };
 use dma_cpu::{CpuEngine, CpuOptions};
 use results::{cold_results, results};
@@ -330,6 +330,37 @@ async fn await_copies(queue: SharedQueue, mut pair: Pair, times: usize) {
     assert_eq!(pair.0[..], pair.1[..]);
 }
 
+/// Copies plain slices by an engine with helper threads.
+fn slices(extent: Extent) {
+    println!("\nplain slices, elapsed time: ns for each copy, and times the speed of the first");
+    let engine = CpuEngine::open(&CpuOptions::new()).expect("options in range");
+    let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+    let pool = BufferPool::new(&engine, &PoolOptions::new().with_class(64, 1)).expect("a pool");
+    for (name, lens) in [("hot", &[256 << 10, 512 << 10][..]), ("cold", &[256 << 10, 1 << 20, 16 << 20])] {
+        for &len in lens {
+            let total = if name == "hot" { len } else { extent.cold.max(len) };
+            let times = ((256 << 20) / total / extent.fewer).max(1);
+            let src: Vec<u8> = (0..total).map(|n| (n >> 9) as u8 | 1).collect();
+            let (mut plain, mut ours) = (vec![0; total], vec![0; total]);
+            let each = |dst: &mut [u8], copy: &dyn Fn(&[u8], &mut [u8])| {
+                for _ in 0..times {
+                    src.chunks(len).zip(dst.chunks_mut(len)).for_each(|(src, dst)| copy(src, dst));
+                }
+            };
+            let memcpy = |src: &[u8], dst: &mut [u8]| black_box(dst).copy_from_slice(black_box(src));
+            let by_queue = |src: &[u8], dst: &mut [u8]| {
+                queue.copy_bytes(&pool, src, dst).expect("it is copied");
+            };
+            let of: Vec<Contender<'_>> = vec![
+                ("copy_from_slice", Box::new(|| each(&mut plain, &memcpy))),
+                ("copy_bytes", Box::new(|| each(&mut ours, &by_queue))),
+            ];
+            compare(extent, elapsed_time, &format!("{name}, {len} B"), times * total / len, of);
+            assert!(plain == src && ours == src, "{name}, {len} bytes");
+        }
+    }
+}
+
 /// Returns the processor's name and model, if the system reports them.
 fn processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -361,5 +392,8 @@ fn main() {
     }
     if has("threads") {
         threads(&engine, extent);
+    }
+    if has("slices") {
+        slices(extent);
     }
 }
