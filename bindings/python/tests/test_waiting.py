@@ -130,7 +130,15 @@ def test_waits_with_a_timeout_lose_nothing(stuck):
             transfer.wait(0)
 
 
-def test_ctrl_c_ends_a_wait(stuck):
+@pytest.fixture
+def interruptible():
+    # Programs that a shell starts in the background ignore the signal, and so does Python then.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_ends_a_wait(stuck, interruptible):
     engine, queue = stuck
     transfer = queue.copy(engine.allocate(10), engine.allocate(10))
     pool = engine.pool({10: 1})
