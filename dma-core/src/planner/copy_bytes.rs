@@ -52,7 +52,8 @@ pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], ds
         ));
     }
     if caps.capabilities.contains(Capabilities::CPU_COPIES) {
-        match queue.inline_executor().filter(|_| src.len() >= LONG) {
+        let executor = if src.len() >= LONG { queue.inline_executor() } else { None };
+        match executor {
             Some(executor) => executor.copy_slice(src, dst),
             None => dst.copy_from_slice(src),
         }
