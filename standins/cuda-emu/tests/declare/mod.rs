@@ -1,4 +1,22 @@
-//! The macro `declare!`, by which tests call the stand-in's functions as C does.
+//! The macro `declare!`, by which tests call the stand-in's functions as C does, and the lock of tests that
+//! use addresses of freed memory.
+
+use std::cell::RefCell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+static TURN: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    static MY_TURN: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
+}
+
+/// Waits until no other test of this process runs, and keeps others out until this thread ends. Otherwise,
+/// another test could be given memory that this test freed, and its address would be valid again.
+pub(crate) fn take_turn() {
+    MY_TURN.with_borrow_mut(|turn| {
+        turn.get_or_insert_with(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
+    });
+}
 
 /// Declares functions of the driver API, as its reference does.
 macro_rules! declare {

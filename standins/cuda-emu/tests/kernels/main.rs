@@ -55,6 +55,7 @@ const GPUS: &str = "memory = '64M'\n[[gpu]]\n[[gpu]]\n[[gpu]]\nprofile = 'hopper
 
 /// Makes a context of its own on a GPU, because an illegal access ends the context.
 fn start(gpu: c_int) -> usize {
+    declare::take_turn();
     cuda_emu::use_config(GPUS).expect("a valid configuration");
     assert_eq!(cuInit(0), 0);
     let mut context = 0;

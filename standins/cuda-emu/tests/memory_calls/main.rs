@@ -191,6 +191,7 @@ const UNKNOWN: u64 = 0x8;
 
 /// Makes a context of its own for each test, because `cuMemFree` waits for all streams of the context.
 fn start() {
+    declare::take_turn();
     let mut context = 0;
     assert_eq!(cuInit(0), 0);
     assert_eq!(cuCtxCreate_v2(&raw mut context, 0, 0), 0);
