@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use crate::reference::{ReferenceEngine, ReferenceOptions};
 use crate::{
-    Access, Batch, BufferMut, Completion, Descriptor, DeviceAddr, DmaEngine, DmaEngineExt, EngineId,
-    EngineInfo, ErrorKind, ExportDescriptor, HostMemory, InlineCopy, InlineExecutor, MemoryRequest,
-    NativeError, Operation, Queue, QueueEvents, QueueOptions, QueueStats, RawExport, RawQueue, RawRegion,
-    RegionInfo, Result, Rows, SharedQueue, SharedQueueOptions, Window,
+    Access, Batch, BufferMut, BufferPool, Capabilities, Completion, Descriptor, DeviceAddr, DmaEngine,
+    DmaEngineExt, EngineId, EngineInfo, ErrorKind, ExportDescriptor, HostMemory, InlineCopy, InlineExecutor,
+    MemoryRequest, NativeError, Operation, PoolOptions, Queue, QueueEvents, QueueOptions, QueueStats,
+    RawExport, RawQueue, RawRegion, RegionInfo, Result, Rows, SharedQueue, SharedQueueOptions, Window,
 };
 
 /// Length of the longest operation of the executor, in bytes. Miri takes milliseconds for each byte.
@@ -52,6 +52,7 @@ impl Script {
 /// The reference engine, with an executor whose calls are counted. The CPU cannot reach imported memory.
 #[derive(Debug)]
 pub(super) struct Spy {
+    info: EngineInfo,
     inner: ReferenceEngine,
     script: Arc<Script>,
 }
@@ -59,7 +60,7 @@ pub(super) struct Spy {
 // SAFETY: every call goes to the inner engine. Imported memory is memory of the inner engine.
 unsafe impl DmaEngine for Spy {
     fn info(&self) -> &EngineInfo {
-        self.inner.info()
+        &self.info
     }
     fn id(&self) -> EngineId {
         self.inner.id()
@@ -189,6 +190,10 @@ unsafe impl InlineExecutor for SpyExecutor {
         // SAFETY: this method and the inner method have the same requirements, and the caller meets them.
         unsafe { self.inner.copy_all(copies) }
     }
+    fn copy_slice(&self, src: &[u8], dst: &mut [u8]) {
+        self.count();
+        self.inner.copy_slice(src, dst);
+    }
 }
 
 fn spy() -> Spy {
@@ -199,7 +204,14 @@ fn spy() -> Spy {
 
 impl Spy {
     pub(super) fn of(inner: ReferenceEngine) -> Self {
-        Self { inner, script: Arc::default() }
+        Self { info: inner.info().clone(), inner, script: Arc::default() }
+    }
+
+    /// Claims that the engine copies by CPU.
+    fn with_cpu_copies(mut self) -> Self {
+        let capabilities = self.info.capabilities | Capabilities::CPU_COPIES;
+        self.info = self.info.with_capabilities(capabilities);
+        self
     }
 
     fn queue(&self) -> Queue {

@@ -132,3 +132,23 @@ fn clones_and_threads_share_the_counts() {
     assert_eq!((counters.submitted, counters.completed, counters.bytes), (400, 400, 4000));
     assert_eq!(shared.available(), shared.depth());
 }
+
+#[test]
+fn long_copies_of_plain_bytes_are_passed_to_the_executor() {
+    let engine = spy().with_cpu_copies();
+    let pool = BufferPool::new(&engine, &PoolOptions::new().with_class(64, 1)).expect("a pool");
+    let (queue, shared) = (engine.queue(), engine.shared());
+    for (len, calls) in [(0, 0), (1, 0), ((256 << 10) - 1, 0), (256 << 10, 1), ((256 << 10) + 1, 1)] {
+        let src: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+        for copy in
+            [&|dst: &mut [u8]| queue.copy_bytes(&pool, &src, dst) as Result<()>, &|dst: &mut [u8]| {
+                shared.copy_bytes(&pool, &src, dst)
+            }] as [&dyn Fn(&mut [u8]) -> Result<()>; 2]
+        {
+            let (before, mut dst) = (engine.script.executed(), vec![0; len]);
+            copy(&mut dst).expect("it is copied");
+            assert!(dst == src, "{len} bytes");
+            assert_eq!(engine.script.executed() - before, calls, "{len} bytes");
+        }
+    }
+}
