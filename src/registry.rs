@@ -178,7 +178,7 @@ pub fn open(name: &str) -> Result<Arc<dyn DmaEngine>> {
 /// See [`open`].
 pub fn open_name(name: &EngineName) -> Result<Arc<dyn DmaEngine>> {
     let opened = Wrapped::of(name).and_then(|wrapped| match wrapped {
-        Some(wrapped) => wrapped.open(),
+        Some(wrapped) => wrapped.open_around(open_name(&wrapped.inner)?),
         None => backend(name.backend())?.open(name),
     });
     opened.map_err(|e| e.with_operation(format!("open engine `{name}`")))

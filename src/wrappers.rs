@@ -7,8 +7,6 @@ use dma_layers::meter::{MeterEngine, MeterOptions};
 use dma_layers::record::{RecordEngine, RecordOptions};
 use dma_layers::verify::{VerifyEngine, VerifyOptions};
 
-use crate::registry::open_name;
-
 /// Separates a wrapper from the name of the inner engine.
 const AROUND: char = '+';
 
@@ -103,13 +101,14 @@ impl Wrapped {
         Ok(Some(Self { wrapper, own, inner }))
     }
 
-    /// Opens the inner engine, and the wrapper around it.
+    /// Opens the wrapper around `inner`, an engine with the name in [`Self::inner`].
     ///
     /// # Errors
     ///
-    /// See [`open_name`].
-    pub(crate) fn open(&self) -> Result<Arc<dyn DmaEngine>> {
-        (self.wrapper.open)(&self.own, &self.inner, open_name(&self.inner)?)
+    /// - `InvalidArgument`, `OutOfRange`: a value of the wrapper's options is not valid.
+    /// - Each error of a file that the wrapper writes.
+    pub(crate) fn open_around(&self, inner: Arc<dyn DmaEngine>) -> Result<Arc<dyn DmaEngine>> {
+        (self.wrapper.open)(&self.own, &self.inner, inner)
             .map_err(|e| e.with_backend(self.wrapper.name_format.backend))
     }
 

@@ -4,14 +4,16 @@
 
 use std::mem::ManuallyDrop;
 
+use super::alone::{BUSY, IDLE};
 use super::backlog::{Backlog, SUBMIT_BATCH};
+use super::bounce::ScratchUse;
 use super::cursor::Cursor;
 use super::outcomes::{ONE_INDEX, OpState, Phase, slot_of, token};
 use super::plan::Plan;
 use super::query::QueryProgress;
 use super::query_steps::Advance;
 use super::split::{DeferredOp, Fence, OpKind};
-use super::{BUSY, IDLE, Planner, ScratchUse, check};
+use super::{Planner, check};
 use crate::memory::operand::sealed::Operand;
 use crate::memory::region::Range;
 use crate::{Capabilities, Descriptor, Segment};

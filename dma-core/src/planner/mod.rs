@@ -7,9 +7,11 @@
 #![expect(unsafe_code, reason = "submits checked descriptors to the raw queue")]
 
 mod admission;
+mod alone;
 mod answer;
 mod backlog;
 mod batch;
+mod bounce;
 pub(crate) mod check;
 pub(crate) mod copy_bytes;
 mod cursor;
@@ -35,15 +37,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::{
-    BufferMut, Capabilities, Completion, Counters, Descriptor, EngineId, EngineInfo, Error, InlineExecutor,
-    Outcome, QueueEvents, QueueOptions, RawQueue,
+    BufferMut, Capabilities, Counters, Descriptor, EngineId, EngineInfo, Error, InlineExecutor, Outcome,
+    QueueEvents, QueueOptions, RawQueue,
 };
 pub(crate) use admission::Begun;
+use alone::{BUSY, IDLE};
 pub use answer::Answer;
 use backlog::Backlog;
 pub use batch::Batch;
+use bounce::BounceBuffer;
 use check::Lists;
-use device::{Device, MAX_COMPLETIONS, Progress};
+use device::{Device, MAX_COMPLETIONS};
 pub use error::{OpError, OpFailure};
 use inline::{Executed, Inline};
 pub(crate) use outcomes::{LogEvent, OpState};
@@ -58,28 +62,6 @@ pub(crate) const SLOT_BYTES: usize = size_of::<OpState>() + size_of::<Descriptor
 
 /// Maximum number of engine calls of one poll.
 const MAX_ROUNDS: usize = 8;
-
-/// The value of [`Planner::alone`] while no operation is open. No queue is deep enough to have a slot with
-/// this number.
-const IDLE: u32 = u32::MAX - 2;
-/// The value of [`Planner::alone`] while the general path is needed. No queue is deep enough to have a slot
-/// with this number.
-const BUSY: u32 = u32::MAX - 3;
-
-/// Memory to emulate operations that the device lacks.
-struct BounceBuffer {
-    buffer: BufferMut,
-    used_for: ScratchUse,
-}
-
-/// The current purpose of the bounce buffer, which changes only while nothing is in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ScratchUse {
-    /// The buffer repeats this pattern, and fills are copied from it.
-    Pattern([u8; 8]),
-    /// The operands of the operation in this slot are copied to the buffer, for the CPU to read.
-    Operands(u32),
-}
 
 pub(crate) struct Planner {
     pub(crate) engine: EngineId,
@@ -142,10 +124,7 @@ impl Planner {
             outcomes: Outcomes::new(slots),
             lists: Lists::default(),
             chunk: Chunk::default(),
-            bounce: bounce.map(|mut buffer| {
-                buffer.fill(0);
-                BounceBuffer { buffer, used_for: ScratchUse::Pattern([0; 8]) }
-            }),
+            bounce: bounce.map(BounceBuffer::new),
             cpu_chunks: 0,
             push: false,
             delayed_since: None,
@@ -433,65 +412,6 @@ impl Planner {
             self.poll_once(ended);
         }
         self.resume_if_idle();
-    }
-
-    /// Submits a copy that is the only open operation, rings the doorbell and polls once. Returns whether the
-    /// copy is done and no other code waits for it. If not, [`drive`](Self::drive) continues.
-    #[inline]
-    pub(crate) fn drive_alone(&mut self, slot: u32) -> bool {
-        if self.alone != slot || self.is_poisoned() {
-            return false;
-        }
-        let Backlog { pending, submitted, deferred, queries, .. } = &self.backlog;
-        debug_assert!(pending.len() == 1 && *submitted == 0 && deferred.is_empty() && queries.is_empty());
-        debug_assert!(self.open_operations() == 1 && self.device.in_flight == 0);
-        debug_assert!(!self.backlog.fence && self.delayed_since.is_none());
-        // SAFETY: the pending descriptor was checked, and its operands are kept, as in `submit_while_room`.
-        match unsafe { self.device.run_one(pending) } {
-            Ok(Progress::Reported) => {}
-            Ok(progress) => return self.continue_alone(progress == Progress::Accepted),
-            Err(error) => return self.refuse_alone(error),
-        }
-        self.backlog.pending.clear();
-        let Completion { token, outcome, .. } = self.device.reports[0];
-        if token != outcomes::token(slot, 0) || outcome != Outcome::Done {
-            return self.report_alone();
-        }
-        self.outcomes.complete_plain(slot);
-        self.alone = IDLE;
-        true
-    }
-
-    /// Prepares [`drive`](Self::drive) for an operation that [`drive_alone`](Self::drive_alone) has not
-    /// completed. Returns false.
-    #[cold]
-    fn continue_alone(&mut self, is_accepted: bool) -> bool {
-        self.alone = BUSY;
-        if is_accepted {
-            self.backlog.pending.clear();
-        }
-        false
-    }
-
-    /// Ends an operation that the engine has refused. Returns false.
-    #[cold]
-    fn refuse_alone(&mut self, error: Error) -> bool {
-        self.alone = BUSY;
-        // Without a waiter, the slot is not appended to the list.
-        self.refuse_first(error, &mut Vec::new());
-        self.backlog.pending.clear();
-        self.backlog.submitted = 0;
-        false
-    }
-
-    /// Processes a report of a failure. Returns false.
-    #[cold]
-    fn report_alone(&mut self) -> bool {
-        self.alone = BUSY;
-        // Without a waiter, the slot is not appended to the list.
-        self.take_reports(1, &mut Vec::new());
-        self.resume_if_idle();
-        false
     }
 
     /// Makes the planner report the end of the operation in `slot`, which is open, to the layer above.

@@ -4,10 +4,11 @@
     reason = "submits checked descriptors, and reads the operands of an operation in progress"
 )]
 
+use super::Planner;
+use super::bounce::ScratchUse;
 use super::outcomes::slot_of;
 use super::query::Step;
 use super::split::{DeferredOp, Fence};
-use super::{Planner, ScratchUse};
 
 /// The result of advancing a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

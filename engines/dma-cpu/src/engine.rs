@@ -8,8 +8,9 @@ use dma_core::{
     MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
 };
 
+use super::execute::MAX_TRANSFER;
 use super::pool::Pool;
-use super::queue::{CpuQueue, MAX_TRANSFER};
+use super::queue::CpuQueue;
 use super::region::CpuRegion;
 use super::{CpuOptions, Kernel, NAME};
 

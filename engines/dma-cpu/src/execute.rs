@@ -12,6 +12,10 @@ use super::Kernel;
 use super::copy_tuner::STREAM_MIN;
 use dma_ipc::{Import, Lease, RemoteError};
 
+/// Maximum length of a descriptor. A descriptor completes long before a caller considers the engine stalled,
+/// and in fewer polls (of about one chunk each) than a waiting thread makes before it sleeps.
+pub(super) const MAX_TRANSFER: usize = 16 << 20;
+
 /// Returns true if the memory with this key needs no lease, because it is allocated or registered. Such keys
 /// come from [`RegionKey::unique`] and are odd; keys of [`key_of`] are even.
 #[inline]
@@ -326,7 +330,6 @@ impl<'a> Cursor<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::queue::MAX_TRANSFER;
     use super::*;
 
     #[test]

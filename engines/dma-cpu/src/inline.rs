@@ -3,18 +3,15 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dma_core::{
-    CacheHint, Completion, DeviceAddr, EngineId, InlineCopy, InlineExecutor, Operation, racy_copy,
-};
+use dma_core::{CacheHint, Completion, DeviceAddr, InlineCopy, InlineExecutor, Operation, racy_copy};
 
 use super::Kernel;
 use super::copy_tuner::{CopyTuner, LEARN_MIN, STREAM_MIN, ticks};
 use super::execute::{Work, WorkKind};
 use super::kernel::SHORT;
 use super::long_copy::LongCopies;
-use super::pool::Pool;
 
 thread_local! {
     /// Number of copies of [`LEARN_MIN`] bytes that this thread still executes without a call of the tuner,
@@ -43,12 +40,7 @@ pub(super) struct ShortOperations {
 impl ShortOperations {
     /// Makes the executor of operations of up to `inline_limit` bytes, and at most [`LEARN_MIN`] bytes.
     /// Returns `None` if `inline_limit` is 0.
-    pub(super) fn new(
-        engine: EngineId,
-        inline_limit: usize,
-        hint: CacheHint,
-        pool: &Arc<Pool>,
-    ) -> Option<Self> {
+    pub(super) fn new(inline_limit: usize, hint: CacheHint, long: LongCopies) -> Option<Self> {
         let streaming = Kernel::streaming();
         let may_stream_from = match hint {
             _ if streaming.is_none() => usize::MAX,
@@ -64,7 +56,7 @@ impl ShortOperations {
             streams: AtomicBool::new(hint == CacheHint::Cold),
             copies: Mutex::new(CopyTuner::new()),
             batches: Mutex::new(CopyTuner::new()),
-            long: LongCopies::new(engine, inline_limit, hint, pool),
+            long,
         })
     }
 
@@ -209,6 +201,8 @@ unsafe impl InlineExecutor for ShortOperations {
 mod tests {
     use std::ptr::NonNull;
 
+    use dma_core::{Error, ErrorKind};
+
     use super::*;
 
     fn addr(start: *const u8) -> DeviceAddr {
@@ -216,7 +210,8 @@ mod tests {
     }
 
     fn executor(inline_limit: usize, hint: CacheHint) -> Option<ShortOperations> {
-        ShortOperations::new(EngineId::unique(), inline_limit, hint, &Arc::new(Pool::new(0)))
+        let no_queue = || Err(Error::new(ErrorKind::Unsupported, "these tests make no long copies"));
+        ShortOperations::new(inline_limit, hint, LongCopies::new(Box::new(no_queue)))
     }
 
     /// Makes copies of the maximum length, enough for the tuner to try both kernels, and copies of batches.

@@ -1,45 +1,34 @@
 //! [`LongCopies`]: blocking copies of borrowed bytes, which the helper threads share.
 #![expect(unsafe_code, reason = "submits copies of borrowed bytes")]
 
+use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use dma_core::{
-    CacheHint, Completion, Descriptor, DeviceAddr, EngineId, Outcome, QueueOptions, RawQueue, RegionKey,
-    Segment,
-};
+use dma_core::{Completion, Descriptor, DeviceAddr, Outcome, RawQueue, RegionKey, Result, Segment};
 use dma_process::ForkMark;
 
-use super::pool::Pool;
-use super::queue::{CpuQueue, MAX_TRANSFER};
+use super::execute::MAX_TRANSFER;
+
+/// Opens a queue of depth 1 or more.
+type Open = dyn Fn() -> Result<Box<dyn RawQueue>> + Send + Sync;
 
 /// Copies borrowed bytes through a queue of its own, which opens with the first copy.
-#[derive(Debug)]
 pub(super) struct LongCopies {
-    engine: EngineId,
-    inline_limit: usize,
-    hint: CacheHint,
-    pool: Arc<Pool>,
+    open: Box<Open>,
     /// The key of both operands, as of memory that needs no lease.
     key: RegionKey,
     /// The queue between two copies. While a thread copies, it holds the lock.
-    queue: Mutex<Option<Box<CpuQueue>>>,
+    queue: Mutex<Option<Box<dyn RawQueue>>>,
     /// The process that opens the queue.
     process: ForkMark,
 }
 
 impl LongCopies {
-    pub(super) fn new(engine: EngineId, inline_limit: usize, hint: CacheHint, pool: &Arc<Pool>) -> Self {
-        Self {
-            engine,
-            inline_limit,
-            hint,
-            pool: Arc::clone(pool),
-            key: RegionKey::unique(),
-            queue: Mutex::new(None),
-            process: ForkMark::new(),
-        }
+    /// Makes an executor of copies by the queue that `open` opens, an idle queue of this engine.
+    pub(super) fn new(open: Box<Open>) -> Self {
+        Self { open, key: RegionKey::unique(), queue: Mutex::new(None), process: ForkMark::new() }
     }
 
     /// Copies `src` to `dst`, which have the same length. Returns false if nothing was copied, because
@@ -47,21 +36,16 @@ impl LongCopies {
     pub(super) fn copy(&self, src: &[u8], dst: &mut [u8]) -> bool {
         let Ok(mut idle) = self.queue.try_lock() else { return false };
         // The queue is taken out. If the engine panics, it is dropped, and waits for helper threads.
-        let Some(mut queue) = idle.take().or_else(|| self.open()) else { return false };
+        let Some(mut queue) = idle.take().or_else(|| (self.open)().ok()) else { return false };
         for (src, dst) in src.chunks(MAX_TRANSFER).zip(dst.chunks_mut(MAX_TRANSFER)) {
-            self.copy_piece(&mut queue, src, dst);
+            self.copy_piece(&mut *queue, src, dst);
         }
         *idle = Some(queue);
         true
     }
 
-    fn open(&self) -> Option<Box<CpuQueue>> {
-        let options = QueueOptions::new().with_depth(1);
-        CpuQueue::open(self.engine, &options, self.inline_limit, self.hint, &self.pool).ok().map(Box::new)
-    }
-
     /// Copies one piece through `queue`, which must be idle.
-    fn copy_piece(&self, queue: &mut CpuQueue, src: &[u8], dst: &mut [u8]) {
+    fn copy_piece(&self, queue: &mut dyn RawQueue, src: &[u8], dst: &mut [u8]) {
         let segment = |start: *mut u8| Segment {
             key: self.key,
             addr: DeviceAddr::of(NonNull::new(start).expect("slices have addresses")),
@@ -83,6 +67,12 @@ impl LongCopies {
     }
 }
 
+impl fmt::Debug for LongCopies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LongCopies").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
 impl Drop for LongCopies {
     fn drop(&mut self) {
         if self.process.is_child() {
@@ -94,10 +84,17 @@ impl Drop for LongCopies {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use dma_core::{CacheHint, EngineId};
+
+    use super::super::pool::Pool;
+    use super::super::queue::CpuQueue;
     use super::*;
 
     fn copies(threads: usize) -> LongCopies {
-        LongCopies::new(EngineId::unique(), 32 << 10, CacheHint::Auto, &Arc::new(Pool::new(threads)))
+        let pool = Arc::new(Pool::new(threads));
+        CpuQueue::long_copies(EngineId::unique(), 32 << 10, CacheHint::Auto, pool)
     }
 
     #[test]

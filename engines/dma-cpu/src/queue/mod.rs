@@ -18,6 +18,7 @@ use super::event::Event;
 use super::execute::{Failure, Work, WorkKind, is_local};
 use super::inline::ShortOperations;
 use super::job_queue::{BusyPeriod, Job, JobQueue};
+use super::long_copy::LongCopies;
 use super::pool::Pool;
 use super::ring::Owner;
 use super::spare::Spares;
@@ -41,9 +42,6 @@ const JOBS_TURN: u32 = 8;
 const PAGE: usize = 4096;
 /// Number of consecutive copies that are executed together, if each has [`STREAM_MIN`] bytes or more.
 const TOGETHER: std::ops::RangeInclusive<usize> = 8..=32;
-/// Maximum length of a descriptor. A descriptor completes long before a caller considers the engine stalled,
-/// and in fewer polls (of about one chunk each) than a waiting thread makes before it sleeps.
-pub(super) const MAX_TRANSFER: usize = 16 << 20;
 
 /// A queue of the [`CpuEngine`](super::CpuEngine).
 #[derive(Debug)]
@@ -126,6 +124,19 @@ impl CpuQueue {
             stopped: false,
             armed: false,
         })
+    }
+
+    /// Makes the executor of copies of borrowed bytes, which opens a queue of its own for them.
+    pub(super) fn long_copies(
+        engine: EngineId,
+        inline_limit: usize,
+        hint: CacheHint,
+        pool: Arc<Pool>,
+    ) -> LongCopies {
+        LongCopies::new(Box::new(move || {
+            let options = QueueOptions::new().with_depth(1);
+            Ok(Box::new(Self::open(engine, &options, inline_limit, hint, &pool)?))
+        }))
     }
 
     /// Returns true if a submission must wait for earlier jobs. `fence`: the submission has a fence.
@@ -476,7 +487,8 @@ unsafe impl RawQueue for CpuQueue {
     }
 
     fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
-        let executor = ShortOperations::new(self.engine, self.inline_limit, self.hint, &self.pool)?;
+        let long = Self::long_copies(self.engine, self.inline_limit, self.hint, Arc::clone(&self.pool));
+        let executor = ShortOperations::new(self.inline_limit, self.hint, long)?;
         Some(Arc::new(executor))
     }
 }

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags};
 
 use super::*;
+use crate::execute::MAX_TRANSFER;
 
 #[test]
 fn a_copy_is_shared_evenly() {

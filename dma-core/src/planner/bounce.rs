@@ -1,0 +1,25 @@
+//! The bounce buffer of a queue, which holds repeated patterns of fills and operands that the CPU reads.
+
+use crate::BufferMut;
+
+/// Memory to emulate operations that the device lacks. Its length is a multiple of 8.
+pub(super) struct BounceBuffer {
+    pub(super) buffer: BufferMut,
+    pub(super) used_for: ScratchUse,
+}
+
+/// The current purpose of the bounce buffer, which changes only while nothing is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ScratchUse {
+    /// The buffer repeats this pattern, and fills are copied from it.
+    Pattern([u8; 8]),
+    /// The operands of the operation in this slot are copied to the buffer, for the CPU to read.
+    Operands(u32),
+}
+
+impl BounceBuffer {
+    pub(super) fn new(mut buffer: BufferMut) -> Self {
+        buffer.fill(0);
+        Self { buffer, used_for: ScratchUse::Pattern([0; 8]) }
+    }
+}
