@@ -66,7 +66,10 @@ fn the_loader_names_the_library_that_is_missing() {
     let lines = lines("ioat", dir.path());
     assert_eq!(line(&lines, "library libspdk_env_dpdk.so").0, "ok");
     let (verdict, found) = line(&lines, "library libspdk_ioat.so");
-    assert_eq!((verdict, found), ("bad", "not found"));
+    assert!(
+        verdict == "bad" && found.starts_with(&format!("not found in {}", dir.path().display())),
+        "{found}"
+    );
     let (_, found) = line(&lines, "libraries and symbols");
     assert!(found.contains("no libspdk_ioat.so") && found.contains("where the system looks"), "{found}");
 }
@@ -85,7 +88,7 @@ fn a_search_path_is_printed_once_for_each_backend() {
         let (_, after) = text.split_once(&format!("\n{backend}: ")).unwrap();
         let about: Vec<&str> =
             after.lines().skip(1).take_while(|line| line.starts_with(' ')).map(str::trim).collect();
-        let lists = about.iter().filter(|line| line.contains("/usr/local/lib64")).count();
+        let lists = about.iter().filter(|line| line.contains("/usr/lib64")).count();
         assert!(lists <= 1, "{backend}: {after}");
         let unclear = |line: &&&str| line.starts_with("BAD  library ") && line.contains("above");
         assert_eq!(about.iter().find(unclear), None, "short texts are printed again");

@@ -111,7 +111,7 @@ impl ErrorKind {
             Self::QueueFull => "queue full",
             Self::InUse => "in use",
             Self::OutOfMemory => "out of memory",
-            Self::OutOfResources => "out of device resources",
+            Self::OutOfResources => "out of resources",
             Self::NotFound => "not found",
             Self::PermissionDenied => "permission denied",
             Self::TimedOut => "timed out",

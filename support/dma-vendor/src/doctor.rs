@@ -112,6 +112,7 @@ impl LibraryReport {
             Some(Failure::Unusable { path, .. }) if is(path, library) => Some(path.clone()),
             _ => self.vendor.find_in(library, &self.folders),
         });
+        let ended_search = matches!(&self.failure, Some(Failure::Missing { library: missing, .. }) if is(Path::new(missing), library));
         let looked = match (&self.failure, found) {
             (_, Some(path)) if path.components().count() == 1 => {
                 return Finding::ok(what, format!("{}, found by the system's loader", path.display()));
@@ -121,11 +122,7 @@ impl LibraryReport {
             (Some(Failure::Unusable { why, fix, .. }), None) => {
                 return Finding::warning(what, format!("the search ended earlier: {why}"), fix.clone());
             }
-            (Some(Failure::Missing { library: missing, looked }), None)
-                if is(Path::new(missing), library) =>
-            {
-                folders_of(looked)
-            }
+            (Some(Failure::Missing { looked, .. }), None) if ended_search => folders_of(looked),
             (Some(Failure::Missing { .. }), None) => self.folders.clone(),
         };
         if let Some(named) = self.named.as_deref().filter(|named| !named.is_dir()) {
@@ -138,7 +135,8 @@ impl LibraryReport {
                 format!("{}, where the loader does not search", path.display()),
                 self.set_to(&path).unwrap_or_else(|| self.install.to_owned()),
             ),
-            // The loader's error lists the searched folders.
+            // The loader's error names only the first folders of a long list.
+            None if ended_search => Finding::bad(what, not_found_in(&looked), self.install),
             None => Finding::bad(what, "not found", self.install),
         }
     }
@@ -267,6 +265,16 @@ fn folders_of(files: &[PathBuf]) -> Vec<PathBuf> {
         files.iter().filter_map(|file| file.parent()).map(Path::to_owned).collect();
     folders.dedup();
     folders
+}
+
+/// Returns "not found" and the folders.
+fn not_found_in(folders: &[PathBuf]) -> String {
+    let names: Vec<_> = folders
+        .iter()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .map(|f| f.display().to_string())
+        .collect();
+    if names.is_empty() { "not found".to_owned() } else { format!("not found in {}", names.join(", ")) }
 }
 
 #[cfg(test)]
@@ -435,10 +443,14 @@ mod tests {
         let empty = folder(&[]);
         let below = empty.path().join("build/lib");
         let loader = spdk(&[empty.path(), &below], &[], refused(empty.path()));
-        for line in loader.needed() {
+        let lines = loader.needed();
+        for line in &lines {
             assert_eq!((line.verdict, line.fix.as_str()), (Verdict::Bad, loader.install));
-            assert_eq!(line.found, "not found");
         }
+        let all =
+            ["", "/lib", "/build/lib"].map(|below| format!("{}{below}", empty.path().display())).join(", ");
+        let expected = [format!("not found in {all}"), "not found".to_owned()];
+        assert!(lines.iter().map(|line| &line.found).eq(&expected), "only the first says where: {lines:?}");
         let named = LibraryReport { named: Some(below), ..loader };
         assert!(named.needed().iter().all(|line| line.found.contains("which is not a folder")));
     }

@@ -17,7 +17,7 @@ pub enum LoadError {
         /// The first file name that was tried.
         library: String,
         /// All files that were tried, in order. A name without a directory was tried by the system's loader,
-        /// in the directories that it searches.
+        /// in the directories that it searches. The message names the first directories of a long list.
         looked: Vec<PathBuf>,
     },
     /// Only static libraries were found, which cannot be loaded.
@@ -140,7 +140,10 @@ impl LoadError {
     }
 }
 
-/// Returns a phrase with the directories of `looked`, each once.
+/// Maximum number of directories that a message names. A longer list would hide the remedy after it.
+const NAMED_MAX: usize = 3;
+
+/// Returns a phrase with the directories of `looked`, each once. Of a long list, it names the first.
 fn places(looked: &[PathBuf]) -> String {
     let mut dirs: Vec<String> = Vec::new();
     let mut system = false;
@@ -151,7 +154,32 @@ fn places(looked: &[PathBuf]) -> String {
         }
     }
     dirs.dedup();
+    if dirs.len() > NAMED_MAX {
+        let others = dirs.len() - (NAMED_MAX - 1);
+        dirs.truncate(NAMED_MAX - 1);
+        dirs.push(format!("{others} other directories"));
+    }
     let dirs = (!dirs.is_empty()).then(|| format!("in {}", dirs.join(", ")));
     let system = system.then(|| "where the system looks".to_owned());
     dirs.into_iter().chain(system).collect::<Vec<_>>().join(" or ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_names_the_first_directories_of_a_long_list() {
+        let says = |files: &[&str]| {
+            let looked = files.iter().map(PathBuf::from).collect();
+            LoadError::NotFound { library: "liba.so".to_owned(), looked }.to_string()
+        };
+        assert_eq!(says(&["liba.so"]), "no liba.so where the system looks");
+        assert_eq!(says(&["/a/liba.so", "/a/liba.so.2", "/b/liba.so"]), "no liba.so in /a, /b");
+        assert_eq!(says(&["/a/x", "/b/x", "/c/x"]), "no liba.so in /a, /b, /c");
+        assert_eq!(
+            says(&["/a/x", "/b/x", "/c/x", "/d/x", "x"]),
+            "no liba.so in /a, /b, 2 other directories or where the system looks"
+        );
+    }
 }

@@ -114,7 +114,7 @@ fn requests_that_cannot_be_served_are_refused_with_a_remedy() {
     let e = pool.try_get(100).expect_err("no third");
     assert_eq!(
         e.to_string(),
-        "pool on reference: out of device resources: all 2 buffers of 100 bytes are in use; drop buffers, await \
+        "pool on reference: out of resources: all 2 buffers of 100 bytes are in use; drop buffers, await \
          `get`, or give the pool more buffers of this size"
     );
     assert_eq!(e.retry(), Retry::Later);

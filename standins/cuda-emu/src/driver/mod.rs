@@ -5,6 +5,7 @@
 
 mod contexts;
 mod events;
+mod kernel_run;
 mod kernels;
 mod moves;
 mod objects;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use dma_sim::model::{ChannelId, Time};
 
-use super::kernels::KernelRun;
+use super::kernel_run::KernelRun;
 use super::pieces::Moves;
 use crate::codes::Code;
 use crate::host_call::{HostCall, StreamValue, Until};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use dma_sim::model::Time;
 
-use super::kernels::KernelMemory;
+use super::kernel_run::KernelMemory;
 use super::objects::{Step, Stream};
 use super::pieces::advance_moves;
 use super::{CHANGED, Driver, Locked, PER_THREAD_STREAMS, wait};
