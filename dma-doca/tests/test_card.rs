@@ -6,11 +6,20 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use test_support::{built, stand_ins};
 
 /// A card as published measurements and reports describe it, in virtual time. Its host cannot copy memory
 /// that it exported itself.
 const BLUEFIELD: &str = "profile = \"bluefield3\"\nclock = \"virtual\"\n";
+
+/// Returns a serial number that no other card has, as a line of a card's description. Without it, the tests
+/// and other processes would share one card, and a server's name can be used only once on a card.
+fn serial() -> String {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    format!("serial = \"card-{}-{}\"\n", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
 
 fn command(side: &str, card: &str, args: &[&str]) -> Command {
     static LIBRARIES: LazyLock<PathBuf> =
@@ -23,10 +32,11 @@ fn command(side: &str, card: &str, args: &[&str]) -> Command {
     command
 }
 
-/// Runs both sides until they end.
+/// Runs both sides of a card of its own until they end.
 fn pair(card: &str, dpu: &[&str], host: &[&str]) -> [Output; 2] {
-    let dpu = command("dpu", card, dpu).spawn().unwrap();
-    let host = command("host", card, host).spawn().unwrap();
+    let card = serial() + card;
+    let dpu = command("dpu", &card, dpu).spawn().unwrap();
+    let host = command("host", &card, host).spawn().unwrap();
     [dpu, host].map(|side| side.wait_with_output().unwrap())
 }
 
@@ -68,13 +78,15 @@ fn a_good_card_passes_over_tcp_and_a_wrong_secret_does_not() {
     };
     let (right, wrong) = (secret("right"), secret("wrong"));
     let listen = ["--tcp", "127.0.0.1:0", "--secret-file", &right, "--tests", "pair"];
-    let mut dpu = command("dpu", "max_list_len = 1\nmax_buf_size = \"1M\"", &listen).spawn().unwrap();
+    let serial = serial();
+    let card = format!("{serial}max_list_len = 1\nmax_buf_size = \"1M\"");
+    let mut dpu = command("dpu", &card, &listen).spawn().unwrap();
     let mut lines = BufReader::new(dpu.stdout.take().unwrap()).lines().map(Result::unwrap);
     let waiting = lines.by_ref().find(|line| line.starts_with("waiting")).unwrap();
     let address = waiting.rsplit(' ').next().unwrap();
     let call = |secret: &str, timeout: &str| {
         let args = ["--tcp", address, "--secret-file", secret, "--tests", "pair", "--timeout", timeout];
-        command("host", "", &args).output().unwrap()
+        command("host", &serial, &args).output().unwrap()
     };
     let host = call(&wrong, "1");
     assert_eq!(host.status.code(), Some(2), "{}", text(&host));
@@ -110,7 +122,7 @@ fn a_faulty_card_fails() {
 /// Runs the suite on a device that cannot copy memory that it exported itself.
 #[test]
 fn a_host_passes_alone() {
-    let output = command("host", BLUEFIELD, &["--tests", "alone"]).output().unwrap();
+    let output = command("host", &(serial() + BLUEFIELD), &["--tests", "alone"]).output().unwrap();
     assert!(output.status.success(), "{}", text(&output));
     let lines: Vec<String> = text(&output).lines().map(str::to_owned).collect();
     assert_eq!(passed(&lines, "host"), dma_conformance::CASES.len(), "{lines:#?}");
@@ -118,7 +130,7 @@ fn a_host_passes_alone() {
 
 #[test]
 fn a_missing_side_is_an_error_that_names_it() {
-    let output = command("host", "", &["--tests", "pair", "--timeout", "1"]).output().unwrap();
+    let output = command("host", &serial(), &["--tests", "pair", "--timeout", "1"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output).contains("no server answered"), "{}", text(&output));
     let output = command("dpu", "", &["--tests", "pair"]).output().unwrap();
