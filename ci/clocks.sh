@@ -31,7 +31,6 @@ standins/doca-emu/tests/c/comch.c 1 polls until a condition holds
 standins/doca-emu/tests/c/comch_fast.c 2 polls until a condition holds
 standins/doca-emu/tests/c/tasks25/program.c 1 polls until a condition holds
 dma-doca/tests/comch.rs 2 makes it likely that all threads send; fewer are right, too
-dma-doca/tests/logs.rs 1 polls until a line appears
 standins/spdk-emu/tests/engine.rs 4 gives a wrong device time to do what it must not do
 standins/spdk-emu/tests/reattach.rs 1 polls until a condition holds
 engines/dma-cpu/src/queue/tests.rs 1 makes two moments differ
