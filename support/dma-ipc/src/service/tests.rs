@@ -51,22 +51,34 @@ fn strangers_who_say_nothing_do_not_stall_others() {
 }
 
 /// Makes a copy of `blob` whose exporter gives these answers, one to each caller, and the last one to all
-/// later callers. The thread ends some seconds after the last caller, and returns the number of callers.
-fn exporter_that_answers(blob: Blob, answers: Vec<Reply>) -> (Blob, std::thread::JoinHandle<usize>) {
+/// later callers. The function that is returned ends the exporter, and returns the number of callers.
+fn exporter_that_answers(blob: Blob, answers: Vec<Reply>) -> (Blob, impl FnOnce() -> usize) {
     let socket = random().unwrap();
     let listener = listen_on(&socket).unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
     let thread = std::thread::spawn(move || {
         let mut callers = 0;
-        while let Ok(()) = readable(&listener) {
+        loop {
+            wait_for_caller(&listener);
             let caller = accept_with(&listener, SocketFlags::CLOEXEC).unwrap();
+            if over.load(Ordering::Relaxed) {
+                return callers;
+            }
             let answer = answers[callers.min(answers.len() - 1)];
             // A caller may have given up already.
             let _ = send(&caller, answer, &[]);
             callers += 1;
         }
-        callers
     });
-    (Blob { socket, ..blob }, thread)
+    let blob = Blob { socket, ..blob };
+    let end = move || {
+        is_over.store(true, Ordering::Relaxed);
+        // The last caller wakes the thread.
+        drop(stranger(&Blob { socket, ..blob }));
+        thread.join().unwrap()
+    };
+    (blob, end)
 }
 
 #[test]
@@ -75,7 +87,7 @@ fn a_busy_exporter_is_asked_again() {
     let (busy, exporter) = exporter_that_answers(blob, vec![Reply::Busy, Reply::Busy, Reply::Unknown]);
     let error = Import::open_within(&busy.encode(), Duration::from_secs(60)).unwrap_err();
     assert!(matches!(error, RemoteError::UnknownExport { .. }), "{error}");
-    assert_eq!(exporter.join().unwrap(), 3);
+    assert_eq!(exporter(), 3);
     drop(export);
 }
 
@@ -92,17 +104,13 @@ fn an_exporter_that_stays_busy_is_an_error_that_says_so() {
         .find(|error| !matches!(error, RemoteError::Timeout { .. }))
         .expect("an answer within the longest time, 51 s");
     assert!(matches!(error, RemoteError::Busy { .. }), "{error}");
-    assert!(exporter.join().unwrap() > 0, "the exporter received no request");
+    assert!(exporter() > 0, "the exporter received no request");
     drop(export);
 }
 
-/// Waits for a caller. Returns an error if no caller connects within some seconds.
-fn readable(listener: &OwnedFd) -> Result<(), ()> {
+fn wait_for_caller(listener: &OwnedFd) {
     let mut files = [rustix::event::PollFd::new(listener, rustix::event::PollFlags::IN)];
-    match rustix::event::poll(&mut files, Some(&timespec(Duration::from_secs(3)))) {
-        Ok(1) => Ok(()),
-        _ => Err(()),
-    }
+    rustix::io::retry_on_intr(|| rustix::event::poll(&mut files, None)).unwrap();
 }
 
 #[test]
@@ -133,10 +141,11 @@ fn descriptors_that_a_stranger_sends_are_not_kept() {
     let hello = encode_hello(blob.token);
     sendmsg(&sender, &[IoSlice::new(&hello)], &mut ancillary, SendFlags::NOSIGNAL).unwrap();
     assert!(matches!(hear(&sender), Some(Reply::Granted(_))));
-    let name = rustix::fs::fstat(&file).unwrap().st_ino;
+    let name = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
+    let sent = name(rustix::fs::fstat(&file).unwrap());
     let kept = std::fs::read_dir("/proc/self/fd").unwrap().filter(|entry| {
         let path = entry.as_ref().unwrap().path();
-        rustix::fs::stat(path).is_ok_and(|stat| stat.st_ino == name)
+        rustix::fs::stat(path).is_ok_and(|stat| name(stat) == sent)
     });
     assert_eq!(kept.count(), 1);
     drop(export);
