@@ -13,6 +13,7 @@ use process::has_used;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use test_support::default_signals;
+use test_support::free_port::free_port;
 
 /// A time limit that no correct test reaches.
 const LONG: Duration = Duration::from_secs(60);
@@ -158,8 +159,7 @@ fn memory_of_a_peer_is_measured_and_every_byte_compared() {
 #[test]
 fn a_peer_that_cannot_be_reached_is_reported_before_anything_is_measured() {
     let place = Place::new();
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
-    let (output, results) = place.run(&format!("127.0.0.1:{port}"), &["-e", "cpu"]);
+    let (output, results) = place.run(&format!("127.0.0.1:{}", free_port()), &["-e", "cpu"]);
     ended(&output, 1, &["cannot connect to the peer", "dma-bench serve"]);
     assert!(results.is_none(), "nothing was measured");
     // The peer has another secret.

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 mod pair;
 
-use pair::{LONG, Place, Running, Side, assert_same, free_port, secret};
+use pair::{LONG, Place, Running, Side, assert_same, secret};
+use test_support::free_port::free_port;
 
 /// Number of connections: more than `dma-copy` keeps open plus the kernel's backlog.
 const MANY: usize = 180;

@@ -12,7 +12,8 @@ use rustix::process::Signal;
 
 mod pair;
 
-use pair::{Ended, LONG, PARTIAL, Place, Side, assert_same, free_port, run, secret};
+use pair::{Ended, LONG, PARTIAL, Place, Side, assert_same, run, secret};
+use test_support::free_port::free_port;
 
 const SMALL: &str = "--window 16K --chunk 4K";
 

@@ -12,7 +12,8 @@ mod pair;
 
 use impostor::protocol::{Checksum, Data, Digest, Hello, MAX_DATA, Message, Role};
 use impostor::{Impostor, filled, hello, last};
-use pair::{LONG, PARTIAL, Place, Running, Side, assert_same, free_port, secret};
+use pair::{LONG, PARTIAL, Place, Running, Side, assert_same, secret};
+use test_support::free_port::free_port;
 use test_support::hold::Hold;
 
 /// Length of a block with the options of the impostors.

@@ -6,6 +6,7 @@ pub mod built;
 pub mod callgrind;
 pub mod counting;
 pub mod default_signals;
+pub mod free_port;
 pub mod hold;
 pub mod script;
 pub mod stand_ins;

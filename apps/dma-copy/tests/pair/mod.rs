@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use test_support::default_signals;
+use test_support::free_port::free_port;
 use test_support::hold::Hold;
 
 /// Time limit for a process, longer than any copy in these tests takes on a crowded machine.
@@ -290,11 +291,6 @@ pub(crate) fn sample(len: usize) -> Vec<u8> {
 
 pub(crate) fn assert_same(a: &Path, b: &Path) {
     assert!(fs::read(a).expect("readable") == fs::read(b).expect("readable"), "{a:?} and {b:?} differ");
-}
-
-/// Returns a TCP port without a listener.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port()
 }
 
 /// Writes a file for `--secret-file`.
