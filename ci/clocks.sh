@@ -63,6 +63,7 @@ dma-core/src/shared/tests/closing.rs 1 half a minute against a minute
 dma-core/src/shared/tests/mod.rs 3 repeats what a stop of the machine has disturbed; limit against a hang
 dma-core/src/shared/tests/stalls.rs 1 repeats what a stop of the machine has disturbed
 dma-doca/tests/raw_queue.rs 1 one of 20 tries has to be short
+dma-doca/tests/logs.rs 2 limits against a hang of two minutes
 dma-ioat/tests/raw_queue.rs 1 one of 100 tries has to be short
 dma-sim/tests/sim_faults.rs 1 no shorter than the time of the model
 engines/dma-cpu/tests/fork.rs 1 limit against a hang of a minute
