@@ -31,16 +31,16 @@ Backend::~Backend() {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [this] { return remote_calls_ == 0; });
   }
-  for (Device *device : {&local_device_, &remote_device_})
+  for (Device *device : {&local_device_, &remote_device_, &cpu_device_})
     if (device->is_open() && dma_queue_close(device->queue, 1000) != DMA_OK)
       log(last_error());
   for (Transfer *transfer : transfers_)
-    if (transfer->batch.id != 0)
-      (void)dma_batch_close(transfer->batch);
+    close_batch(*transfer);
   if (remote_device_.engine.id != local_device_.engine.id && remote_device_.engine.id != 0)
     (void)dma_close(remote_device_.engine);
-  if (local_device_.engine.id != 0)
-    (void)dma_close(local_device_.engine);
+  for (const Device *device : {&local_device_, &cpu_device_})
+    if (device->engine.id != 0)
+      (void)dma_close(device->engine);
 }
 
 MemoryTypes Backend::memory_types() const {
@@ -153,7 +153,8 @@ bool Backend::open(const Options &options) {
   };
   const std::string &local_engine = settings["engine"].value, &remote_engine = settings["remote"].value,
                     &listen = settings["listen"].value, &peers = settings["peers"].value,
-                    &ptrace = settings["ptrace"].value, &stall_ms = settings["stall_ms"].value;
+                    &ptrace = settings["ptrace"].value, &stall_ms = settings["stall_ms"].value,
+                    &fallback = settings["fallback"].value;
   if (stall_ms.empty() || stall_ms.size() > 8 || stall_ms.find_first_not_of("0123456789") != stall_ms.npos)
     return refuse("stall_ms", "give a number of milliseconds, of at most 8 digits");
   stall_limit_ = milliseconds(std::stoul(stall_ms));
@@ -161,6 +162,8 @@ bool Backend::open(const Options &options) {
     return refuse("ptrace", "the only allowed value is any");
   if (!peers.empty() && peers != "remote")
     return refuse("peers", "the only allowed value is remote");
+  if (!fallback.empty() && fallback != "cpu")
+    return refuse("fallback", "the only allowed value is cpu");
   if (remote_engine.empty() != listen.empty() || (remote_engine.empty() && !peers.empty())) {
     log("the option remote needs the option listen, which is an address of this host, and peers and listen need remote");
     return false;
@@ -170,7 +173,7 @@ bool Backend::open(const Options &options) {
     log("option ptrace=any: " + std::generic_category().message(errno));
     return false;
   }
-  if (!local_device_.open(local_engine)) {
+  if (!local_device_.open(local_engine) || (!fallback.empty() && !cpu_device_.open("cpu"))) {
     log(last_error());
     return false;
   }

@@ -1,5 +1,5 @@
 // The class of the backend. backend.cpp has its start, its peers and its notifications, memory.cpp its memory, and
-// transfers.cpp its transfers.
+// transfers.cpp its transfers, and recovery.cpp what follows when a piece of a transfer fails.
 #pragma once
 #include "backend.hpp"
 #include "objects.hpp"
@@ -86,6 +86,24 @@ private:
   void wake() const;
   void close_batch(Transfer &transfer) const;
 
+  // Prepares the first attempt of a transfer that a device executes.
+  static void begin_attempts(Transfer &transfer);
+
+  // Submits the failed pieces of a transfer again, as the errors advise, or to the CPU if the device was lost. The failures
+  // are those of the thread's last completion. Returns false if a piece has failed for good, which is logged.
+  bool try_again(Transfer &transfer) const;
+
+  // Makes the batch of the pieces that have failed.
+  static bool prepare_rest(Transfer &transfer);
+
+  // Notes that a device is lost: its transfers fail, or go over to the CPU. Logs that once for each device.
+  void lose(Device &device, const std::string &reason) const;
+
+  bool has_fallback(const Device &device) const { return &device == &local_device_ && cpu_device_.is_open(); }
+
+  // Lets the CPU execute a transfer of a lost device. Returns false if this is impossible, and logs the reason.
+  bool go_over_to_cpu(Transfer &transfer) const;
+
   // Ends a transfer. This function and those below are called with the mutex locked.
   void end(Transfer &transfer, Status status) const;
   void submit(Transfer &transfer) const;
@@ -113,6 +131,9 @@ private:
 
   // The engine for copies within this process, and the engine for peers on other hosts.
   mutable Device local_device_, remote_device_;
+  // The engine that takes over transfers within this process when the device of `local_device_` is lost, if an option asks
+  // for it.
+  mutable Device cpu_device_;
   bool all_remote_ = false;
   milliseconds stall_limit_{30'000};
   Mailbox mailbox_;

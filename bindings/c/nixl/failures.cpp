@@ -14,6 +14,10 @@ std::string last_error() {
 
 Status failure_of(dma_status status) {
   log(last_error());
+  return status_of(status);
+}
+
+Status status_of(dma_status status) {
   switch (status) {
   case DMA_INVALID_ARGUMENT:
   case DMA_OUT_OF_RANGE:

@@ -24,6 +24,8 @@ Status Backend::register_memory(const DescribedRange &range, const MemoryType &t
     if (status == DMA_OK)
       status = share(region);
   }
+  if (status == DMA_OK && type == DRAM && cpu_device_.is_open())
+    status = dma_region_register(cpu_device_.engine, start, range.len, OWN, &region.cpu_handle);
   if (status != DMA_OK) {
     const Status failure = failure_of(status);
     (void)close(region);
@@ -111,8 +113,9 @@ dma_status Backend::close(const Region &region) {
     note(dma_export_revoke(region.exported, 5000));
   if (region.remote_handle.id != region.handle.id && region.remote_handle.id != 0)
     note(dma_region_close(region.remote_handle));
-  if (region.handle.id != 0)
-    note(dma_region_close(region.handle));
+  for (const dma_region handle : {region.handle, region.cpu_handle})
+    if (handle.id != 0)
+      note(dma_region_close(handle));
   return result;
 }
 

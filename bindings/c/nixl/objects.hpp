@@ -29,6 +29,10 @@ struct Region {
   dma_region remote_handle{};
   dma_export exported{};
   std::string descriptor = {};
+  // The region of the CPU's engine, if transfers go over to the CPU after the device was lost.
+  dma_region cpu_handle{};
+  // True if a device that never answered may still write to this memory. The backend's mutex guards it.
+  bool is_abandoned = false;
 };
 
 // A peer's memory on another host.
@@ -56,8 +60,15 @@ struct Piece final : Memory {
   bool contains(const Range &range) const { return dma_nixl::contains(address, len, range); }
 };
 
-// Names the part of the plugin that must act next for a transfer to continue.
-enum class Runner { NONE, DEVICE, QUEUE_IS_FULL, THREADS, REMOTE_NOTIFIER };
+// Names the part of the plugin that must act next for a transfer to continue. WAITING_LIST: the queue is full, or the
+// transfer is tried again later.
+enum class Runner { NONE, DEVICE, WAITING_LIST, THREADS, REMOTE_NOTIFIER };
+
+// A piece of a transfer that has failed and is tried again.
+struct FailedPiece {
+  size_t index;
+  unsigned faults; // Number of failures after which the device advises only a few more attempts.
+};
 
 struct Device;
 
@@ -73,7 +84,15 @@ struct Transfer final : Handle {
   std::set<std::shared_ptr<Import>> imports;
   std::string agent;
 
+  // The copies of a transfer that a device executes, and a batch of them.
+  std::vector<dma_copy> copies;
   dma_batch batch{};
+  // The copies that failed, while they are tried again.
+  dma_batch rest{};
+  std::vector<FailedPiece> failed;
+  unsigned attempts = 0;
+  Clock::time_point retry_at{};
+
   bool revoked = false; // True if one of its regions was deregistered.
   Status status = NOT_POSTED;
   Runner runner = Runner::NONE;
@@ -100,6 +119,7 @@ struct Device {
   uint32_t capabilities = 0;
 
   std::deque<Transfer *> waiting = {};
+  bool is_lost = false, has_failed = false;
   size_t on_device = 0, bytes_on_device = 0;
   Clock::duration idle_for{};
   Clock::time_point last_poll = Clock::now();

@@ -68,6 +68,7 @@ Status Backend::prepare(const Direction &direction, const List<MemoryRange> &loc
     const dma_status status = dma_batch_create(copies.data(), copies.size(), &transfer->batch);
     if (status != DMA_OK)
       return failure_of(status);
+    transfer->copies = std::move(copies);
   }
   std::lock_guard<std::mutex> lock(mutex_);
   transfers_.insert(transfer.get());
@@ -89,6 +90,7 @@ Status Backend::post(const Direction &, const List<MemoryRange> &, const List<Me
   transfer.message = transfer.notifies ? options->notification : "";
   transfer.status = IN_PROGRESS;
   if (transfer.device) {
+    begin_attempts(transfer);
     submit(transfer);
     progress();
     return transfer.status;
@@ -138,9 +140,11 @@ Status Backend::check_peer(const std::string &agent_name, const Piece &theirs, c
 }
 
 void Backend::close_batch(Transfer &transfer) const {
-  if (transfer.batch.id != 0 && dma_batch_close(transfer.batch) != DMA_OK)
-    log(last_error());
-  transfer.batch = {};
+  for (dma_batch *batch : {&transfer.batch, &transfer.rest}) {
+    if (batch->id != 0 && dma_batch_close(*batch) != DMA_OK)
+      log(last_error());
+    *batch = {};
+  }
 }
 
 void Backend::end(Transfer &transfer, Status status) const {
@@ -152,12 +156,20 @@ void Backend::end(Transfer &transfer, Status status) const {
 }
 
 void Backend::submit(Transfer &transfer) const {
+  if (transfer.device->is_lost && !go_over_to_cpu(transfer)) {
+    end(transfer, BACKEND);
+    return;
+  }
   Device &device = *transfer.device;
-  const dma_status status = dma_queue_submit(device.queue, transfer.batch, reinterpret_cast<uint64_t>(&transfer));
+  const dma_batch batch = transfer.rest.id != 0 ? transfer.rest : transfer.batch;
+  const dma_status status = dma_queue_submit(device.queue, batch, reinterpret_cast<uint64_t>(&transfer));
   if (status == DMA_QUEUE_FULL) {
-    if (transfer.runner != Runner::QUEUE_IS_FULL)
+    if (transfer.runner != Runner::WAITING_LIST)
       device.waiting.push_back(&transfer);
-    transfer.runner = Runner::QUEUE_IS_FULL;
+    transfer.runner = Runner::WAITING_LIST;
+  } else if (status == DMA_DEVICE_LOST && !device.is_lost) {
+    lose(device, last_error());
+    submit(transfer);
   } else if (status != DMA_OK) {
     end(transfer, failure_of(status));
   } else {
@@ -169,9 +181,9 @@ void Backend::submit(Transfer &transfer) const {
 }
 
 void Backend::progress() const {
-  progress(local_device_);
-  if (remote_device_.is_open())
-    progress(remote_device_);
+  for (Device *device : {&local_device_, &remote_device_, &cpu_device_})
+    if (device->is_open())
+      progress(*device);
 }
 
 void Backend::progress(Device &device) const {
@@ -186,7 +198,10 @@ void Backend::progress(Device &device) const {
     device.on_device--;
     device.bytes_on_device -= transfer.bytes;
     device.idle_for = {};
-    const Status status = done.status == DMA_OK ? SUCCESS : failure_of(done.status);
+    transfer.runner = Runner::NONE;
+    if (done.status != DMA_OK && try_again(transfer))
+      continue;
+    const Status status = done.status == DMA_OK ? SUCCESS : status_of(done.status);
     if (transfer.peer && (status != SUCCESS || transfer.notifies)) {
       notify_remote(transfer, status);
       continue;
@@ -195,16 +210,21 @@ void Backend::progress(Device &device) const {
       notifications_.emplace_back(agent, transfer.message);
     end(transfer, status);
   }
-  while (!device.waiting.empty()) {
-    Transfer &transfer = *device.waiting.front();
+  for (size_t at = 0; at < device.waiting.size();) {
+    Transfer &transfer = *device.waiting[at];
+    if (now < transfer.retry_at) {
+      at++;
+      continue;
+    }
     submit(transfer);
-    if (transfer.runner == Runner::QUEUE_IS_FULL)
+    // The transfer may have gone over to the CPU, and wait for the CPU's queue.
+    if (transfer.runner == Runner::WAITING_LIST && transfer.device == &device)
       break;
-    device.waiting.pop_front();
+    device.waiting.erase(device.waiting.begin() + static_cast<std::ptrdiff_t>(at));
   }
   // Even a slow device copies at least 100 MB/s.
   if (device.on_device > 0 && device.idle_for > stall_limit_ + milliseconds(device.bytes_on_device / 100'000)) {
-    log("the device of engine " + device.name + " is stalled; its queue is stopped, and all its transfers fail");
+    lose(device, "it is stalled, and its queue is stopped");
     if (dma_queue_stop(device.queue, 0) != DMA_OK)
       log(last_error());
     device.idle_for = {};

@@ -30,6 +30,7 @@ static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
         "failures.cpp",
         "memory.cpp",
         "transfers.cpp",
+        "recovery.cpp",
         "backend.cpp",
         "peer.cpp",
         "release_check.cpp",
@@ -195,6 +196,21 @@ fn failures_of_a_device_are_errors() {
 }
 
 #[test]
+fn failed_pieces_are_tried_again() {
+    passes("retries");
+}
+
+#[test]
+fn the_cpu_takes_over_from_a_lost_device() {
+    passes("fallback");
+}
+
+#[test]
+fn auto_and_wrappers_work() {
+    passes("wrappers");
+}
+
+#[test]
 fn killed_and_stopped_peers_are_errors() {
     passes("killed");
 }
@@ -269,19 +285,26 @@ fn proofs_between_hosts_are_hmacs_with_sha_256() {
 #[test]
 fn memory_of_a_gpu_is_copied_in_all_directions() {
     let cuda = stand_ins::cuda_emu_prefix().join("lib");
-    let mut command = host(&PLUGIN, &RELEASE, "gpu");
-    expect_success(command.arg(cuda.join("libcuda.so.1")).env("DMA_CUDA_LIB_DIR", &cuda));
+    for (test, faults) in [("gpu", ""), ("gpu_wrapped", ""), ("gpu_lost", "faults = 'gone@2'")] {
+        let mut command = host(&PLUGIN, &RELEASE, test);
+        command.arg(cuda.join("libcuda.so.1")).env("DMA_CUDA_LIB_DIR", &cuda).env("CUDA_EMU", faults);
+        expect_success(&mut command);
+    }
 }
 
 #[test]
 fn memory_that_a_device_keeps_is_never_given_back() {
     let cuda = stand_ins::cuda_emu_prefix().join("lib");
-    let mut command = host(&PLUGIN, &RELEASE, "lost");
-    command.env("DMA_CUDA_LIB_DIR", &cuda).env("CUDA_EMU", "faults = 'stick@1'");
-    let output = output(&mut command);
-    let text = text(&output);
-    assert_eq!(output.status.signal(), Some(6), "{}\n{text}", output.status);
-    assert!(text.contains("its transfer has failed") && text.contains("may still write to memory"), "{text}");
+    // The CPU takes over no transfer whose destination the device may still write.
+    for fallback in ["", "cpu"] {
+        let mut command = host(&PLUGIN, &RELEASE, "lost");
+        command.env("DMA_CUDA_LIB_DIR", &cuda).env("CUDA_EMU", "faults = 'stick@1'");
+        let output = output(command.env("DMA_NIXL_FALLBACK", fallback));
+        let text = text(&output);
+        assert_eq!(output.status.signal(), Some(6), "{}\n{text}", output.status);
+        let expected = ["its transfer has failed", "may still write to memory"];
+        assert!(expected.iter().all(|each| text.contains(each)), "{text}");
+    }
 }
 
 #[test]

@@ -2,8 +2,10 @@
 // ci/nixl.sh compares the slots with NIXL's own plugins.
 //
 //   host PLUGIN LIBNIXL NAME [LIBCUDA]    the test NAME; "refused": the plugin refuses this libnixl
+#include "gpu.hpp"
 #include "peer.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -32,7 +34,7 @@ static void table() {
   CHECK(!agent.failed());
   CHECK(*reinterpret_cast<Text *>(member(agent.engine, 8)) == "DMA");
   const Options in_force = *reinterpret_cast<Options *>(member(agent.engine, 40));
-  CHECK(in_force.size() == 6 && in_force.at("engine") == "cpu" && in_force.at("stall_ms") == "30000");
+  CHECK(in_force.size() == 7 && in_force.at("engine") == "cpu" && in_force.at("stall_ms") == "30000");
   CHECK(!std::memcmp(member(agent.engine, 96), Bytes(64, 0).data(), 64)); // an empty vector, and a mutex
   CHECK(*reinterpret_cast<Text *>(member(agent.engine, 168)) == "me");
   for (const Slot slot : {supportsRemote, supportsLocal, supportsNotif})
@@ -48,7 +50,7 @@ static void table() {
   CHECK((call<int, const Text &>(agent.engine, connect_, "nobody") == NOT_FOUND));
   CHECK((call<int, const Text &>(agent.engine, disconnect, "nobody") == DONE));
   CHECK(agent.notify("nobody", "note") == NOT_FOUND);
-  for (const Options &bad : {Options{{"engine", "none"}}, Options{{"engin", "cpu"}}, Options{{"ptrace", "all"}}, Options{{"stall_ms", "x"}}, Options{{"remote", "cpu"}},
+  for (const Options &bad : {Options{{"engine", "none"}}, Options{{"engin", "cpu"}}, Options{{"ptrace", "all"}}, Options{{"stall_ms", "x"}}, Options{{"fallback", "sim"}}, Options{{"remote", "cpu"}},
                              Options{{"listen", "127.0.0.1"}}, Options{{"peers", "remote"}}, Options{{"remote", "cpu"}, {"listen", "eth0"}},
                              Options{{"remote", "cpu"}, {"listen", "127.0.0.1"}, {"peers", "all"}}})
     CHECK(Agent("bad", bad).failed());
@@ -220,20 +222,73 @@ static void transfers_of_a_stuck_device_fail() {
   }
 }
 
-// If the device fails a copy, the transfer fails, and can be posted again.
-static void a_fault_is_an_error() {
-  Agent agent("me", {{"engine", "sim:faults=fail@1"}});
-  Bytes from = pattern(4096, 1), to(4096);
+// Posts transfers of many pieces, with notifications. Checks after each that it ended as expected, that all bytes are right,
+// and that a transfer that is done has sent its notification once.
+static void transfers_with_faults(const Options &options, int rounds, int expected) {
+  constexpr size_t PIECES = 64, STEP = 1000, LEN = PIECES * STEP;
+  Agent agent("me", options);
+  CHECK(!agent.failed());
+  Bytes from = pattern(LEN, 1), to(LEN);
   const Object l = agent.add(from), r = agent.add(to), view = agent.local(r);
+  std::vector<std::pair<size_t, size_t>> ours, theirs;
+  for (size_t at = 0; at < PIECES; at++) {
+    ours.push_back({at * STEP, STEP - at});
+    theirs.push_back({(PIECES - 1 - at) * STEP, STEP - at});
+  }
   Object handle = nullptr;
-  CHECK(agent.prepare(WRITE, places(from.data(), {{0, 4096}}, l), places(to.data(), {{0, 4096}}, view), "me", handle) == DONE);
-  const int posted = agent.post(WRITE, {}, {}, "me", handle, "note");
-  CHECK(posted == FAILED || agent.wait(handle) == FAILED);
+  CHECK(agent.prepare(WRITE, places(from.data(), ours, l), places(to.data(), theirs, view), "me", handle) == DONE);
+  for (int round = 0; round < rounds; round++) {
+    fill(from, static_cast<unsigned>(round));
+    std::fill(to.begin(), to.end(), 0);
+    const int posted = agent.post(WRITE, {}, {}, "me", handle, "note");
+    CHECK((posted == IN_PROGRESS ? agent.wait(handle) : posted) == expected);
+    CHECK(agent.notes() == (expected == DONE ? Notes{{"me", "note"}} : Notes{}));
+    for (size_t at = 0; at < PIECES && expected == DONE; at++) {
+      const unsigned char *piece = &to[theirs[at].first];
+      CHECK(std::equal(piece, piece + ours[at].second, &from[ours[at].first]));
+      CHECK(std::all_of(piece + ours[at].second, piece + STEP, [](unsigned char byte) { return byte == 0; }));
+    }
+  }
   CHECK(agent.notes().empty());
-  CHECK(agent.post(WRITE, {}, {}, "me", handle, "note") >= DONE && agent.wait(handle) == DONE);
-  CHECK(from == to && agent.notes().size() == 1);
   CHECK(agent.free(handle) == DONE && agent.remove(l) == DONE && agent.remove(r) == DONE);
   agent.unload(view);
+}
+
+// Failed pieces are tried again as their errors advise. `verify` finds wrong bytes, which are copied again.
+static void failed_pieces_are_tried_again() {
+  for (const char *faults : {"fail@1", "fail@5+fail@6+fail@64", "fail:p=0.1", "reset@20", "reset@10+fail@3", "refuse@7", "refuse:p=0.2", "fail:p=0.05+refuse:p=0.05"})
+    transfers_with_faults({{"engine", Text("sim:seed=7,faults=") + faults}}, 10, DONE);
+  transfers_with_faults({{"engine", "verify+sim:seed=7,faults=corrupt:p=0.05"}}, 10, DONE);
+}
+
+// Engines that consist of other engines.
+static void engines_of_engines() {
+  const Text file = "/tmp/dma-nixl." + std::to_string(getpid()) + ".trace";
+  for (const Text &engine : std::vector<Text>{"auto:device=none", "auto:device=sim:seed=7", "auto:device=sim:seed=7,prefer=device",
+                                              "verify+cpu", "verify+sim:seed=7", "meter+verify+auto:device=sim:seed=7",
+                                              "auto:device=verify+sim:seed=7,prefer=device", "record+cpu:file=" + file})
+    within_a_process(engine.c_str());
+  CHECK(unlink(file.c_str()) == 0);
+  // `auto` itself copies by the CPU what its device has failed.
+  for (const char *faults : {"gone@20", "fail", "reset@30"})
+    transfers_with_faults({{"engine", Text("auto:prefer=device,device=sim:seed=7;faults=") + faults}}, 5, DONE);
+  transfers_with_faults({{"engine", "auto:prefer=device,device=verify+sim:seed=7;faults=corrupt:p=0.1"}}, 5, DONE);
+  for (const char *engine : {"verify", "verify+none", "verify+verify+cpu", "auto:device=cpu", "record+cpu"})
+    CHECK(Agent("bad", {{"engine", engine}}).failed());
+}
+
+// A piece that always fails makes the transfer fail, after the attempts that the errors allow.
+static void a_fault_that_remains_is_an_error() {
+  for (const char *faults : {"fail", "gone@20"})
+    transfers_with_faults({{"engine", Text("sim:seed=7,faults=") + faults}}, 2, FAILED);
+  transfers_with_faults({{"engine", "sim:faults=refuse"}}, 1, FAILED);
+}
+
+// The CPU copies the pieces that a lost device has not copied, and all later transfers.
+static void the_cpu_takes_over_from_a_lost_device() {
+  transfers_with_faults({{"engine", "sim:seed=7,faults=gone@20"}, {"fallback", "cpu"}}, 3, DONE);
+  transfers_with_faults({{"engine", "sim:seed=7,faults=gone@150"}, {"fallback", "cpu"}}, 5, DONE);
+  transfers_with_faults({{"engine", "sim:faults=stick@20"}, {"stall_ms", "200"}, {"fallback", "cpu"}}, 3, DONE);
 }
 
 static void between_processes(const Options &options) {
@@ -488,24 +543,11 @@ static void peers_on_other_hosts_grant_what_they_registered() {
 }
 
 // Memory of a GPU, in all directions.
-static void memory_of_a_gpu(const char *libcuda) {
-  void *cuda = dlopen(libcuda, RTLD_NOW);
-  CHECK(cuda != nullptr);
-  if (!cuda)
-    return;
-  const auto function = [cuda](const char *name) { return dlsym(cuda, name); };
-  const auto init = reinterpret_cast<int (*)(unsigned)>(function("cuInit"));
-  const auto device = reinterpret_cast<int (*)(int *, int)>(function("cuDeviceGet"));
-  const auto retain = reinterpret_cast<int (*)(void **, int)>(function("cuDevicePrimaryCtxRetain"));
-  const auto set = reinterpret_cast<int (*)(void *)>(function("cuCtxSetCurrent"));
-  const auto allocate = reinterpret_cast<int (*)(uint64_t *, size_t)>(function("cuMemAlloc_v2"));
-  const auto release = reinterpret_cast<int (*)(uint64_t)>(function("cuMemFree_v2"));
-  int number = 0;
-  void *context = nullptr;
-  uint64_t gpu = 0;
+static void memory_of_a_gpu(const char *libcuda, const char *engine) {
+  const Gpu cuda(libcuda);
   constexpr size_t LEN = 1 << 20;
-  CHECK(init(0) == 0 && device(&number, 0) == 0 && retain(&context, number) == 0 && set(context) == 0 && allocate(&gpu, 2 * LEN) == 0);
-  Agent agent("me", {{"engine", "cuda"}});
+  const uint64_t gpu = cuda.allocate(2 * LEN);
+  Agent agent("me", {{"engine", engine}});
   CHECK(!agent.failed());
   CHECK((call<std::vector<unsigned>>(agent.engine, getSupportedMems) == std::vector<unsigned>{HOST, GPU}));
   Bytes from = pattern(LEN, 1), to(LEN);
@@ -528,7 +570,31 @@ static void memory_of_a_gpu(const char *libcuda) {
   for (const Object view : {b_view, g_view})
     agent.unload(view);
   CHECK(agent.remove(a) == DONE && agent.remove(b) == DONE && agent.remove(g) == DONE);
-  CHECK(release(gpu) == 0);
+  cuda.release(gpu);
+}
+
+// The CPU takes over from a lost GPU, but it cannot reach the memory of the GPU.
+static void the_cpu_cannot_take_over_memory_of_a_gpu(const char *libcuda) {
+  const Gpu cuda(libcuda);
+  const uint64_t gpu = cuda.allocate(4096);
+  Agent agent("me", {{"engine", "cuda"}, {"fallback", "cpu"}});
+  Bytes from = pattern(4096, 1), to(4096);
+  Object g = nullptr, handle = nullptr;
+  CHECK(agent.add(reinterpret_cast<void *>(gpu), 4096, g, GPU) == DONE);
+  const Object l = agent.add(from), r = agent.add(to), view = agent.local(r), g_view = agent.local(g);
+  const List ours = places(from.data(), {{0, 2048}, {2048, 2048}}, l), theirs = places(to.data(), {{0, 2048}, {2048, 2048}}, view);
+  // The device disappears.
+  CHECK(agent.prepare(WRITE, ours, theirs, "me", handle) == DONE);
+  const int posted = agent.post(WRITE, {}, {}, "me", handle, "note");
+  CHECK((posted == IN_PROGRESS ? agent.wait(handle) : posted) == DONE);
+  CHECK(from == to && agent.notes() == (Notes{{"me", "note"}}));
+  CHECK(agent.free(handle) == DONE);
+  CHECK(agent.prepare(WRITE, ours, places(reinterpret_cast<void *>(gpu), {{0, 2048}, {2048, 2048}}, g_view), "me", handle) == DONE);
+  CHECK(agent.post(WRITE, {}, {}, "me", handle) == FAILED && agent.state(handle) == FAILED);
+  CHECK(agent.free(handle) == DONE);
+  for (const Object each : {view, g_view})
+    agent.unload(each);
+  CHECK(agent.remove(l) == DONE && agent.remove(r) == DONE && agent.remove(g) == DONE);
 }
 
 // If a device never stops using memory, the plugin ends the program before the memory is freed.
@@ -540,6 +606,7 @@ static void a_lost_device_ends_the_program() {
   CHECK(agent.prepare(WRITE, places(from.data(), {{0, 4096}}, l), places(to.data(), {{0, 4096}}, view), "me", handle) == DONE);
   CHECK(agent.post(WRITE, {}, {}, "me", handle) == IN_PROGRESS);
   CHECK(agent.wait(handle) < 0);
+  CHECK(agent.post(WRITE, {}, {}, "me", handle) < 0);
   CHECK(agent.free(handle) == DONE);
   std::puts(wrong ? "wrong" : "its transfer has failed");
   std::fflush(stdout);
@@ -563,6 +630,7 @@ int main(int argc, char **argv) {
   plugin = reinterpret_cast<const Plugin *(*)()>(dlsym(library, "nixl_plugin_init"))();
   CHECK((plugin == nullptr) == (name == "refused"));
   if (plugin) {
+    const char *libcuda = argc > 4 ? argv[4] : "libcuda.so.1";
     const std::map<Text, std::function<void()>> tests{
         {"table", table},
         {"options", options_in_force},
@@ -571,7 +639,10 @@ int main(int argc, char **argv) {
         {"again", memory_is_registered_again},
         {"threads", a_transfer_is_released_while_its_memory_is_deregistered},
         {"stuck", transfers_of_a_stuck_device_fail},
-        {"fault", a_fault_is_an_error},
+        {"fault", a_fault_that_remains_is_an_error},
+        {"retries", failed_pieces_are_tried_again},
+        {"wrappers", engines_of_engines},
+        {"fallback", the_cpu_takes_over_from_a_lost_device},
         {"peers", [] { between_processes({}); }},
         {"killed", [] { killed_and_stopped_peers_are_errors({}); }},
         {"far", [] { between_processes(FAR); peers_on_other_hosts_grant_what_they_registered(); }},
@@ -580,10 +651,12 @@ int main(int argc, char **argv) {
         {"sleeps", waiting_for_a_mailbox_sleeps},
         {"unreachable", unreachable_peers_are_errors},
         {"lost", a_lost_device_ends_the_program},
-        {"gpu", [&] { memory_of_a_gpu(argc > 4 ? argv[4] : "libcuda.so.1"); }},
+        {"gpu", [&] { memory_of_a_gpu(libcuda, "cuda"); }},
+        {"gpu_wrapped", [&] { memory_of_a_gpu(libcuda, "verify+cuda"); memory_of_a_gpu(libcuda, "auto:device=cuda"); }},
+        {"gpu_lost", [&] { the_cpu_cannot_take_over_memory_of_a_gpu(libcuda); }},
     };
     for (const auto &[each, test] : tests)
-      if (each == name || (name == "all" && each != "gpu" && each != "lost" && each.substr(0, 3) != "far"))
+      if (each == name || (name == "all" && each.substr(0, 3) != "gpu" && each != "lost" && each.substr(0, 3) != "far"))
         test();
     CHECK(name == "all" || tests.count(name) == 1);
     reinterpret_cast<void (*)()>(dlsym(library, "nixl_plugin_fini"))();
