@@ -285,7 +285,7 @@ fn proofs_between_hosts_are_hmacs_with_sha_256() {
 #[test]
 fn memory_of_a_gpu_is_copied_in_all_directions() {
     let cuda = stand_ins::cuda_emu_prefix().join("lib");
-    for (test, faults) in [("gpu", ""), ("gpu_wrapped", ""), ("gpu_lost", "faults = 'gone@2'")] {
+    for (test, faults) in [("gpu", ""), ("gpu_wrapped", ""), ("gpu_lost", "faults = 'gone@1'")] {
         let mut command = host(&PLUGIN, &RELEASE, test);
         command.arg(cuda.join("libcuda.so.1")).env("DMA_CUDA_LIB_DIR", &cuda).env("CUDA_EMU", faults);
         expect_success(&mut command);
