@@ -72,6 +72,12 @@ private:
   // Closes a region. Afterwards, no device and no peer on another host accesses it. Logs failures.
   static dma_status close(const Region &region);
 
+  // Returns whether a peer on this host still exists, and has not deregistered the device memory that a transfer uses.
+  static Outcome check_memory(const Transfer &transfer);
+
+  // Imports device memory of a peer on this host. A failure causes errors only in transfers with this memory.
+  void import_device_memory(Piece &piece, const DescribedRange &range) const;
+
   // Imports a peer's memory. A failure causes errors only in transfers with this memory, as in `load_connection`.
   void import(Piece &piece, const DescribedRange &range) const;
 
@@ -112,6 +118,14 @@ private:
 
   // Polls completions, and submits transfers that found the queue full. Stops the queue of a stalled device.
   void progress(Device &device) const;
+
+  // Returns whether the device of this process executes a transfer with memory of another process of this host.
+  static bool is_on_device_of_host(const Transfer &transfer) {
+    return transfer.device && transfer.peer && !transfer.peer->remote_notifier();
+  }
+
+  // Ends such a transfer, or lets a thread send its notification.
+  void end_on_device_of_host(Transfer &transfer, Status status) const;
 
   // Sends the notification of a transfer to another host. After a failed transfer, only checks whether the peer can be
   // reached.

@@ -1,8 +1,11 @@
 // Memory: regions of this process, and memory of peers.
 #include "backend_class.hpp"
 
+#include "cuda_memory.hpp"
 #include <algorithm>
 #include <cstdlib>
+#include <sstream>
+#include <sys/random.h>
 
 namespace dma_nixl {
 
@@ -31,6 +34,13 @@ Status Backend::register_memory(const DescribedRange &range, const MemoryType &t
     (void)close(region);
     return failure;
   }
+  if (type == VRAM) {
+    if (getrandom(&region.id, sizeof region.id, 0) != sizeof region.id || region.id == 0)
+      region.id = range.address;
+    region.mark = std::make_unique<std::atomic<uint64_t>>(region.id);
+    const auto mark = reinterpret_cast<uintptr_t>(region.mark.get());
+    region.descriptor = std::to_string(mark) + " " + std::to_string(region.id) + " " + describe_device_memory(range.address, range.len);
+  }
   auto piece = std::make_unique<Piece>();
   piece->region = std::make_shared<Region>(std::move(region));
   piece->address = range.address;
@@ -46,6 +56,8 @@ Status Backend::deregister_memory(Memory *memory) {
   const std::unique_ptr<Piece> piece(static_cast<Piece *>(memory));
   std::unique_lock<std::mutex> lock(mutex_);
   regions_.erase(piece->region);
+  if (piece->region->mark)
+    piece->region->mark->store(0);
   for (Transfer *transfer : std::vector<Transfer *>(transfers_.begin(), transfers_.end())) {
     if (!transfers_.count(transfer) || !transfer->regions.count(piece->region))
       continue;
@@ -76,6 +88,8 @@ Status Backend::load_remote(const DescribedRange &range, const MemoryType &type,
   }
   if (piece->peer->remote_notifier())
     import(*piece, range);
+  else if (type == VRAM)
+    import_device_memory(*piece, range);
   piece->address = range.address;
   piece->len = range.len;
   piece->type = type;
@@ -138,6 +152,54 @@ void Backend::import(Piece &piece, const DescribedRange &range) const {
     piece.import = nullptr;
     piece.refusal = {MISMATCH, "its memory has another length than it was registered with"};
   }
+}
+
+void Backend::import_device_memory(Piece &piece, const DescribedRange &range) const {
+  std::istringstream fields(range.text.substr(1));
+  uintptr_t mark = 0;
+  uint64_t id = 0;
+  std::string description;
+  std::getline(fields >> mark >> id >> std::ws, description);
+  dma_engine_info info{};
+  info.size = sizeof info;
+  if (piece.peer->usable().status)
+    piece.refusal = piece.peer->usable();
+  else if (!fields)
+    piece.refusal = {MISMATCH, "its description is of another version of this plugin"};
+  else if (!(local_device_.capabilities & DMA_CAN_REGISTER_DEVICE) || dma_engine_describe(local_device_.engine, &info) != DMA_OK)
+    piece.refusal = {NOT_SUPPORTED, "its memory is on a GPU, which the engine " + local_device_.name + " of this agent cannot access; give it the option engine=cuda"};
+  if (piece.refusal.status)
+    return;
+  // CUDA opens no memory of the same process.
+  OpenedMemory opened{{}, range.address};
+  if (!piece.peer->is_self())
+    opened = open_device_memory(description, info.device);
+  dma_region handle{};
+  if (opened.outcome.status)
+    piece.refusal = opened.outcome;
+  else if (dma_region_register_device(local_device_.engine, opened.address, range.len, DMA_READ | DMA_WRITE, &handle) != DMA_OK)
+    piece.refusal = {BACKEND, last_error()};
+  if (piece.refusal.status)
+    return;
+  piece.import = std::make_shared<Import>(handle);
+  piece.import->owner = std::move(opened.owner);
+  piece.import->mark = mark;
+  piece.import->id = id;
+}
+
+Outcome Backend::check_memory(const Transfer &transfer) {
+  for (const auto &import : transfer.imports) {
+    uint64_t found = 0;
+    const Outcome read = transfer.peer->copy(READ, {{&found, sizeof found}}, {{reinterpret_cast<void *>(import->mark), sizeof found}}, {}, sizeof found);
+    // If the system refuses access to the peer's memory, only the peer's end is detected.
+    if (read.status == NOT_ALLOWED)
+      continue;
+    if (read.status == DISCONNECTED)
+      return read;
+    if (read.status || found != import->id)
+      return {INVALID, "it has deregistered its device memory"};
+  }
+  return transfer.peer->has_exited() ? Outcome{DISCONNECTED, "it has exited"} : Outcome{};
 }
 
 std::shared_ptr<Region> Backend::registered(const Piece &piece, const Range &range) const {

@@ -3,6 +3,7 @@
 #include "failures.hpp"
 #include "peer.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -29,29 +30,41 @@ struct Region {
   dma_region remote_handle{};
   dma_export exported{};
   std::string descriptor = {};
+  // For device memory: a number that peers of this host read before and after they use the memory. It is 0 when the memory
+  // is deregistered.
+  std::unique_ptr<std::atomic<uint64_t>> mark = {};
+  uint64_t id = 0;
   // The region of the CPU's engine, if transfers go over to the CPU after the device was lost.
   dma_region cpu_handle{};
   // True if a device that never answered may still write to this memory. The backend's mutex guards it.
   bool is_abandoned = false;
 };
 
-// A peer's memory on another host.
+// A peer's memory that a device of this process accesses: on another host, or on a GPU of this host.
 struct Import {
   explicit Import(dma_region handle) : handle(handle) {}
   Import(const Import &) = delete;
   Import &operator=(const Import &) = delete;
   ~Import() {
-    if (dma_region_close(handle) != DMA_OK)
+    if (dma_region_close(handle) != DMA_OK) {
       log(last_error());
+      // The device may still access the memory, so it stays mapped.
+      new std::shared_ptr<void>(owner);
+    }
   }
   const dma_region handle;
+  // For device memory: the mapping of the memory, and the address and the value of the region's mark in the peer.
+  std::shared_ptr<void> owner = {};
+  uintptr_t mark = 0;
+  uint64_t id = 0;
 };
 
 // The object that NIXL stores for memory: a region of this process, or memory of a peer.
 struct Piece final : Memory {
   std::shared_ptr<Region> region; // null for a peer's memory
   std::shared_ptr<Peer> peer;
-  std::shared_ptr<Import> import; // For a peer on another host; null if the import failed, with the reason in `refusal`.
+  // For a peer on another host, and for device memory of a peer; null if the import failed, with the reason in `refusal`.
+  std::shared_ptr<Import> import;
   Outcome refusal{};
   uintptr_t address;
   size_t len;
@@ -80,7 +93,7 @@ struct Transfer final : Handle {
   size_t bytes = 0;
   std::shared_ptr<Peer> peer; // null for a transfer within the process
   std::vector<iovec> local, remote;
-  Device *device = nullptr; // null for another process of this host
+  Device *device = nullptr; // null for host memory of another process of this host
   std::set<std::shared_ptr<Import>> imports;
   std::string agent;
 

@@ -118,6 +118,8 @@ Outcome Peer::open(const std::string &description) {
   return {};
 }
 
+bool Peer::is_self() const { return pid_ == getpid(); }
+
 bool Peer::has_exited() const {
   pollfd exited{process_.get(), POLLIN, 0};
   return poll(&exited, 1, 0) > 0;

@@ -61,6 +61,8 @@ public:
   // Returns null for a peer that is reached within the host.
   RemoteNotifier *remote_notifier() const { return remote_notifier_.get(); }
 
+  // Returns whether the peer is in this process.
+  bool is_self() const;
   // Returns whether the process has ended.
   bool has_exited() const;
   // Copies `len` bytes from position `begin` on, between lists of the same shape.

@@ -44,7 +44,8 @@ Status Backend::prepare(const Direction &direction, const List<MemoryRange> &loc
         return status;
       if (theirs->import) {
         transfer->imports.insert(theirs->import);
-        const dma_range from{ours->region->remote_handle, local[at].address - ours->address, local[at].len};
+        const dma_region own = theirs->peer->remote_notifier() ? ours->region->remote_handle : ours->region->handle;
+        const dma_range from{own, local[at].address - ours->address, local[at].len};
         const dma_range to{theirs->import->handle, remote[at].address - theirs->address, remote[at].len};
         copies.push_back(direction == WRITE ? dma_copy{from, to, 0} : dma_copy{to, from, 0});
         continue;
@@ -64,7 +65,7 @@ Status Backend::prepare(const Direction &direction, const List<MemoryRange> &loc
     copies.push_back(direction == WRITE ? dma_copy{from, to, 0} : dma_copy{to, from, 0});
   }
   if (!copies.empty()) {
-    transfer->device = transfer->peer ? &remote_device_ : &local_device_;
+    transfer->device = transfer->peer && transfer->peer->remote_notifier() ? &remote_device_ : &local_device_;
     const dma_status status = dma_batch_create(copies.data(), copies.size(), &transfer->batch);
     if (status != DMA_OK)
       return failure_of(status);
@@ -89,15 +90,24 @@ Status Backend::post(const Direction &, const List<MemoryRange> &, const List<Me
   transfer.notifies = options && options->has_notification;
   transfer.message = transfer.notifies ? options->notification : "";
   transfer.status = IN_PROGRESS;
+  transfer.failure = {};
+  transfer.mailbox_deadline = {};
   if (transfer.device) {
+    if (is_on_device_of_host(transfer)) {
+      const Status status = report(transfer.agent, check_memory(transfer));
+      if (status) {
+        end(transfer, status);
+        return status;
+      }
+    }
     begin_attempts(transfer);
     submit(transfer);
     progress();
+    if (transfer.has_work())
+      work(lock, transfer);
     return transfer.status;
   }
   transfer.next = {};
-  transfer.failure = {};
-  transfer.mailbox_deadline = {};
   transfer.runner = Runner::THREADS;
   if (transfer.bytes <= INLINE_BYTES)
     while (transfer.has_work() && !transfer.waits_for_mailbox())
@@ -112,10 +122,10 @@ Status Backend::post(const Direction &, const List<MemoryRange> &, const List<Me
 Status Backend::check(Handle *handle) const {
   Transfer &transfer = *static_cast<Transfer *>(handle);
   std::unique_lock<std::mutex> lock(mutex_);
+  if (!transfer.has_work() && transfer.runner != Runner::NONE)
+    progress();
   if (transfer.has_work())
     work(lock, transfer);
-  else if (transfer.runner != Runner::NONE)
-    progress();
   return transfer.status;
 }
 
@@ -130,11 +140,12 @@ Status Backend::release(Handle *handle) const {
 }
 
 Status Backend::check_peer(const std::string &agent_name, const Piece &theirs, const Piece &ours) const {
-  if (theirs.type != DRAM || ours.type != DRAM) {
-    log("agent " + agent_name + ": between processes, DRAM only");
-    return NOT_SUPPORTED;
-  }
-  if (theirs.peer->remote_notifier() && !theirs.import)
+  const bool is_remote = theirs.peer->remote_notifier() != nullptr;
+  if (is_remote && (theirs.type != DRAM || ours.type != DRAM))
+    return report(agent_name, {NOT_SUPPORTED, "between hosts, only DRAM is copied"});
+  if (theirs.type == DRAM && ours.type != DRAM)
+    return report(agent_name, {NOT_SUPPORTED, "the device of this process does not reach DRAM of another process; let the other process start the transfer, because its device reaches VRAM of this one"});
+  if ((is_remote || theirs.type == VRAM) && !theirs.import)
     return report(agent_name, theirs.refusal);
   return report(agent_name, theirs.peer->usable());
 }
@@ -202,6 +213,10 @@ void Backend::progress(Device &device) const {
     if (done.status != DMA_OK && try_again(transfer))
       continue;
     const Status status = done.status == DMA_OK ? SUCCESS : status_of(done.status);
+    if (is_on_device_of_host(transfer)) {
+      end_on_device_of_host(transfer, status);
+      continue;
+    }
     if (transfer.peer && (status != SUCCESS || transfer.notifies)) {
       notify_remote(transfer, status);
       continue;
@@ -229,6 +244,18 @@ void Backend::progress(Device &device) const {
       log(last_error());
     device.idle_for = {};
   }
+}
+
+void Backend::end_on_device_of_host(Transfer &transfer, Status status) const {
+  const Outcome checked = check_memory(transfer);
+  if (checked.status || status || !transfer.notifies || transfer.cancelled) {
+    end(transfer, transfer.cancelled ? CANCELLED : checked.status ? report(transfer.agent, checked) : status);
+    return;
+  }
+  // A thread sends the notification, as after copies by threads.
+  transfer.runner = Runner::THREADS;
+  jobs_.push_back(&transfer);
+  wake();
 }
 
 void Backend::notify_remote(Transfer &transfer, Status status) const {

@@ -31,6 +31,7 @@ static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
         "memory.cpp",
         "transfers.cpp",
         "recovery.cpp",
+        "cuda_memory.cpp",
         "backend.cpp",
         "peer.cpp",
         "release_check.cpp",
@@ -286,10 +287,26 @@ fn proofs_between_hosts_are_hmacs_with_sha_256() {
 fn memory_of_a_gpu_is_copied_in_all_directions() {
     let cuda = stand_ins::cuda_emu_prefix().join("lib");
     for (test, faults) in [("gpu", ""), ("gpu_wrapped", ""), ("gpu_lost", "faults = 'gone@1'")] {
-        let mut command = host(&PLUGIN, &RELEASE, test);
-        command.arg(cuda.join("libcuda.so.1")).env("DMA_CUDA_LIB_DIR", &cuda).env("CUDA_EMU", faults);
-        expect_success(&mut command);
+        passes_on_gpus(&cuda, test, faults);
     }
+}
+
+/// Runs a test on the stand-in for CUDA's driver with this configuration.
+#[track_caller]
+fn passes_on_gpus(cuda: &Path, test: &str, configuration: &str) {
+    let mut command = host(&PLUGIN, &RELEASE, test);
+    command.arg(cuda.join("libcuda.so.1")).env("DMA_CUDA_LIB_DIR", cuda).env("CUDA_EMU", configuration);
+    expect_success(&mut command);
+}
+
+#[test]
+fn memory_of_a_gpu_is_copied_between_processes() {
+    let cuda = stand_ins::cuda_emu_prefix().join("lib");
+    passes_on_gpus(&cuda, "gpu_peer", "");
+    passes_on_gpus(&cuda, "gpu_peer", "delay = '100us'\nfaults = 'refuse@100+refuse@101+refuse@300'");
+    passes_on_gpus(&cuda, "gpu_peer_gone", "delay = '50ms'");
+    passes_on_gpus(&cuda, "gpu_refused", "");
+    passes_on_gpus(&cuda, "gpu_refused", "[[gpu]]\nname = 'one'\n[[gpu]]\nname = 'two'");
 }
 
 #[test]

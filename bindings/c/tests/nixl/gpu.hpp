@@ -4,15 +4,15 @@
 
 #include <dlfcn.h>
 
-// The first GPU, whose primary context is current in this thread.
+// A GPU, whose primary context is current in this thread.
 class Gpu {
 public:
-  explicit Gpu(const char *libcuda) : library_(dlopen(libcuda, RTLD_NOW)) {
+  explicit Gpu(const char *libcuda, int ordinal = 0) : library_(dlopen(libcuda, RTLD_NOW)) {
     CHECK(library_ != nullptr);
     int number = 0;
     void *context = nullptr;
     CHECK(call<unsigned>("cuInit", 0) == 0);
-    CHECK((call<int *, int>("cuDeviceGet", &number, 0) == 0));
+    CHECK((call<int *, int>("cuDeviceGet", &number, ordinal) == 0));
     CHECK((call<void **, int>("cuDevicePrimaryCtxRetain", &context, number) == 0));
     CHECK(call<void *>("cuCtxSetCurrent", context) == 0);
   }
@@ -20,6 +20,13 @@ public:
   uint64_t allocate(size_t len) const {
     uint64_t address = 0;
     CHECK((call<uint64_t *, size_t>("cuMemAlloc_v2", &address, len) == 0));
+    return address;
+  }
+  // Returns memory that has no handle for other processes.
+  uint64_t allocate_from_pool(size_t len) const {
+    uint64_t address = 0;
+    CHECK((call<uint64_t *, size_t, void *>("cuMemAllocAsync", &address, len, nullptr) == 0));
+    CHECK(call<void *>("cuStreamSynchronize", nullptr) == 0);
     return address;
   }
   void release(uint64_t address) const { CHECK(call<uint64_t>("cuMemFree_v2", address) == 0); }

@@ -2,7 +2,7 @@
 // ci/nixl.sh compares the slots with NIXL's own plugins.
 //
 //   host PLUGIN LIBNIXL NAME [LIBCUDA]    the test NAME; "refused": the plugin refuses this libnixl
-#include "gpu.hpp"
+#include "gpu_peer.hpp"
 #include "peer.hpp"
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include <dlfcn.h>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -604,6 +605,181 @@ static void the_cpu_takes_over_from_a_lost_gpu(const char *libcuda) {
   _exit(wrong);
 }
 
+// Returns the memory object of a peer's device memory.
+static Object import_of(Agent &agent, const GpuPeer &peer, uint64_t skipped = 0, const Text &name = "peer") {
+  Object memory = nullptr;
+  CHECK(agent.meet(name, peer.address) == DONE);
+  CHECK(agent.import(name, peer.gpu + skipped, GpuPeer::LEN - skipped, peer.text, memory, GPU) == DONE);
+  return memory;
+}
+
+// Device memory of two processes: copies between this process's memory of both kinds and the peer's, in both directions, each
+// in many pieces, with a notification after the last byte.
+static void device_memory_of_two_processes(const char *libcuda, const char *config) {
+  constexpr size_t LEN = GpuPeer::LEN, PIECES = 64, STEP = LEN / PIECES;
+  GpuPeer peer(libcuda, config);
+  const Gpu cuda(libcuda);
+  const uint64_t gpu = cuda.allocate(LEN);
+  Agent agent("me", {{"engine", "cuda"}});
+  Bytes host = pattern(LEN, 1);
+  Object g = nullptr;
+  CHECK(agent.add(reinterpret_cast<void *>(gpu), LEN, g, GPU) == DONE);
+  const Object h = agent.add(host), r = import_of(agent, peer), again = import_of(agent, peer);
+  agent.unload(again);
+  std::vector<std::pair<size_t, size_t>> from, to;
+  for (size_t at = 0; at < PIECES; at++) {
+    from.push_back({at * STEP, STEP - at});
+    to.push_back({(PIECES - 1 - at) * STEP + at, STEP - at});
+  }
+  const void *on_gpu = reinterpret_cast<void *>(gpu);
+  const List theirs = places(reinterpret_cast<void *>(peer.gpu), to, r);
+  unsigned seed = 2;
+  for (const bool device : {false, true})
+    for (const unsigned operation : {WRITE, READ}) {
+      const List ours = device ? places(on_gpu, from, g) : places(host.data(), from, h);
+      Bytes left = pattern(LEN, seed++), right = pattern(LEN, seed);
+      host = left;
+      cuda.write(gpu, left);
+      peer.fill_with(seed++);
+      Object handle = nullptr;
+      CHECK(agent.prepare(operation, ours, theirs, "peer", handle) == DONE);
+      const Text note = "after " + std::to_string(seed);
+      for (int round = 0; round < 2; round++) {
+        CHECK(started(agent.post(operation, {}, {}, "peer", handle, note)) && agent.wait(handle) == DONE);
+        CHECK(peer.notification() == note);
+      }
+      CHECK(agent.free(handle) == DONE);
+      for (size_t at = 0; at < PIECES; at++) {
+        unsigned char *const one = &left[from[at].first], *const other = &right[to[at].first];
+        if (operation == WRITE)
+          std::copy_n(one, from[at].second, other);
+        else
+          std::copy_n(other, from[at].second, one);
+      }
+      CHECK(peer.has(right) && left == (device ? cuda.read(gpu, LEN) : host));
+    }
+  CHECK(peer.extra_notifications() == "0");
+  // The peer writes into device memory of this process.
+  peer.fill_with(77);
+  CHECK(peer.write_to(agent, reinterpret_cast<void *>(gpu), g) == DONE);
+  CHECK(cuda.read(gpu, LEN) == pattern(LEN, 77) && agent.wait_notes(1) == (Notes{{"peer", "from the peer"}}));
+  // Ranges that the peer has not registered, and host memory of a peer as the other side of device memory.
+  Object bad = nullptr;
+  CHECK(agent.prepare(WRITE, places(host.data(), {{0, 8}}, h), places(reinterpret_cast<void *>(peer.gpu - 8), {{0, 8}}, r), "peer", bad) == INVALID);
+  Object dram = nullptr;
+  CHECK(agent.import("peer", 1 << 20, 4096, "1", dram) == DONE);
+  CHECK(agent.prepare(WRITE, places(on_gpu, {{0, 8}}, g), places(reinterpret_cast<void *>(1 << 20), {{0, 8}}, dram), "peer", bad) == UNSUPPORTED);
+  // An engine without device memory.
+  Agent other("other");
+  const Object o = other.add(host), view = import_of(other, peer);
+  CHECK(other.prepare(WRITE, places(host.data(), {{0, 8}}, o), places(reinterpret_cast<void *>(peer.gpu), {{0, 8}}, view), "peer", bad) == UNSUPPORTED);
+  other.unload(view);
+  // Another agent of this process.
+  Agent second("second", {{"engine", "cuda"}});
+  Object s = nullptr, handle = nullptr;
+  Bytes others = pattern(LEN, 99);
+  const Object t = second.add(others);
+  CHECK(second.meet("me", agent.address()) == DONE && agent.meet("second", second.address()) == DONE);
+  CHECK(second.import("me", gpu, LEN, agent.describe(g), s, GPU) == DONE);
+  CHECK(second.prepare(WRITE, places(others.data(), {{0, LEN}}, t), places(on_gpu, {{0, LEN}}, s), "me", handle) == DONE);
+  CHECK(started(second.post(WRITE, {}, {}, "me", handle)) && second.wait(handle) == DONE && cuda.read(gpu, LEN) == others);
+  CHECK(second.free(handle) == DONE && second.remove(t) == DONE && other.remove(o) == DONE);
+  for (const Object each : {r, dram})
+    agent.unload(each);
+  second.unload(s);
+  CHECK(agent.remove(h) == DONE && agent.remove(g) == DONE);
+  cuda.release(gpu);
+  peer.end();
+}
+
+// A peer deregisters its device memory or ends, before a transfer and during one. The copy takes long enough to be in flight
+// when the peer does so; its completion is taken afterwards in any case.
+static void lost_device_memory_of_a_peer_is_an_error(const char *libcuda) {
+  enum Loss { DEREGISTERED, FREED, KILLED };
+  constexpr Loss LOSSES[] = {DEREGISTERED, FREED, KILLED};
+  std::vector<std::unique_ptr<GpuPeer>> peers;
+  for (int count = 0; count < 6; count++)
+    peers.push_back(std::make_unique<GpuPeer>(libcuda));
+  Agent agent("me", {{"engine", "cuda"}});
+  Bytes host = pattern(GpuPeer::LEN, 1);
+  const Object h = agent.add(host);
+  for (size_t number = 0; number < peers.size(); number++) {
+    GpuPeer &peer = *peers[number];
+    const Text name = "peer " + std::to_string(number);
+    const Loss loss = LOSSES[number / 2];
+    const int expected = loss == KILLED ? GONE : INVALID;
+    const Object r = import_of(agent, peer, 0, name);
+    const List theirs = places(reinterpret_cast<void *>(peer.gpu), {{0, GpuPeer::LEN}}, r), ours = places(host.data(), {{0, GpuPeer::LEN}}, h);
+    Object handle = nullptr;
+    CHECK(agent.prepare(WRITE, ours, theirs, name, handle) == DONE);
+    CHECK(started(agent.post(WRITE, {}, {}, name, handle)) && agent.wait(handle) == DONE && peer.has(host));
+    const bool in_flight = number % 2;
+    // If this process is stopped for long, the transfer ends within the call, and is posted again.
+    int posted = in_flight ? DONE : NOT_FOUND;
+    for (int count = 0; count < 100 && posted == DONE; count++)
+      posted = agent.post(WRITE, {}, {}, name, handle);
+    CHECK(posted == (in_flight ? IN_PROGRESS : NOT_FOUND));
+    if (loss == DEREGISTERED)
+      peer.deregister();
+    else if (loss == FREED)
+      peer.free_memory();
+    else
+      peer.kill_now();
+    CHECK(!in_flight || agent.wait(handle) == expected);
+    CHECK(agent.post(WRITE, {}, {}, name, handle, "note") == expected && agent.state(handle) == expected);
+    CHECK(agent.free(handle) == DONE);
+    if (loss != KILLED)
+      CHECK(peer.extra_notifications() == "0");
+    // It is imported again, by its old description.
+    agent.unload(r);
+    const Object again = import_of(agent, peer, 0, name);
+    const int prepared = agent.prepare(WRITE, ours, places(reinterpret_cast<void *>(peer.gpu), {{0, GpuPeer::LEN}}, again), name, handle);
+    if (prepared == DONE) {
+      CHECK(loss != KILLED && agent.post(WRITE, {}, {}, name, handle) == INVALID && agent.free(handle) == DONE);
+    } else {
+      CHECK(prepared < 0);
+    }
+    agent.unload(again);
+    if (loss != KILLED)
+      peer.end();
+  }
+  CHECK(agent.remove(h) == DONE);
+}
+
+// Memory of a GPU that this process does not see, of another GPU that it sees, and memory without a handle.
+static void device_memory_that_cannot_be_opened(const char *libcuda) {
+  constexpr const char *TWO = "[[gpu]]\nname = 'one'\n[[gpu]]\nname = 'two'\n";
+  const bool sees_two = std::getenv("CUDA_EMU") && std::strstr(std::getenv("CUDA_EMU"), "two");
+  GpuPeer second(libcuda, TWO, 1), pooled(libcuda, TWO, 0, true);
+  Agent agent("me", {{"engine", "cuda:0"}});
+  Bytes host = pattern(GpuPeer::LEN, 1);
+  const Object h = agent.add(host);
+  const List ours = places(host.data(), {{0, GpuPeer::LEN}}, h);
+  for (GpuPeer *peer : {&second, &pooled}) {
+    const Object r = import_of(agent, *peer);
+    Object handle = nullptr;
+    const int prepared = agent.prepare(WRITE, ours, places(reinterpret_cast<void *>(peer->gpu), {{0, GpuPeer::LEN}}, r), "peer", handle);
+    if (peer == &second && sees_two) {
+      CHECK(prepared == DONE);
+      CHECK(started(agent.post(WRITE, {}, {}, "peer", handle)) && agent.wait(handle) == DONE && peer->has(host));
+      CHECK(agent.free(handle) == DONE);
+    } else {
+      CHECK(prepared == UNSUPPORTED);
+    }
+    agent.unload(r);
+  }
+  // A description that is not whole.
+  Object r = nullptr, handle = nullptr;
+  for (const Text &text : {second.text.substr(0, second.text.size() / 2), Text("1"), Text("1 2 3 cuda zz yy 0")}) {
+    CHECK(agent.import("peer", second.gpu, GpuPeer::LEN, text, r, GPU) == DONE);
+    CHECK(agent.prepare(WRITE, ours, places(reinterpret_cast<void *>(second.gpu), {{0, GpuPeer::LEN}}, r), "peer", handle) == MISMATCH);
+    agent.unload(r);
+  }
+  CHECK(agent.remove(h) == DONE);
+  second.end();
+  pooled.end();
+}
+
 // If a device never stops using memory, the plugin ends the program before the memory is freed.
 static void a_lost_device_ends_the_program() {
   Agent agent("me", {{"engine", "cuda"}, {"stall_ms", "200"}});
@@ -660,6 +836,9 @@ int main(int argc, char **argv) {
         {"lost", a_lost_device_ends_the_program},
         {"gpu", [&] { memory_of_a_gpu(libcuda, "cuda"); }},
         {"gpu_wrapped", [&] { memory_of_a_gpu(libcuda, "verify+cuda"); memory_of_a_gpu(libcuda, "auto:device=cuda"); }},
+        {"gpu_peer", [&] { device_memory_of_two_processes(libcuda, nullptr); }},
+        {"gpu_peer_gone", [&] { lost_device_memory_of_a_peer_is_an_error(libcuda); }},
+        {"gpu_refused", [&] { device_memory_that_cannot_be_opened(libcuda); }},
         {"gpu_lost", [&] { the_cpu_takes_over_from_a_lost_gpu(libcuda); }},
     };
     for (const auto &[each, test] : tests)
