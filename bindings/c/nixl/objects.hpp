@@ -99,6 +99,9 @@ struct Transfer final : Handle {
 
   // The copies of a transfer that a device executes, and a batch of them.
   std::vector<dma_copy> copies;
+  // The number of the first piece of each copy. Adjacent pieces are one copy.
+  std::vector<size_t> first_pieces;
+  size_t pieces = 0;
   dma_batch batch{};
   // The copies that failed, while they are tried again.
   dma_batch rest{};

@@ -17,6 +17,41 @@ constexpr size_t SLICE_BYTES = 1 << 20;
 // stalled.
 constexpr milliseconds MAX_GAP{100};
 
+bool follows(const dma_range &range, const dma_range &before) {
+  return range.region.id == before.region.id && range.offset == before.offset + before.len;
+}
+
+// Adds piece `number` of a transfer to its copies. A piece whose source and destination follow those of the piece before
+// becomes part of its copy, because a device needs about as long for a descriptor as for some KiB of bytes.
+void add_copy(Transfer &transfer, size_t number, const dma_copy &copy) {
+  if (!transfer.copies.empty()) {
+    dma_copy &last = transfer.copies.back();
+    const bool may_overlap = copy.src.region.id == copy.dst.region.id && last.src.offset < copy.dst.offset + copy.dst.len &&
+                             last.dst.offset < copy.src.offset + copy.src.len;
+    if (!may_overlap && follows(copy.src, last.src) && follows(copy.dst, last.dst)) {
+      last.src.len += copy.src.len;
+      last.dst.len += copy.dst.len;
+      return;
+    }
+  }
+  transfer.copies.push_back(copy);
+  transfer.first_pieces.push_back(number);
+}
+
+// Adds a piece to a copy by system calls, in the same way.
+void add_piece(Transfer &transfer, const Range &local, const Range &remote) {
+  const auto follows = [](const std::vector<iovec> &pieces, const Range &range) {
+    return reinterpret_cast<uintptr_t>(pieces.back().iov_base) + pieces.back().iov_len == range.address;
+  };
+  if (!transfer.local.empty() && follows(transfer.local, local) && follows(transfer.remote, remote)) {
+    transfer.local.back().iov_len += local.len;
+    transfer.remote.back().iov_len += remote.len;
+    return;
+  }
+  transfer.local.push_back({reinterpret_cast<void *>(local.address), local.len});
+  transfer.remote.push_back({reinterpret_cast<void *>(remote.address), remote.len});
+}
+
 } // namespace
 
 Status Backend::prepare(const Direction &direction, const List<MemoryRange> &local, const List<MemoryRange> &remote,
@@ -26,7 +61,7 @@ Status Backend::prepare(const Direction &direction, const List<MemoryRange> &loc
   auto transfer = std::make_unique<Transfer>();
   transfer->direction = direction;
   transfer->agent = agent_name;
-  std::vector<dma_copy> copies;
+  transfer->pieces = local.size();
   for (size_t at = 0; at < local.size(); at++) {
     const auto *ours = static_cast<const Piece *>(local[at].memory), *theirs = static_cast<const Piece *>(remote[at].memory);
     if (!ours || !theirs || !ours->region || local[at].len != remote[at].len || !ours->contains(local[at]) ||
@@ -47,11 +82,10 @@ Status Backend::prepare(const Direction &direction, const List<MemoryRange> &loc
         const dma_region own = theirs->peer->remote_notifier() ? ours->region->remote_handle : ours->region->handle;
         const dma_range from{own, local[at].address - ours->address, local[at].len};
         const dma_range to{theirs->import->handle, remote[at].address - theirs->address, remote[at].len};
-        copies.push_back(direction == WRITE ? dma_copy{from, to, 0} : dma_copy{to, from, 0});
+        add_copy(*transfer, at, direction == WRITE ? dma_copy{from, to, 0} : dma_copy{to, from, 0});
         continue;
       }
-      transfer->local.push_back({reinterpret_cast<void *>(local[at].address), local[at].len});
-      transfer->remote.push_back({reinterpret_cast<void *>(remote[at].address), remote[at].len});
+      add_piece(*transfer, local[at], remote[at]);
       continue;
     }
     const std::shared_ptr<Region> target = registered(*theirs, remote[at]);
@@ -62,14 +96,13 @@ Status Backend::prepare(const Direction &direction, const List<MemoryRange> &loc
     transfer->regions.insert(target);
     const dma_range from{ours->region->handle, local[at].address - ours->address, local[at].len};
     const dma_range to{target->handle, remote[at].address - target->address, remote[at].len};
-    copies.push_back(direction == WRITE ? dma_copy{from, to, 0} : dma_copy{to, from, 0});
+    add_copy(*transfer, at, direction == WRITE ? dma_copy{from, to, 0} : dma_copy{to, from, 0});
   }
-  if (!copies.empty()) {
+  if (!transfer->copies.empty()) {
     transfer->device = transfer->peer && transfer->peer->remote_notifier() ? &remote_device_ : &local_device_;
-    const dma_status status = dma_batch_create(copies.data(), copies.size(), &transfer->batch);
+    const dma_status status = dma_batch_create(transfer->copies.data(), transfer->copies.size(), &transfer->batch);
     if (status != DMA_OK)
       return failure_of(status);
-    transfer->copies = std::move(copies);
   }
   std::lock_guard<std::mutex> lock(mutex_);
   transfers_.insert(transfer.get());

@@ -197,6 +197,11 @@ fn failures_of_a_device_are_errors() {
 }
 
 #[test]
+fn adjacent_pieces_are_one_copy() {
+    passes("adjacent");
+}
+
+#[test]
 fn failed_pieces_are_tried_again() {
     passes("retries");
 }

@@ -255,6 +255,64 @@ static void transfers_with_faults(const Options &options, int rounds, int expect
   agent.unload(view);
 }
 
+// Pieces whose sources and destinations are adjacent are one copy of the device, so this device fails at the second transfer.
+static void adjacent_pieces_are_one_copy() {
+  constexpr size_t PIECES = 300, LEN = 1 << 20;
+  Agent agent("me", {{"engine", "sim:seed=7,faults=gone@2"}}), other("other", {{"engine", "sim:seed=7"}});
+  Bytes from = pattern(LEN, 1), to(LEN);
+  const Object l = agent.add(from), r = agent.add(to), view = agent.local(r);
+  std::vector<std::pair<size_t, size_t>> ours, theirs;
+  for (size_t at = 0; at < PIECES; at++) {
+    ours.push_back({100 + at * 1000, 1000});
+    theirs.push_back({at * 1000, 1000});
+  }
+  Object handle = nullptr;
+  CHECK(agent.prepare(WRITE, places(from.data(), ours, l), places(to.data(), theirs, view), "me", handle) == DONE);
+  CHECK(started(agent.post(WRITE, {}, {}, "me", handle)) && agent.wait(handle) == DONE);
+  CHECK(std::equal(&to[0], &to[PIECES * 1000], &from[100]));
+  const int posted = agent.post(WRITE, {}, {}, "me", handle);
+  CHECK((posted == IN_PROGRESS ? agent.wait(handle) : posted) == FAILED);
+  CHECK(agent.free(handle) == DONE && agent.remove(l) == DONE && agent.remove(r) == DONE);
+  agent.unload(view);
+
+  // Runs of adjacent pieces, of pieces of which only one side is adjacent, and empty pieces.
+  const Object a = other.add(from), b = other.add(to), b_view = other.local(b);
+  uint64_t random = 7;
+  const auto next = [&random] { return (random = random * 6364136223846793005u + 1442695040888963407u) >> 33; };
+  const auto below = [&next](uint64_t end) { return next() % end; };
+  for (int round = 0; round < 50; round++) {
+    for (const unsigned operation : {WRITE, READ}) {
+      ours.clear();
+      theirs.clear();
+      size_t left = 0, right = 0;
+      for (size_t at = 0; at < PIECES; at++) {
+        left += below(2) * below(500);
+        right += below(2) * below(500);
+        const size_t len = below(4) ? below(2000) : 0;
+        ours.push_back({left, len});
+        theirs.push_back({right, len});
+        left += len;
+        right += len;
+      }
+      fill(from, static_cast<unsigned>(2 * round));
+      fill(to, static_cast<unsigned>(2 * round + 1));
+      Bytes expected_left = from, expected_right = to;
+      for (size_t at = 0; at < PIECES; at++) {
+        if (operation == WRITE)
+          std::copy_n(&from[ours[at].first], ours[at].second, &expected_right[theirs[at].first]);
+        else
+          std::copy_n(&to[theirs[at].first], ours[at].second, &expected_left[ours[at].first]);
+      }
+      CHECK(other.prepare(operation, places(from.data(), ours, a), places(to.data(), theirs, b_view), "other", handle) == DONE);
+      CHECK(started(other.post(operation, {}, {}, "other", handle)) && other.wait(handle) == DONE);
+      CHECK(from == expected_left && to == expected_right);
+      CHECK(other.free(handle) == DONE);
+    }
+  }
+  CHECK(other.remove(a) == DONE && other.remove(b) == DONE);
+  other.unload(b_view);
+}
+
 // Failed pieces are tried again as their errors advise. `verify` finds wrong bytes, which are copied again.
 static void failed_pieces_are_tried_again() {
   for (const char *faults : {"fail@1", "fail@5+fail@6+fail@64", "fail:p=0.1", "reset@20", "reset@10+fail@3", "refuse@7", "refuse:p=0.2", "fail:p=0.05+refuse:p=0.05"})
@@ -307,13 +365,14 @@ static void between_processes(const Options &options) {
   const Text mine = agent.address();
   CHECK(write(peer.input, mine.data(), mine.size()) == static_cast<ssize_t>(mine.size()));
   // 64 pieces are copied within the call, and 64 MiB by the thread, in both directions. 2,000 pieces need several system
-  // calls.
-  for (const auto &[count, len] : std::vector<std::pair<size_t, size_t>>{{64, 1000}, {1, Peer::LEN}, {2000, 16'000}}) {
-    const size_t step = Peer::LEN / count;
+  // calls, and 1,024 pieces are adjacent.
+  for (const auto &[count, len] : std::vector<std::pair<size_t, size_t>>{{64, 1000}, {1, Peer::LEN}, {2000, 16'000}, {1024, 5000}}) {
+    const bool adjacent = count == 1024;
+    const size_t step = adjacent ? len : Peer::LEN / count;
     std::vector<std::pair<size_t, size_t>> from, to;
     for (size_t at = 0; at < count; at++) {
       from.push_back({at * step, len});
-      to.push_back({(count - 1 - at) * step + (step - len), len});
+      to.push_back({(adjacent ? at : count - 1 - at) * step + (step - len), len});
     }
     const List left = places(ours.data(), from, l), right = places(peer.bytes, to, r);
     for (const unsigned operation : {WRITE, READ}) {
@@ -336,8 +395,8 @@ static void between_processes(const Options &options) {
       CHECK(agent.free(handle) == DONE);
     }
   }
-  Notes expected{{"peer", "got after 64"}, {"peer", "got after 1"}, {"peer", "got after 2000"}};
-  CHECK(agent.wait_notes(3) == expected);
+  Notes expected{{"peer", "got after 64"}, {"peer", "got after 1"}, {"peer", "got after 2000"}, {"peer", "got after 1024"}};
+  CHECK(agent.wait_notes(4) == expected);
   Object bad = nullptr;
   CHECK(agent.prepare(WRITE, places(ours.data(), {{0, 8}}, l), places(peer.bytes, {{Peer::LEN - 4, 8}}, r), "peer", bad) == INVALID);
   CHECK(agent.notify("peer", Text(8 << 20, 'x')) == INVALID);
@@ -823,6 +882,7 @@ int main(int argc, char **argv) {
         {"threads", a_transfer_is_released_while_its_memory_is_deregistered},
         {"stuck", transfers_of_a_stuck_device_fail},
         {"fault", a_fault_that_remains_is_an_error},
+        {"adjacent", adjacent_pieces_are_one_copy},
         {"retries", failed_pieces_are_tried_again},
         {"wrappers", engines_of_engines},
         {"fallback", the_cpu_takes_over_from_a_lost_device},

@@ -33,7 +33,7 @@ struct Peer {
       const ssize_t len = read(down[0], request, sizeof request);
       if (len > 0 && request[0] != '-') {
         CHECK(agent.meet("me", Text(request, static_cast<size_t>(len))) == DONE);
-        for (const auto &[from, note] : agent.wait_notes(3))
+        for (const auto &[from, note] : agent.wait_notes(4))
           CHECK(from == "me" && agent.notify("me", "got " + note) == DONE);
         CHECK(read(down[0], request, 1) == 0);
       }
