@@ -2,6 +2,7 @@
 // transfers.cpp its transfers, and recovery.cpp what follows when a piece of a transfer fails.
 #pragma once
 #include "backend.hpp"
+#include "costs.hpp"
 #include "objects.hpp"
 #include "remote_notifier.hpp"
 
@@ -46,6 +47,11 @@ public:
   Status post(const Direction &, const List<MemoryRange> &, const List<MemoryRange> &, const std::string &, Handle *&handle,
               const PostOptions *options) const override;
   Status check(Handle *handle) const override;
+
+  // Estimates the time from the posting of a prepared transfer to its end, from earlier transfers. NOT_FOUND: none of this kind
+  // has completed.
+  Status estimate(const Direction &, const List<MemoryRange> &, const List<MemoryRange> &, const std::string &, Handle *const &handle,
+                  std::chrono::microseconds &time, std::chrono::microseconds &margin, int &method, const void *) const override;
 
   // NIXL loses the handle even if this function fails, so it waits for the transfer.
   Status release(Handle *handle) const override;
@@ -161,6 +167,7 @@ private:
   mutable std::deque<Transfer *> jobs_;
   mutable size_t remote_calls_ = 0; // Calls to remote notifiers that have not called back yet.
   mutable Notifications notifications_;
+  mutable Costs costs_;
   std::map<std::string, std::shared_ptr<Peer>> peers_;
   bool ended_ = false;
   std::thread thread_;

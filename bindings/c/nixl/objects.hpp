@@ -107,7 +107,7 @@ struct Transfer final : Handle {
   dma_batch rest{};
   std::vector<FailedPiece> failed;
   unsigned attempts = 0;
-  Clock::time_point retry_at{};
+  Clock::time_point retry_at{}, posted_at{};
 
   bool revoked = false; // True if one of its regions was deregistered.
   Status status = NOT_POSTED;

@@ -52,6 +52,8 @@ void add_piece(Transfer &transfer, const Range &local, const Range &remote) {
   transfer.remote.push_back({reinterpret_cast<void *>(remote.address), remote.len});
 }
 
+size_t count_of_copies(const Transfer &transfer) { return transfer.device ? transfer.copies.size() : transfer.local.size(); }
+
 } // namespace
 
 Status Backend::prepare(const Direction &direction, const List<MemoryRange> &local, const List<MemoryRange> &remote,
@@ -125,6 +127,7 @@ Status Backend::post(const Direction &, const List<MemoryRange> &, const List<Me
   transfer.status = IN_PROGRESS;
   transfer.failure = {};
   transfer.mailbox_deadline = {};
+  transfer.posted_at = Clock::now();
   if (transfer.device) {
     if (is_on_device_of_host(transfer)) {
       const Status status = report(transfer.agent, check_memory(transfer));
@@ -162,6 +165,22 @@ Status Backend::check(Handle *handle) const {
   return transfer.status;
 }
 
+Status Backend::estimate(const Direction &, const List<MemoryRange> &, const List<MemoryRange> &, const std::string &,
+                         Handle *const &handle, std::chrono::microseconds &time, std::chrono::microseconds &margin, int &method,
+                         const void *) const {
+  if (!handle)
+    return INVALID;
+  const Transfer &transfer = *static_cast<const Transfer *>(handle);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Estimate found;
+  if (!costs_.estimate(transfer.device, transfer.direction, transfer.bytes, count_of_copies(transfer), found))
+    return NOT_FOUND;
+  time = std::chrono::ceil<std::chrono::microseconds>(found.time);
+  margin = std::chrono::ceil<std::chrono::microseconds>(found.margin);
+  method = 0; // NIXL knows only one method.
+  return SUCCESS;
+}
+
 Status Backend::release(Handle *handle) const {
   const std::unique_ptr<Transfer> transfer(static_cast<Transfer *>(handle));
   std::unique_lock<std::mutex> lock(mutex_);
@@ -196,6 +215,8 @@ void Backend::end(Transfer &transfer, Status status) const {
     jobs_.erase(std::remove(jobs_.begin(), jobs_.end(), &transfer), jobs_.end());
   transfer.status = status;
   transfer.runner = Runner::NONE;
+  if (status == SUCCESS)
+    costs_.note(transfer.device, transfer.direction, transfer.bytes, count_of_copies(transfer), Clock::now() - transfer.posted_at);
   changed_.notify_all();
 }
 

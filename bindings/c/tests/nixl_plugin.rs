@@ -197,6 +197,11 @@ fn failures_of_a_device_are_errors() {
 }
 
 #[test]
+fn estimates_come_from_earlier_transfers() {
+    passes("estimates");
+}
+
+#[test]
 fn adjacent_pieces_are_one_copy() {
     passes("adjacent");
 }

@@ -24,7 +24,7 @@ def main(engine):
     except Exception as e:
         assert "NIXL_ERR_BACKEND" in str(e), e
 
-    me = nixl_agent("me", nixl_agent_config(backends=[]))
+    me = nixl_agent("me", nixl_agent_config(backends=[], capture_telemetry=True))
     me.create_backend(peers.BACKEND, {"engine": engine})
     in_force = {"engine": engine, "fallback": "", "listen": "", "peers": "", "ptrace": "", "remote": "", "stall_ms": "30000"}
     assert me.get_backend_params(peers.BACKEND) == in_force
@@ -50,6 +50,10 @@ def main(engine):
         assert np.array_equal(destination.reshape(PIECES, step), source.reshape(PIECES, step)[::-1])
         assert me.get_new_notifs() == {"me": [b"note"]}
     assert polls > 0, "the engine is not asynchronous"
+    measured = me.get_xfer_telemetry(handle)
+    assert measured.totalBytes == LENGTH and measured.descCount == PIECES, measured
+    duration, margin, method = me.estimate_xfer_cost(handle)
+    assert duration > 0 and margin >= 0 and method == "ANALYTICAL_BACKEND", (duration, margin, method)
     me.release_xfer_handle(handle)
     # The memory is deregistered while the device writes it, so the call waits.
     destination[:] = 0

@@ -46,7 +46,6 @@ static void table() {
   CHECK((call<int, Object, Object &, Object>(agent.engine, prepMemView_, nullptr, none, nullptr) == UNSUPPORTED));
   call<void, Object>(agent.engine, releaseMemView, nullptr);
   CHECK((call<int, Object, Object>(agent.engine, queryMem, nullptr, nullptr) == UNSUPPORTED));
-  CHECK((call<int, Object, Object>(agent.engine, estimateXferCost, nullptr, nullptr) == UNSUPPORTED));
   CHECK((call<int, const Text &>(agent.engine, connect_, agent.name) == DONE));
   CHECK((call<int, const Text &>(agent.engine, connect_, "nobody") == NOT_FOUND));
   CHECK((call<int, const Text &>(agent.engine, disconnect, "nobody") == DONE));
@@ -348,6 +347,45 @@ static void the_cpu_takes_over_from_a_lost_device() {
   transfers_with_faults({{"engine", "sim:seed=7,faults=gone@20"}, {"fallback", "cpu"}}, 3, DONE);
   transfers_with_faults({{"engine", "sim:seed=7,faults=gone@150"}, {"fallback", "cpu"}}, 5, DONE);
   transfers_with_faults({{"engine", "sim:faults=stick@20"}, {"stall_ms", "200"}, {"fallback", "cpu"}}, 3, DONE);
+}
+
+// The time of a transfer is estimated from earlier ones: from none, from one of its own size, and from other sizes.
+static void estimates_come_from_earlier_transfers() {
+  Agent agent("me", {{"engine", "sim:seed=7"}});
+  Bytes from = pattern(1 << 20, 1), to(1 << 20);
+  const Object l = agent.add(from), r = agent.add(to), view = agent.local(r);
+  const auto prepared = [&](unsigned operation, size_t len) {
+    Object handle = nullptr;
+    CHECK(agent.prepare(operation, places(from.data(), {{0, len}}, l), places(to.data(), {{0, len}}, view), "me", handle) == DONE);
+    return handle;
+  };
+  struct Cost {
+    int state;
+    int64_t time, margin;
+    int method;
+  };
+  const auto estimate = [&](unsigned operation, Object handle) {
+    Cost cost{0, -1, -1, -1};
+    const List none;
+    cost.state = call<int, const unsigned &, const List &, const List &, const Text &, Object const &, int64_t &, int64_t &, int &, const Post *>(
+        agent.engine, estimateXferCost, operation, none, none, agent.name, handle, cost.time, cost.margin, cost.method, nullptr);
+    return cost;
+  };
+  const Object small = prepared(WRITE, 1000), large = prepared(WRITE, 1 << 20), back = prepared(READ, 1000);
+  CHECK(estimate(WRITE, nullptr).state == INVALID && estimate(WRITE, small).state == NOT_FOUND);
+  for (int count = 0; count < 5; count++) {
+    Object handle = small;
+    CHECK(started(agent.post(WRITE, {}, {}, "me", handle)) && agent.wait(handle) == DONE);
+  }
+  const Cost own = estimate(WRITE, small), other = estimate(WRITE, large);
+  CHECK(own.state == DONE && own.time > 0 && own.margin >= 0 && own.method == 0);
+  // 1,000 has 10 bits, and 1 MiB has 21.
+  CHECK(other.state == DONE && other.time > 2000 * (own.time - 1) && other.time <= 2048 * own.time && other.margin == other.time);
+  CHECK(estimate(READ, back).state == NOT_FOUND);
+  for (const Object handle : {small, large, back})
+    CHECK(agent.free(handle) == DONE);
+  CHECK(agent.remove(l) == DONE && agent.remove(r) == DONE);
+  agent.unload(view);
 }
 
 static void between_processes(const Options &options) {
@@ -883,6 +921,7 @@ int main(int argc, char **argv) {
         {"stuck", transfers_of_a_stuck_device_fail},
         {"fault", a_fault_that_remains_is_an_error},
         {"adjacent", adjacent_pieces_are_one_copy},
+        {"estimates", estimates_come_from_earlier_transfers},
         {"retries", failed_pieces_are_tried_again},
         {"wrappers", engines_of_engines},
         {"fallback", the_cpu_takes_over_from_a_lost_device},
