@@ -52,8 +52,8 @@ def main(engine):
     assert polls > 0, "the engine is not asynchronous"
     measured = me.get_xfer_telemetry(handle)
     assert measured.totalBytes == LENGTH and measured.descCount == PIECES, measured
-    duration, margin, method = me.estimate_xfer_cost(handle)
-    assert duration > 0 and margin >= 0 and method == "ANALYTICAL_BACKEND", (duration, margin, method)
+    duration, margin, _ = me.estimate_xfer_cost(handle)
+    assert duration > 0 and margin >= 0, (duration, margin)
     me.release_xfer_handle(handle)
     # The memory is deregistered while the device writes it, so the call waits.
     destination[:] = 0
