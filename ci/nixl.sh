@@ -2,7 +2,8 @@
 # The NIXL plugin works in NIXL's own wheels from PyPI, in the oldest 1.x that it accepts and in the
 # newest. The order of the virtual functions equals that of NIXL's own plugins. NIXL reads and calls the
 # members that the plugin declares. Random transfers within a process and between two processes are
-# correct, also if the processes act as on two hosts with RDMA. A transfer to a killed peer fails.
+# correct, also if the processes act as on two hosts with RDMA. A transfer to a killed peer fails. Transfers
+# between VRAM of two processes are correct on the stand-in for CUDA's driver.
 #
 #   ci/nixl.sh            runs the tests that CI runs
 #   ci/nixl.sh full       runs 10,000 transfers over cpu, doca and dsa on their stand-ins, and kills 100 peers
@@ -62,6 +63,8 @@ runner=()
 
 standins/rdma-emu/install "$prefix/rdma" --profile dev
 export DMA_IBVERBS_LIB_DIR=$prefix/rdma
+standins/cuda-emu/install "$prefix/cuda" --profile dev
+export DMA_CUDA_LIB_DIR=$prefix/cuda/lib
 far=(remote=rdma listen=127.0.0.1 peers=remote)
 
 if [[ "${1:-}" == full ]]; then
@@ -93,4 +96,5 @@ for version in "$oldest" "$newest"; do
     in_wheel "$version" "$tests/kills.py" 4 "$RANDOM"
     in_wheel "$version" "$tests/transfers.py" cpu 200 "$RANDOM" "${far[@]}"
     in_wheel "$version" "$tests/kills.py" 2 "$RANDOM" "${far[@]}"
+    in_wheel "$version" "$tests/vram.py" "$DMA_CUDA_LIB_DIR/libcuda.so.1"
 done

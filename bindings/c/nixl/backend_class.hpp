@@ -50,8 +50,9 @@ public:
 
   // Estimates the time from the posting of a prepared transfer to its end, from earlier transfers. NOT_FOUND: none of this kind
   // has completed.
-  Status estimate(const Direction &, const List<MemoryRange> &, const List<MemoryRange> &, const std::string &, Handle *const &handle,
-                  std::chrono::microseconds &time, std::chrono::microseconds &margin, int &method, const void *) const override;
+  Status estimate(const Direction &, const List<MemoryRange> &, const List<MemoryRange> &, const std::string &,
+                  Handle *const &handle, std::chrono::microseconds &time, std::chrono::microseconds &margin, int &method,
+                  const void *) const override;
 
   // NIXL loses the handle even if this function fails, so it waits for the transfer.
   Status release(Handle *handle) const override;

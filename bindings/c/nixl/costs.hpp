@@ -66,7 +66,9 @@ private:
       bits++;
     return bits;
   }
-  static Key key(const void *way, unsigned direction, size_t bytes, size_t copies) { return {way, direction, bits(bytes), bits(copies)}; }
+  static Key key(const void *way, unsigned direction, size_t bytes, size_t copies) {
+    return {way, direction, bits(bytes), bits(copies)};
+  }
 
   std::map<Key, Estimate> known_;
 };

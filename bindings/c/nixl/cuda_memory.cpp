@@ -163,10 +163,12 @@ std::string describe_device_memory(uintptr_t address, size_t len) {
     return found == 0 ? driver.get_handle(&handle, address) : found;
   });
   if (code != 0)
-    return "none " + driver.failed("cuIpcGetMemHandle", code) + "; only memory of cuMemAlloc and cudaMalloc has a handle, not that of pools and cuMemCreate";
+    return "none " + driver.failed("cuIpcGetMemHandle", code) +
+           "; only memory of cuMemAlloc and cudaMalloc has a handle, not that of pools and cuMemCreate";
   if (address < start || address - start > size || len > size - (address - start))
     return "none it is in several allocations, which are registered one by one";
-  return "cuda " + hex(uuid.bytes, sizeof uuid.bytes) + " " + hex(handle.bytes, sizeof handle.bytes) + " " + std::to_string(address - start);
+  return "cuda " + hex(uuid.bytes, sizeof uuid.bytes) + " " + hex(handle.bytes, sizeof handle.bytes) + " " +
+         std::to_string(address - start);
 }
 
 OpenedMemory open_device_memory(const std::string &description, const std::string &device) {
@@ -178,7 +180,8 @@ OpenedMemory open_device_memory(const std::string &description, const std::strin
     return {{NOT_SUPPORTED, "its device memory cannot be opened by other processes: " + description.substr(5)}};
   fields >> uuid_text >> handle_text >> offset;
   AllocationHandle handle{};
-  if (!fields || kind != "cuda" || !from_hex(uuid_text, uuid) || uuid.size() != sizeof(Uuid) || !from_hex(handle_text, bytes) || bytes.size() != sizeof handle)
+  if (!fields || kind != "cuda" || !from_hex(uuid_text, uuid) || uuid.size() != sizeof(Uuid) || !from_hex(handle_text, bytes) ||
+      bytes.size() != sizeof handle)
     return {{MISMATCH, "its description is of another version of this plugin"}};
   std::memcpy(handle.bytes, bytes.data(), sizeof handle);
   const Driver driver;
@@ -189,11 +192,13 @@ OpenedMemory open_device_memory(const std::string &description, const std::strin
   for (int ordinal = 0; ordinal < count && theirs < 0; ordinal++) {
     Uuid found{};
     int number = -1;
-    if (driver.device(&number, ordinal) == 0 && driver.uuid(&found, number) == 0 && !std::memcmp(found.bytes, uuid.data(), sizeof found))
+    if (driver.device(&number, ordinal) == 0 && driver.uuid(&found, number) == 0 &&
+        !std::memcmp(found.bytes, uuid.data(), sizeof found))
       theirs = number;
   }
   if (theirs < 0)
-    return {{NOT_SUPPORTED, "its memory is on the GPU " + uuid_text + ", which this process does not see; add the GPU to CUDA_VISIBLE_DEVICES"}};
+    return {{NOT_SUPPORTED, "its memory is on the GPU " + uuid_text +
+                                ", which this process does not see; add the GPU to CUDA_VISIBLE_DEVICES"}};
   const std::string address = pci_address(device);
   if (!address.empty() && driver.by_pci(&own, address.c_str()) != 0)
     return {{BACKEND, "the driver does not know the engine's own GPU at " + address}};

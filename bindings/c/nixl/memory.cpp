@@ -39,7 +39,8 @@ Status Backend::register_memory(const DescribedRange &range, const MemoryType &t
       region.id = range.address;
     region.mark = std::make_unique<std::atomic<uint64_t>>(region.id);
     const auto mark = reinterpret_cast<uintptr_t>(region.mark.get());
-    region.descriptor = std::to_string(mark) + " " + std::to_string(region.id) + " " + describe_device_memory(range.address, range.len);
+    region.descriptor =
+        std::to_string(mark) + " " + std::to_string(region.id) + " " + describe_device_memory(range.address, range.len);
   }
   auto piece = std::make_unique<Piece>();
   piece->region = std::make_shared<Region>(std::move(region));
@@ -167,7 +168,8 @@ void Backend::import_device_memory(Piece &piece, const DescribedRange &range) co
   else if (!fields)
     piece.refusal = {MISMATCH, "its description is of another version of this plugin"};
   else if (!(local_device_.capabilities & DMA_CAN_REGISTER_DEVICE) || dma_engine_describe(local_device_.engine, &info) != DMA_OK)
-    piece.refusal = {NOT_SUPPORTED, "its memory is on a GPU, which the engine " + local_device_.name + " of this agent cannot access; give it the option engine=cuda"};
+    piece.refusal = {NOT_SUPPORTED, "its memory is on a GPU, which the engine " + local_device_.name +
+                                        " of this agent cannot access; give it the option engine=cuda"};
   if (piece.refusal.status)
     return;
   // CUDA opens no memory of the same process.
@@ -190,7 +192,8 @@ void Backend::import_device_memory(Piece &piece, const DescribedRange &range) co
 Outcome Backend::check_memory(const Transfer &transfer) {
   for (const auto &import : transfer.imports) {
     uint64_t found = 0;
-    const Outcome read = transfer.peer->copy(READ, {{&found, sizeof found}}, {{reinterpret_cast<void *>(import->mark), sizeof found}}, {}, sizeof found);
+    const std::vector<iovec> ours{{&found, sizeof found}}, theirs{{reinterpret_cast<void *>(import->mark), sizeof found}};
+    const Outcome read = transfer.peer->copy(READ, ours, theirs, {}, sizeof found);
     // If the system refuses access to the peer's memory, only the peer's end is detected.
     if (read.status == NOT_ALLOWED)
       continue;

@@ -23,8 +23,9 @@ std::vector<dma_failure> last_failures() {
 
 // Describes the pieces of a transfer that have failed for good. `error` describes the thread's last failure.
 std::string summary(const Transfer &transfer, size_t failures, const dma_failure &worst, const dma_error &error) {
-  std::string text = "piece " + std::to_string(transfer.first_pieces[worst.index]) + " of a transfer of " + std::to_string(transfer.pieces) +
-                     " pieces failed in attempt " + std::to_string(transfer.attempts) + ", the last: " + dma_status_text(worst.status);
+  std::string text = "piece " + std::to_string(transfer.first_pieces[worst.index]) + " of a transfer of " +
+                     std::to_string(transfer.pieces) + " pieces failed in attempt " + std::to_string(transfer.attempts) +
+                     ", the last: " + dma_status_text(worst.status);
   if (worst.native != 0)
     text += " (" + std::string(worst.native == error.native ? error.native_name : "") + " " + std::to_string(worst.native) + ")";
   if (failures > 1)

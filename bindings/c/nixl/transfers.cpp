@@ -196,7 +196,8 @@ Status Backend::check_peer(const std::string &agent_name, const Piece &theirs, c
   if (is_remote && (theirs.type != DRAM || ours.type != DRAM))
     return report(agent_name, {NOT_SUPPORTED, "between hosts, only DRAM is copied"});
   if (theirs.type == DRAM && ours.type != DRAM)
-    return report(agent_name, {NOT_SUPPORTED, "the device of this process does not reach DRAM of another process; let the other process start the transfer, because its device reaches VRAM of this one"});
+    return report(agent_name, {NOT_SUPPORTED, "the device of this process does not reach DRAM of another process; let the other "
+                                              "process start the transfer, because its device reaches VRAM of this one"});
   if ((is_remote || theirs.type == VRAM) && !theirs.import)
     return report(agent_name, theirs.refusal);
   return report(agent_name, theirs.peer->usable());
@@ -216,7 +217,8 @@ void Backend::end(Transfer &transfer, Status status) const {
   transfer.status = status;
   transfer.runner = Runner::NONE;
   if (status == SUCCESS)
-    costs_.note(transfer.device, transfer.direction, transfer.bytes, count_of_copies(transfer), Clock::now() - transfer.posted_at);
+    costs_.note(transfer.device, transfer.direction, transfer.bytes, count_of_copies(transfer),
+                Clock::now() - transfer.posted_at);
   changed_.notify_all();
 }
 
