@@ -113,17 +113,27 @@ pub(crate) fn wait_context(driver: Locked, context: u64) -> Outcome {
     })
 }
 
-/// Releases one use of a primary context. Releasing the last one ends the context.
+/// Releases one use of a primary context. Releasing the last one waits for the context's streams and ends the
+/// context, unless another thread has retained it meanwhile.
 pub(crate) fn release_primary(mut driver: Locked, device: usize) -> Outcome {
+    let last = driver.primary[device].context.filter(|_| driver.primary[device].retained == 1);
+    let mut waited = Ok(());
+    if let Some(context) = last
+        && driver.context(context)?.dead.is_none()
+    {
+        drop(driver);
+        waited = wait_context(lock()?, context);
+        driver = lock()?;
+    }
     let primary = &mut driver.primary[device];
-    if primary.retained == 0 {
-        return Err(Code::INVALID_CONTEXT);
+    primary.retained = primary.retained.checked_sub(1).ok_or(Code::INVALID_CONTEXT)?;
+    if let Some(context) = primary.context.filter(|_| primary.retained == 0)
+        && driver.context(context)?.dead.is_none()
+    {
+        driver.remove_context(context);
+        driver.primary[device].context = None;
     }
-    primary.retained -= 1;
-    match primary.context {
-        Some(context) if primary.retained == 0 => end_context(driver, context),
-        _ => Ok(()),
-    }
+    waited
 }
 
 /// Ends a context. A context that a failure ended stays lost; only a new process can use the device again.
@@ -133,11 +143,7 @@ pub(crate) fn end_context(driver: Locked, context: u64) -> Outcome {
     }
     drop(driver);
     wait_context(lock()?, context)?;
-    let mut driver = lock()?;
-    driver.remove_context(context);
-    for primary in &mut driver.primary {
-        primary.context = primary.context.filter(|primary| *primary != context);
-    }
+    lock()?.remove_context(context);
     Ok(())
 }
 

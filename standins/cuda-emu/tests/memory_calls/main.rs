@@ -93,6 +93,9 @@ struct PointerHandle([u64; 8]);
 declare! {
     fn cuInit(flags: c_uint);
     fn cuCtxCreate_v2(context: *mut usize, flags: c_uint, device: c_int);
+    fn cuCtxSetCurrent(context: usize);
+    fn cuDevicePrimaryCtxRetain(context: *mut usize, device: c_int);
+    fn cuDevicePrimaryCtxRelease_v2(device: c_int);
     fn cuStreamCreate(stream: *mut usize, flags: c_uint);
     fn cuStreamSynchronize(stream: usize);
     fn cuStreamQuery(stream: usize);
@@ -512,4 +515,27 @@ fn the_list_of_refused_calls_has_no_call_of_the_stand_in() {
         let symbol = std::ffi::CString::new(name).expect("no NUL");
         assert!(cuda_emu::symbol(&symbol).is_none(), "{name} is not refused");
     }
+}
+
+#[test]
+fn a_primary_context_survives_if_it_is_retained_during_its_last_release() {
+    start();
+    let gate = Gate::new();
+    let retain = || {
+        let mut context = 0;
+        assert_eq!(cuDevicePrimaryCtxRetain(&raw mut context, 0), 0);
+        assert_eq!(cuCtxSetCurrent(context), 0);
+    };
+    retain();
+    for round in 1..100 {
+        assert_eq!(cuStreamWaitValue32_v2(stream(), gate.0, round, 1), 0);
+        // The release waits for the stream.
+        let release = std::thread::spawn(|| cuDevicePrimaryCtxRelease_v2(0));
+        (0..round).for_each(|_| std::thread::yield_now());
+        retain();
+        gate.set(round.into());
+        assert_eq!(release.join().expect("no panic"), 0);
+        let _in_the_retained_context = stream();
+    }
+    assert_eq!(cuDevicePrimaryCtxRelease_v2(0), 0);
 }
