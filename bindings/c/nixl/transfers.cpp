@@ -23,11 +23,14 @@ bool follows(const dma_range &range, const dma_range &before) {
 
 // Adds piece `number` of a transfer to its copies. A piece whose source and destination follow those of the piece before
 // becomes part of its copy, because a device needs about as long for a descriptor as for some KiB of bytes.
-void add_copy(Transfer &transfer, size_t number, const dma_copy &copy) {
+void add_copy(Transfer &transfer, size_t number, const Range &local, const Range &remote, const dma_copy &copy) {
+  // Pieces that do not overlap may overlap as one copy, which the engine refuses. Regions do not tell, because memory can be
+  // registered twice.
+  const size_t distance = local.address < remote.address ? remote.address - local.address : local.address - remote.address;
+  const bool same_process = !transfer.peer || transfer.peer->is_self();
   if (!transfer.copies.empty()) {
     dma_copy &last = transfer.copies.back();
-    const bool may_overlap = copy.src.region.id == copy.dst.region.id && last.src.offset < copy.dst.offset + copy.dst.len &&
-                             last.dst.offset < copy.src.offset + copy.src.len;
+    const bool may_overlap = same_process && distance < last.src.len + copy.src.len;
     if (!may_overlap && follows(copy.src, last.src) && follows(copy.dst, last.dst)) {
       last.src.len += copy.src.len;
       last.dst.len += copy.dst.len;
@@ -84,7 +87,7 @@ Status Backend::prepare(const Direction &direction, const List<MemoryRange> &loc
         const dma_region own = theirs->peer->remote_notifier() ? ours->region->remote_handle : ours->region->handle;
         const dma_range from{own, local[at].address - ours->address, local[at].len};
         const dma_range to{theirs->import->handle, remote[at].address - theirs->address, remote[at].len};
-        add_copy(*transfer, at, direction == WRITE ? dma_copy{from, to, 0} : dma_copy{to, from, 0});
+        add_copy(*transfer, at, local[at], remote[at], direction == WRITE ? dma_copy{from, to, 0} : dma_copy{to, from, 0});
         continue;
       }
       add_piece(*transfer, local[at], remote[at]);
@@ -98,7 +101,7 @@ Status Backend::prepare(const Direction &direction, const List<MemoryRange> &loc
     transfer->regions.insert(target);
     const dma_range from{ours->region->handle, local[at].address - ours->address, local[at].len};
     const dma_range to{target->handle, remote[at].address - target->address, remote[at].len};
-    add_copy(*transfer, at, direction == WRITE ? dma_copy{from, to, 0} : dma_copy{to, from, 0});
+    add_copy(*transfer, at, local[at], remote[at], direction == WRITE ? dma_copy{from, to, 0} : dma_copy{to, from, 0});
   }
   if (!transfer->copies.empty()) {
     transfer->device = transfer->peer && transfer->peer->remote_notifier() ? &remote_device_ : &local_device_;

@@ -274,6 +274,18 @@ static void adjacent_pieces_are_one_copy() {
   CHECK(agent.free(handle) == DONE && agent.remove(l) == DONE && agent.remove(r) == DONE);
   agent.unload(view);
 
+  // Memory that is registered twice. As one copy, the pieces would overlap. The bytes repeat, so their order has no effect.
+  Object low = nullptr, high = nullptr;
+  CHECK(other.add(from.data(), 1 << 16, low) == DONE && other.add(from.data() + 4096, 1 << 16, high) == DONE);
+  for (size_t at = 4096; at < LEN; at++)
+    from[at] = from[at - 4096];
+  const Bytes before = from;
+  const Object high_view = other.local(high);
+  CHECK(other.prepare(WRITE, places(from.data(), {{0, 4096}, {4096, 4096}}, low), places(from.data() + 4096, {{0, 4096}, {4096, 4096}}, high_view), "other", handle) == DONE);
+  CHECK(started(other.post(WRITE, {}, {}, "other", handle)) && other.wait(handle) == DONE && from == before);
+  CHECK(other.free(handle) == DONE && other.remove(low) == DONE && other.remove(high) == DONE);
+  other.unload(high_view);
+
   // Runs of adjacent pieces, of pieces of which only one side is adjacent, and empty pieces.
   const Object a = other.add(from), b = other.add(to), b_view = other.local(b);
   uint64_t random = 7;
