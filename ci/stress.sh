@@ -14,6 +14,7 @@
 # quota      20 % of one CPU (a control group, else cpulimit)
 # neighbors  ten busy processes
 # stops      all processes of the program stop at random moments for 20 to 300 ms
+# threads    threads run in slow motion: each stops at random moments for up to 300 ms (ci/hold_threads.py), and 16 tests run at once
 # clock      the wall clock steps by an hour every second (libfaketime)
 # small-tmp  /tmp has 64 MiB
 # offline    no network but loopback
@@ -26,7 +27,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(one-cpu quota neighbors stops clock small-tmp offline user locale files)
+all=(one-cpu quota neighbors stops threads clock small-tmp offline user locale files)
 modes=() rounds=1 filter='' starters='' limit=900
 usage() {
     sed -n '2,/^set -e/p' "$0" | sed '$d; s/^# \{0,1\}//'
@@ -122,13 +123,28 @@ prepare() {
         fi
         ;;
     neighbors | stops | locale | files) ;;
+    threads)
+        command -v python3 >/dev/null || {
+            echo "no python3"
+            return 1
+        }
+        reason=$(python3 ci/hold_threads.py true 2>&1) || {
+            echo "$reason"
+            return 1
+        }
+        prefix=(env RUST_TEST_THREADS=16 python3 "$PWD/ci/hold_threads.py")
+        ;;
     clock)
         lib=$(find /usr/lib -name libfaketime.so.1 2>/dev/null | head -n 1)
         [[ -n "$lib" ]] || {
             echo "no libfaketime (apt-get install faketime)"
             return 1
         }
-        prefix=(env "LD_PRELOAD=$lib" FAKETIME=+0 FAKETIME_NO_CACHE=1 "FAKETIME_TIMESTAMP_FILE=$work/clock" DONT_FAKE_MONOTONIC=1)
+        # Some tests build stand-ins. Compilers hang under the library, and file times do not step with the clock.
+        printf '#!/bin/sh\nexec env -u LD_PRELOAD "$@"\n' >"$work/rustc"
+        chmod +x "$work/rustc"
+        prefix=(env "RUSTC_WRAPPER=$work/rustc" NO_FAKE_STAT=1 "LD_PRELOAD=$lib" FAKETIME=+0 FAKETIME_NO_CACHE=1
+            "FAKETIME_TIMESTAMP_FILE=$work/clock" DONT_FAKE_MONOTONIC=1)
         ;;
     small-tmp)
         as_root || {
