@@ -37,8 +37,9 @@ if [[ -z "$valgrind" ]]; then
     export PATH=$prefix/usr/bin:$PATH # the bench looks for it there
 fi
 
-# Both programs are built together, so that they have the same features of the engines.
-cargo build --locked -p dma -p dma-c --lib --example 02_choose_engine --example 16_device_memory
+# The examples and the library of the README's test command. The library lies beside the test programs.
+examples=$(dirname "$(ci/built.sh dma example 02_choose_engine)")
+library=$(realpath "$examples/../deps/libdma_c.so")
 standins/doca-emu/install "$prefix/doca" --profile dev
 standins/spdk-emu/install "$prefix/spdk" --profile dev
 standins/rdma-emu/install "$prefix/rdma" --profile dev
@@ -52,7 +53,7 @@ for engine in cpu sim auto doca ioat rdma cuda; do
     echo "--- $engine"
     # The output is printed only if a run has errors.
     # Valgrind runs one thread at a time. Fair scheduling prevents a polling thread from blocking the other threads.
-    timeout "$seconds" "$valgrind" -q --fair-sched=yes --error-exitcode=9 "$target/debug/examples/02_choose_engine" "$engine" \
+    timeout "$seconds" "$valgrind" -q --fair-sched=yes --error-exitcode=9 "$examples/02_choose_engine" "$engine" \
         >"$prefix/log" 2>&1 </dev/null || {
         status=$?
         cat "$prefix/log"
@@ -67,7 +68,7 @@ for engine in cpu sim auto doca ioat rdma cuda; do
 done
 
 echo "--- cuda, memory of the device"
-timeout "$seconds" "$valgrind" -q --fair-sched=yes --error-exitcode=9 "$target/debug/examples/16_device_memory" cuda:0 \
+timeout "$seconds" "$valgrind" -q --fair-sched=yes --error-exitcode=9 "$examples/16_device_memory" cuda:0 \
     >"$prefix/log" 2>&1 </dev/null || {
     status=$?
     cat "$prefix/log"
@@ -75,9 +76,9 @@ timeout "$seconds" "$valgrind" -q --fair-sched=yes --error-exitcode=9 "$target/d
     exit 1
 }
 
-# Copies the library under its soname.
+# Links to the library under its soname.
 soname=libdma.so.$(sed -n 's/^#define DMA_ABI_VERSION \([0-9]*\)u$/\1/p' bindings/c/include/dma.h)
-ln -sf "$target/debug/libdma_c.so" "$prefix/$soname"
+ln -sf "$library" "$prefix/$soname"
 for program in "every_call cpu sim:seed=7" misuse broken_devices; do
     echo "--- $program"
     read -r name engines <<<"$program"

@@ -11,9 +11,9 @@ use rustix::net::{
 /// One socket for each port that [`free_port`] has returned.
 static RESERVED: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 
-/// Returns a TCP port of this host without a listener, which stays reserved until this process ends: a program
-/// that names the port can listen on it, but the system gives it to no other socket. Connections are refused
-/// until a program listens.
+/// Returns a TCP port of this host without a listener, which stays reserved until this process ends: a
+/// program that names the port can listen on it, but the system gives it to no other socket. Connections are
+/// refused until a program listens.
 ///
 /// The reservation is a socket that is bound and does not listen. A listener that allows the reuse of its
 /// address, as those of the standard library do, can be bound beside it.
