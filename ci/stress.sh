@@ -112,7 +112,7 @@ prepare() {
         prefix=(taskset -c 0)
         ;;
     quota)
-        if as_root && mkdir "$group" 2>/dev/null && echo "20000 100000" 2>/dev/null >"$group/cpu.max"; then
+        if as_root && [[ -e /sys/fs/cgroup/cgroup.procs ]] && mkdir "$group" 2>/dev/null && echo "20000 100000" 2>/dev/null >"$group/cpu.max"; then
             # shellcheck disable=SC2016 # expanded by the inner shell
             prefix=(bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$group")
         elif command -v cpulimit >/dev/null; then
