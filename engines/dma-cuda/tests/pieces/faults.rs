@@ -49,9 +49,18 @@ fn a_kernel_that_fails_ends_the_context_and_its_memory_is_abandoned() {
         (FAULTY + 3, ErrorKind::DeviceLost),
         (FAULTY + 4, ErrorKind::TimedOut),
     ] {
-        let engine = open(ordinal, Pieces::Kernel);
-        let queue = impatient(&engine);
-        transfer_outcome(&engine, &queue).unwrap();
+        // The healthy copy can also seem to be stalled, if the machine stands still. Then another queue
+        // begins.
+        let healthy = (0..60).find_map(|_| {
+            let engine = open(ordinal, Pieces::Kernel);
+            let queue = impatient(&engine);
+            match transfer_outcome(&engine, &queue) {
+                Err(kind) => assert_eq!(kind, ErrorKind::TimedOut),
+                Ok(_) => return Some((engine, queue)),
+            }
+            None
+        });
+        let (engine, queue) = healthy.expect("a healthy copy ends");
         let first = transfer_outcome(&engine, &queue).unwrap_err();
         // A lost device is found by the next operation, if the transfer itself is never reported.
         assert!(first == kind || first == ErrorKind::TimedOut, "{first:?}");
