@@ -6,7 +6,8 @@
 # between VRAM of two processes are correct on the stand-in for CUDA's driver.
 #
 #   ci/nixl.sh            runs the tests that CI runs
-#   ci/nixl.sh full       runs 10,000 transfers over cpu, doca and dsa on their stand-ins, and kills 100 peers
+#   ci/nixl.sh full       runs 10,000 transfers over cpu, doca and dsa on their stand-ins, kills 100 peers, and
+#                         shows that tests of the plugin tell wrong declarations of NIXL's classes
 #
 # Exits with 77 ("skipped") if the wheels cannot be downloaded. bindings/c/tests/nixl_plugin.rs needs no wheel.
 set -euo pipefail
@@ -83,6 +84,7 @@ if [[ "${1:-}" == full ]]; then
         in_wheel "$version" "$tests/transfers.py" cpu 10000 7 "${far[@]}"
         in_wheel "$version" "$tests/kills.py" 100 7 "${far[@]}"
     done
+    cargo test --locked -p dma-c --test nixl_plugin -- --ignored --exact wrong_declarations_are_told
     exit
 fi
 

@@ -350,6 +350,7 @@ fn other_releases_of_nixl_are_refused_with_the_reason() {
 }
 
 #[test]
+#[ignore = "builds the plugin ten times; `ci/nixl.sh full` runs it"]
 fn wrong_declarations_are_told() {
     // A `static_assert` rejects a wrong declaration, or the plugin compiles and a test of `host.cpp` fails.
     let mutants = [
