@@ -44,8 +44,28 @@ echo "--- the tests for hardware, on the stand-ins"
 DMA_DOCA_LIB_DIR=$doca "$card" dpu --tests alone
 DMA_SPDK_LIB_DIR=$spdk "$hardware" --ignored
 echo "--- the same, linked"
-cargo run --locked -p dma-doca --features linked --example test_card -- dpu --tests alone
-cargo test --locked --profile dev -p dma-ioat --features linked --test hardware -- --ignored
+# Selects the whole workspace, so that all other crates are those of the README's test command. Other packages with tests
+# for hardware do not depend on these features.
+built=$(cargo build --locked --workspace --features dma-doca/linked,dma-ioat/linked --example test_card --test hardware \
+    --message-format json-render-diagnostics </dev/null)
+linked() { # FOLDER NAME: prints the path of a program
+    local path
+    path=$(sed -nE "s,.*\"manifest_path\":\"$PWD/$1/Cargo.toml\".*\"name\":\"$2\".*\"executable\":\"([^\"]+)\".*,\1,p" <<<"$built")
+    [[ -n "$path" && "$path" != *$'\n'* ]] || {
+        echo "$1 must have exactly one program $2 with the feature linked, but has: ${path:-none}" >&2
+        return 1
+    }
+    echo "$path"
+}
+card=$(linked dma-doca test_card)
+# Shared libraries of SPDK are loaded at run time also with this feature, from the folder that pkg-config named at the build.
+hardware=$(linked dma-ioat hardware)
+[[ "$(readelf -dW "$card")" == *NEEDED*"[libdoca_dma.so.2]"* ]] || {
+    echo "$card is not linked to libdoca_dma.so.2" >&2
+    exit 1
+}
+"$card" dpu --tests alone
+"$hardware" --ignored
 
 bindgen() { # clippy's arguments
     local status=0
