@@ -155,7 +155,7 @@ fn a_device_that_hangs_is_told_and_its_memory_is_abandoned() {
     let engine = open(4);
     let queue = engine.open_queue(&options().with_stall_timeout(Duration::from_millis(200))).unwrap();
     let copy = || queue.copy(engine.allocate(64).unwrap(), engine.allocate(64).unwrap()).unwrap();
-    let mut healthy = copy();
+    let healthy = copy();
     queue.flush();
     // A wait would fail if the device's thread stood still for longer than the limit.
     while !healthy.is_done() {
