@@ -61,7 +61,10 @@ mod operations;
 #[cfg(feature = "preload")]
 mod preload;
 mod queue;
+#[cfg(feature = "preload")]
+mod real;
 mod ring;
+mod signals;
 mod trap;
 mod tree;
 

@@ -17,7 +17,7 @@ use crate::config::{Config, Mode};
 use crate::descriptor::SIZE;
 use crate::queue::Queue;
 use crate::tree::{DEVICE_NUMBERS, Tree};
-use crate::{emu, memory, trap};
+use crate::{emu, memory, real, signals, trap};
 
 /// Folders of the system that are replaced by folders below the root.
 const REPLACED: [&[u8]; 3] = [b"/dev/dsa", b"/sys/bus/dsa", b"/sys/module/idxd"];
@@ -133,50 +133,6 @@ unsafe fn limit_clients(fd: c_int, path: *const c_char) -> c_int {
     }
 }
 
-/// The C library's own functions.
-pub(crate) mod real {
-    use super::{action, c_char, c_int, c_void, mem, off_t, sigset_t, size_t, ssize_t};
-
-    macro_rules! real {
-        ($(fn $name:ident($($arg:ident: $kind:ty),*) -> $ret:ty;)*) => {
-            $(
-                /// # Safety
-                ///
-                /// The requirements are those of the C library's function.
-                pub(crate) unsafe fn $name($($arg: $kind),*) -> $ret {
-                    static FOUND: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-                    let found = *FOUND.get_or_init(|| {
-                        let name = concat!(stringify!($name), "\0").as_ptr().cast::<c_char>();
-                        // SAFETY: the name is a C string.
-                        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name) };
-                        // The function exists, because a program that calls it was linked with a library that
-                        // has it.
-                        assert!(!found.is_null(), "the C library lacks {}", stringify!($name));
-                        found.expose_provenance()
-                    });
-                    let found = std::ptr::with_exposed_provenance::<c_void>(found);
-                    // SAFETY: the function of this name has these arguments.
-                    let function = unsafe {
-                        mem::transmute::<*const c_void, unsafe extern "C" fn($($kind),*) -> $ret>(found)
-                    };
-                    // SAFETY: the caller meets the requirements of the C library's function.
-                    unsafe { function($($arg),*) }
-                }
-            )*
-        };
-    }
-    pub(super) use real;
-
-    real! {
-        fn sigaction(signal: c_int, new: *const action, old: *mut action) -> c_int;
-        fn signal(signal: c_int, handler: size_t) -> size_t;
-        fn sigprocmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int;
-        fn pthread_sigmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int;
-        fn write(fd: c_int, bytes: *const c_void, len: size_t) -> ssize_t;
-        fn mmap(at: *mut c_void, len: size_t, rights: c_int, flags: c_int, fd: c_int, from: off_t) -> *mut c_void;
-    }
-}
-
 /// Functions that take a path, after the arguments in brackets. All other arguments, including those that C
 /// declares as `...`, are passed on in registers unchanged. Functions marked `opens` return a file
 /// descriptor.
@@ -189,7 +145,7 @@ macro_rules! paths {
     ($(fn $name:ident[$($before:ident: $first:ty)?]($($arg:ident: $kind:ty),*) -> $ret:ty $(, $opens:ident)?;)*) => {
         mod with_path {
             use super::{c_char, c_int, c_uint, c_void, mem, size_t, ssize_t};
-            super::real::real! {
+            crate::real::real! {
                 $(fn $name($($before: $first,)? path: *const c_char $(, $arg: $kind)*) -> $ret;)*
             }
         }
@@ -343,7 +299,7 @@ macro_rules! masks {
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
                 // SAFETY: the C library's function requires that `new` is null or a valid set.
-                let less = unsafe { new.as_ref() }.filter(|_| how != libc::SIG_UNBLOCK).map(trap::without_traps);
+                let less = unsafe { new.as_ref() }.filter(|_| how != libc::SIG_UNBLOCK).map(signals::without_traps);
                 let new = less.as_ref().map_or(new, std::ptr::from_ref);
                 // SAFETY: `new` is null or a valid set, and the other arguments are the caller's, unchanged.
                 unsafe { real::$name(how, new, old) }

@@ -150,7 +150,7 @@ impl Queue {
     }
 
     fn work(&self) {
-        crate::trap::block_signals();
+        crate::signals::block_signals();
         let over = || {
             let lost = self.lost.swap(0, Ordering::Relaxed);
             if lost > 0 {

@@ -11,7 +11,7 @@ use std::{iter, slice};
 use verbs_sys::*;
 
 use crate::abi::{self, ibv_data_buf, ibv_qp_ex};
-use crate::calls::{Built, EmuQp, MAX_INLINE, cq_of, qp_of, srq_of};
+use crate::calls::objects::{Built, EmuQp, MAX_INLINE, cq_of, qp_of, srq_of};
 use crate::device::{Armed, Pieces, Receive, SendRequest, State, lock};
 use crate::network::Request;
 

@@ -69,6 +69,31 @@ pub(super) enum Special {
     Clock,
 }
 
+impl Special {
+    /// Returns the register of this name, such as `%tid.x`.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        let dimension = |rest: &str| match rest {
+            ".x" => Some(0),
+            ".y" => Some(1),
+            ".z" => Some(2),
+            _ => None,
+        };
+        let name = name.strip_prefix('%')?;
+        let (name, rest) = name.split_at(name.find('.').unwrap_or(name.len()));
+        match (name, rest) {
+            ("tid", rest) => dimension(rest).map(Self::Thread),
+            ("ntid", rest) => dimension(rest).map(Self::Threads),
+            ("ctaid", rest) => dimension(rest).map(Self::Block),
+            ("nctaid", rest) => dimension(rest).map(Self::Blocks),
+            ("laneid", "") => Some(Self::Lane),
+            ("warpid", "") => Some(Self::Warp),
+            ("smid", "") => Some(Self::Multiprocessor),
+            ("clock" | "clock64" | "globaltimer", "") => Some(Self::Clock),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BinaryOp {
     Add,

@@ -4,32 +4,10 @@ use super::code::{
     Address, AtomicOp, BinaryOp, Compare, Comparison, Instruction, Register, Rounding, Space, Special, Src,
     Type, TypeKind, UnaryOp, VECTOR_MAX, mask,
 };
-use super::parse::{Names, Reader, RegisterInfo, type_of, whole};
+use super::names::{Names, RegisterInfo};
+use super::reader::{Reader, type_of, whole};
 use super::run::SHARED_WINDOW;
 use super::{PtxError, Result};
-
-/// Returns the special register of this name.
-pub(super) fn special(name: &str) -> Option<Special> {
-    let dimension = |rest: &str| match rest {
-        ".x" => Some(0),
-        ".y" => Some(1),
-        ".z" => Some(2),
-        _ => None,
-    };
-    let name = name.strip_prefix('%')?;
-    let (name, rest) = name.split_at(name.find('.').unwrap_or(name.len()));
-    match (name, rest) {
-        ("tid", rest) => dimension(rest).map(Special::Thread),
-        ("ntid", rest) => dimension(rest).map(Special::Threads),
-        ("ctaid", rest) => dimension(rest).map(Special::Block),
-        ("nctaid", rest) => dimension(rest).map(Special::Blocks),
-        ("laneid", "") => Some(Special::Lane),
-        ("warpid", "") => Some(Special::Warp),
-        ("smid", "") => Some(Special::Multiprocessor),
-        ("clock" | "clock64" | "globaltimer", "") => Some(Special::Clock),
-        _ => None,
-    }
-}
 
 /// A number in the text.
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +144,7 @@ impl<'a> Decoder<'_, 'a> {
             }
             None => match self.names.shared(name) {
                 Some(offset) => offset,
-                None if special(name).is_some() => {
+                None if Special::named(name).is_some() => {
                     return Err(PtxError::unsupported(self.line, format!("`{name}` outside `mov`")));
                 }
                 None => return Err(self.wrong(format!("there is no `{name}`"))),
@@ -278,7 +256,7 @@ fn one(name: &str, modifiers: &mut Modifiers<'_>, decoder: &mut Decoder<'_, '_>)
             modifiers.end()?;
             let to = decoder.destination()?.index;
             decoder.comma()?;
-            match decoder.reader.peek().and_then(special) {
+            match decoder.reader.peek().and_then(Special::named) {
                 Some(special) => {
                     decoder.reader.word()?;
                     Instruction::ReadSpecial { to, special }

@@ -6,7 +6,9 @@
 mod code;
 mod decode;
 mod eval;
+mod names;
 mod parse;
+mod reader;
 mod run;
 mod tokens;
 

@@ -4,7 +4,7 @@
 mod completions;
 pub(crate) mod devices;
 pub(crate) mod memory;
-mod objects;
+pub(crate) mod objects;
 pub(crate) mod queue_pairs;
 pub(crate) mod shared_receives;
 
@@ -19,7 +19,6 @@ use devices::{
     ibv_get_device_name, ibv_open_device, ibv_query_device, ibv_query_gid, ibv_query_port,
 };
 use memory::{ibv_alloc_pd, ibv_dealloc_pd, ibv_dereg_mr, ibv_reg_dmabuf_mr, ibv_reg_mr};
-pub(crate) use objects::{Built, EmuQp, MAX_INLINE, cq_of, qp_of, srq_of};
 use queue_pairs::{ibv_create_qp, ibv_destroy_qp, ibv_modify_qp};
 use verbs_sys::*;
 
