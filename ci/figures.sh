@@ -12,6 +12,7 @@ cargo bench -p dma-bench --bench api -- --table
 cargo bench -p dma-bench --bench harness
 cargo bench -p dma-bench --bench tasks
 cargo bench -p dma-cpu --bench copy -- --hot
+cargo bench -p dma-cpu --bench copy -- --table
 cargo bench -p dma-cpu --bench instructions
 cargo bench -p dma-cpu --bench peers
 cargo bench -p dma-cpu --bench peers -- hot

@@ -1,7 +1,7 @@
 //! Kernels for x86-64: streaming kernels, which write whole 64-byte lines past the cache.
 //!
-//! Streaming copies have one of two orders of lines; [`measured`](super::measured) chooses. Four pages side by
-//! side, one line of each in turn, is the order of glibc's `memcpy` above its non-temporal threshold
+//! Streaming copies have one of two orders of lines; [`measured`](super::measured) chooses. Four pages side
+//! by side, one line of each in turn, is the order of glibc's `memcpy` above its non-temporal threshold
 //! (`sysdeps/x86_64/multiarch/memmove-vec-unaligned-erms.S`): a hardware prefetcher that follows one stream
 //! per page leaves a core with only one stream waiting for memory.
 
@@ -266,8 +266,8 @@ unsafe fn in_groups<L: Line>(copies: &[InlineCopy]) {
     fence();
 }
 
-/// Copies a range from its first line to its last, without the final fence. Prefetches the lines ahead, at the end
-/// those of the `next_len` bytes at `next`.
+/// Copies a range from its first line to its last, without the final fence. Prefetches the lines ahead, at
+/// the end those of the `next_len` bytes at `next`.
 ///
 /// # Safety
 ///

@@ -81,7 +81,7 @@ impl Names {
         self.register_count
     }
 
-    /// Returns the length of the variables in shared memory, but for those whose length the launch determines.
+    /// Returns the length of the variables in shared memory, without those whose length the launch sets.
     pub(super) const fn shared_len(&self) -> u64 {
         self.shared.len
     }
