@@ -1,14 +1,17 @@
 //! CRC-32C by x86-64 instructions.
 //!
 //! With AVX-512 and VPCLMULQDQ, the code folds vectors of 64 bytes. With SSE 4.2 and PCLMULQDQ, it runs three
-//! chains of `crc32` side by side, because the instruction has a latency of three cycles and a throughput of
-//! one per cycle (Intel's optimization manual and uops.info). Three chains process 8 bytes a cycle, whereas
-//! folds of 16 bytes process 4 to 8 bytes a cycle.
+//! chains of `crc32` side by side, or folds vectors of 16 bytes. On most CPUs, `crc32` has a latency of three
+//! cycles and a throughput of one per cycle, so that three chains process 8 bytes a cycle; folds process 4 to
+//! 8 bytes a cycle (Intel's optimization manual and uops.info). But on the first generation of AMD EPYC,
+//! there is one `crc32` in three cycles. Therefore, the first CRC of a process measures which is faster.
 
 use std::arch::asm;
 use std::arch::x86_64::{
-    _mm_clmulepi64_si128, _mm_crc32_u8, _mm_crc32_u64, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_sfence,
+    _mm_clmulepi64_si128, _mm_crc32_u8, _mm_crc32_u64, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_sfence, _rdtsc,
 };
+use std::hint::black_box;
+use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::fold::factors;
@@ -19,13 +22,9 @@ fn instructions() -> u8 {
     static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
     #[cold]
     fn ask() -> u8 {
-        use std::arch::is_x86_feature_detected as has;
-        let found = if !(has!("sse4.2") && has!("pclmulqdq")) {
-            BASE
-        } else if has!("avx512f") && has!("avx512vl") && has!("vpclmulqdq") {
-            FOLDS
-        } else {
-            CHAINS
+        let found = match widest() {
+            FOLDS_16 => chains_or_folds(),
+            other => other,
         };
         KNOWN.store(found, Ordering::Relaxed);
         found
@@ -38,10 +37,48 @@ fn instructions() -> u8 {
 const UNKNOWN: u8 = 0;
 const BASE: u8 = 1;
 const CHAINS: u8 = 2;
-const FOLDS: u8 = 3;
+const FOLDS_16: u8 = 3;
+const FOLDS_64: u8 = 4;
+
+/// Returns the last set of instructions that this CPU supports. It also supports all sets before this one.
+fn widest() -> u8 {
+    use std::arch::is_x86_feature_detected as has;
+    if !(has!("sse4.2") && has!("pclmulqdq")) {
+        BASE
+    } else if has!("avx512f") && has!("avx512vl") && has!("vpclmulqdq") {
+        FOLDS_64
+    } else {
+        FOLDS_16
+    }
+}
+
+/// Returns the faster one of [`CHAINS`] and [`FOLDS_16`], which this CPU supports. Takes some 10 us.
+fn chains_or_folds() -> u8 {
+    /// Four blocks of three chains.
+    const LEN: usize = 4 * 3 * 256;
+    const ROUNDS: usize = 8;
+    let bytes = [0; LEN];
+    // The shortest time is that of a round that nothing has interrupted.
+    let time = |instructions| {
+        let round = |_| {
+            // SAFETY: every x86-64 CPU has a time stamp counter.
+            let start = unsafe { _rdtsc() };
+            // SAFETY: the pointer and the length describe the array, and the CPU supports the instructions.
+            let crc = unsafe { by::<NOWHERE>(instructions, 0, ptr::null_mut(), bytes.as_ptr(), LEN) };
+            black_box(crc);
+            // SAFETY: every x86-64 CPU has a time stamp counter.
+            unsafe { _rdtsc() }.saturating_sub(start)
+        };
+        (0..ROUNDS).map(round).min().unwrap_or(0)
+    };
+    // If the difference is small, the clock decides nothing.
+    if time(FOLDS_16) * 10 < time(CHAINS) * 9 { FOLDS_16 } else { CHAINS }
+}
 
 /// Length of a cache line, in bytes.
 const LINE: usize = 64;
+/// Minimum length, in bytes, of ranges that are folded 16 bytes at a time.
+const NARROW_FROM: usize = 256;
 /// Minimum length, in bytes, of copies that write whole cache lines past the cache.
 const ALIGN_FROM: usize = 512;
 
@@ -67,15 +104,18 @@ unsafe fn by<const TO: u8>(instructions: u8, crc: u32, dst: *mut u8, src: *const
     let head = if TO != NOWHERE && len >= ALIGN_FROM { dst.align_offset(LINE).min(LINE) } else { 0 };
     // Ranges without whole lines are written through the cache.
     let past_cache = TO == MEMORY && len >= ALIGN_FROM;
-    let rest: unsafe fn(u32, *mut u8, *const u8, usize) -> u32 =
-        match (instructions == FOLDS && len - head >= LINE, past_cache) {
-            (true, true) => wide::run::<MEMORY>,
-            (true, false) if TO == NOWHERE => wide::run::<NOWHERE>,
-            (true, false) => wide::run::<CACHE>,
-            (false, true) => chains::<MEMORY>,
-            (false, false) if TO == NOWHERE => chains::<NOWHERE>,
-            (false, false) => chains::<CACHE>,
-        };
+    let to = if TO == MEMORY && !past_cache { CACHE } else { TO };
+    let rest: unsafe fn(u32, *mut u8, *const u8, usize) -> u32 = match (instructions, to) {
+        (FOLDS_64, MEMORY) if len - head >= LINE => wide::run::<MEMORY>,
+        (FOLDS_64, NOWHERE) if len - head >= LINE => wide::run::<NOWHERE>,
+        (FOLDS_64, _) if len - head >= LINE => wide::run::<CACHE>,
+        (FOLDS_16, MEMORY) if len - head >= NARROW_FROM => narrow::run::<MEMORY>,
+        (FOLDS_16, NOWHERE) if len - head >= NARROW_FROM => narrow::run::<NOWHERE>,
+        (FOLDS_16, _) if len - head >= NARROW_FROM => narrow::run::<CACHE>,
+        (_, MEMORY) => chains::<MEMORY>,
+        (_, NOWHERE) => chains::<NOWHERE>,
+        _ => chains::<CACHE>,
+    };
     let mut raw = !crc;
     if head > 0 {
         // SAFETY: the pointers and the length describe the first bytes of both ranges. Every CPU with more
@@ -215,41 +255,104 @@ mod wide {
         let crc = _mm_crc32_u64(0, _mm_extract_epi64::<0>(sum) as u64);
         _mm_crc32_u64(crc, _mm_extract_epi64::<1>(sum) as u64) as u32
     }
+}
 
-    /// Prefetches `LEN` bytes of the source, and of a destination that is written through the cache.
+/// CRC-32C by folding vectors of 16 bytes.
+mod narrow {
+    use std::arch::x86_64::{__m128i, _mm_cvtsi32_si128, _mm_extract_epi64, _mm_xor_si128};
+
+    use super::super::fold::folds;
+    use super::*;
+
+    folds!(16, "sse4.2,pclmulqdq");
+
+    /// Loads a vector, and stores it to the destination unless `TO` is [`NOWHERE`].
     ///
-    /// Without this prefetch, stores wait until the lines of a destination that is not cached are loaded.
-    /// Copies of 4 KiB then take longer than `rep movsb`, which does not load these lines, followed by a CRC.
+    /// # Safety
+    ///
+    /// The requirements of [`run`], for the 16 bytes of one vector.
     #[inline]
-    fn prefetch_next<const TO: u8, const LEN: usize>(dst: *mut u8, src: *const u8) {
-        for at in (0..LEN).step_by(LINE) {
-            // SAFETY: a prefetch cannot fault.
+    unsafe fn next<const TO: u8>(dst: *mut u8, src: *const u8) -> __m128i {
+        let bytes: __m128i;
+        // SAFETY: the 16 bytes lie within the source.
+        unsafe {
+            asm!("movdqu {}, [{}]", out(xmm_reg) bytes, in(reg) src, options(nostack, preserves_flags))
+        };
+        match TO {
+            // SAFETY: the 16 bytes lie within the destination.
+            CACHE => unsafe {
+                asm!("movdqu [{}], {}", in(reg) dst, in(xmm_reg) bytes, options(nostack, preserves_flags))
+            },
+            // SAFETY: the 16 bytes lie within the destination, which is aligned to a line.
+            MEMORY => unsafe {
+                asm!("movntdq [{}], {}", in(reg) dst, in(xmm_reg) bytes, options(nostack, preserves_flags))
+            },
+            _ => {}
+        }
+        bytes
+    }
+
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    fn spread(factors: [u64; 2]) -> __m128i {
+        _mm_set_epi64x(factors[1] as i64, factors[0] as i64)
+    }
+
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    fn start(crc: u32, bytes: __m128i) -> __m128i {
+        _mm_xor_si128(_mm_cvtsi32_si128(crc as i32), bytes)
+    }
+
+    #[inline]
+    #[target_feature(enable = "pclmulqdq")]
+    fn fold(sum: __m128i, factors: __m128i, bytes: __m128i) -> __m128i {
+        let first = _mm_clmulepi64_si128::<0x00>(sum, factors);
+        let last = _mm_clmulepi64_si128::<0x11>(sum, factors);
+        _mm_xor_si128(_mm_xor_si128(first, last), bytes)
+    }
+
+    #[inline]
+    #[target_feature(enable = "sse4.2")]
+    fn reduce(sum: __m128i) -> u32 {
+        let crc = _mm_crc32_u64(0, _mm_extract_epi64::<0>(sum) as u64);
+        _mm_crc32_u64(crc, _mm_extract_epi64::<1>(sum) as u64) as u32
+    }
+}
+
+/// Prefetches `LEN` bytes of the source, and of a destination that is written through the cache.
+///
+/// Without this prefetch, stores wait until the lines of a destination that is not cached are loaded.
+/// Copies of 4 KiB then take longer than `rep movsb`, which does not load these lines, followed by a CRC.
+#[inline]
+fn prefetch_next<const TO: u8, const LEN: usize>(dst: *mut u8, src: *const u8) {
+    for at in (0..LEN).step_by(LINE) {
+        // SAFETY: a prefetch cannot fault.
+        unsafe {
+            asm!("prefetcht0 [{}]", in(reg) src.wrapping_add(at), options(nostack, preserves_flags));
+        }
+        if TO == CACHE {
+            // SAFETY: a prefetch cannot fault, and does not change bytes.
             unsafe {
-                asm!("prefetcht0 [{}]", in(reg) src.wrapping_add(at), options(nostack, preserves_flags));
-            }
-            if TO == CACHE {
-                // SAFETY: a prefetch cannot fault, and does not change bytes.
-                unsafe {
-                    asm!("prefetchw [{}]", in(reg) dst.wrapping_add(at), options(nostack, preserves_flags));
-                }
+                asm!("prefetchw [{}]", in(reg) dst.wrapping_add(at), options(nostack, preserves_flags));
             }
         }
     }
+}
 
-    /// Prefetches one line of each of four pages.
-    #[inline]
-    fn prefetch(line: *const u8) {
-        // SAFETY: a prefetch cannot fault.
-        unsafe {
-            asm!(
-                "prefetcht0 [{0}]",
-                "prefetcht0 [{0} + 4096]",
-                "prefetcht0 [{0} + 8192]",
-                "prefetcht0 [{0} + 12288]",
-                in(reg) line,
-                options(nostack, preserves_flags)
-            );
-        }
+/// Prefetches one line of each of four pages.
+#[inline]
+fn prefetch(line: *const u8) {
+    // SAFETY: a prefetch cannot fault.
+    unsafe {
+        asm!(
+            "prefetcht0 [{0}]",
+            "prefetcht0 [{0} + 4096]",
+            "prefetcht0 [{0} + 8192]",
+            "prefetcht0 [{0} + 12288]",
+            in(reg) line,
+            options(nostack, preserves_flags)
+        );
     }
 }
 
@@ -443,7 +546,7 @@ mod tests {
             let expected = crc32c::crc32c_append(seed, &src[from..]);
             let start = src.as_ptr().wrapping_add(from);
             let mut dst = vec![0; to + len + 70];
-            for set in BASE..=instructions() {
+            for set in BASE..=widest() {
                 for by in [by::<NOWHERE>, by::<CACHE>, by::<MEMORY>] {
                     dst.fill(0xA5);
                     // SAFETY: the ranges lie within both vectors, and a CPU also supports the instructions of
