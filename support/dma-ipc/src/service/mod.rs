@@ -21,7 +21,7 @@ use dma_handshake::{Origin, Pending};
 use dma_process::{ForkMark, with_signals_blocked};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType, accept_with, bind, listen, recv, sendmsg, socket_with,
@@ -71,6 +71,8 @@ struct SharedService {
 #[derive(Default)]
 struct ServiceState {
     listener: Option<OwnedFd>,
+    /// A descriptor to give up when file descriptors are exhausted, so that an importer can still be refused.
+    reserve: Option<OwnedFd>,
     /// Set while the listener is ignored because file descriptors are exhausted.
     accept_again_at: Option<Instant>,
     /// Importers that have not sent their request yet.
@@ -230,6 +232,7 @@ impl Service {
             let failed = |errno| RemoteError::os("listening for importers", errno);
             let listener = listen_on(&self.shared.socket).map_err(failed)?;
             self.shared.add(&listener, LISTENER, epoll::EventFlags::IN).map_err(failed)?;
+            state.reserve = reserve(&listener);
             state.listener = Some(listener);
         }
         state.exports.by_token.insert(token, Exported { granted, file, importers: Vec::new() });
@@ -346,6 +349,9 @@ impl ServiceState {
         }
         if self.accept_again_at.is_some_and(|at| at <= Instant::now()) {
             self.accept_again_at = None;
+            if self.reserve.is_none() {
+                self.reserve = self.listener.as_ref().and_then(reserve);
+            }
             self.listen_for(shared, epoll::EventFlags::IN);
         }
     }
@@ -370,6 +376,15 @@ impl ServiceState {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                Err(errno @ (Errno::MFILE | Errno::NFILE)) if self.reserve.take().is_some() => {
+                    // Another thread may have taken the descriptor.
+                    if let Ok(socket) = accept_with(listener, SocketFlags::CLOEXEC) {
+                        dma_core::guarded_log!(warn, %errno, "cannot answer an importer; `ulimit -n` may be too low");
+                        let _ = send(&socket, Reply::Os(errno.raw_os_error()), &[]);
+                    }
+                    self.reserve = reserve(listener);
+                    continue;
+                }
                 Err(errno) => {
                     dma_core::guarded_log!(warn, %errno, "cannot answer an importer now, will try again; `ulimit -n` may be too low");
                     self.listen_for(shared, epoll::EventFlags::empty());
@@ -408,6 +423,11 @@ impl ServiceState {
             });
         }
     }
+}
+
+/// Returns a descriptor that only occupies its number, if one is free.
+fn reserve(listener: &OwnedFd) -> Option<OwnedFd> {
+    fcntl_dupfd_cloexec(listener, 0).ok()
 }
 
 impl Caller {
