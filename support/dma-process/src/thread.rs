@@ -2,7 +2,9 @@
 #![expect(unsafe_code, reason = "sets the signal mask of the calling thread, and signal actions")]
 
 use std::mem::MaybeUninit;
+use std::sync::mpsc::sync_channel;
 
+use crate::headroom::check_mappings;
 use crate::{Limit, LimitError, check_headroom};
 
 /// Stack size, in bytes, of a thread that the standard library starts.
@@ -12,8 +14,8 @@ const STACK: usize = 2 << 20;
 const FAULTS: [libc::c_int; 6] =
     [libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGSYS, libc::SIGTRAP];
 
-/// Starts a thread, in which all signals are blocked as in [`with_signals_blocked`]. Returns an error if the
-/// system lacks the resources.
+/// Starts a thread, in which all signals are blocked as in [`with_signals_blocked`]. Returns when the thread
+/// has begun; or with an error if the system lacks the resources.
 ///
 /// # Errors
 ///
@@ -22,12 +24,24 @@ pub fn spawn_thread(
     name: String,
     body: impl FnOnce() + Send + 'static,
 ) -> Result<std::thread::JoinHandle<()>, LimitError> {
-    // The process aborts if a starting thread cannot allocate memory, so check this first.
+    // The process aborts if a starting thread cannot allocate memory or map its signal stack, so check this
+    // first.
     check_headroom(STACK)?;
-    with_signals_blocked(|| std::thread::Builder::new().name(name).spawn(body)).map_err(|e| {
-        let message = format!("the system cannot start another thread: {e}");
-        LimitError::new(Limit::Threads, message, "raise the limits on threads and on address space")
-    })
+    check_mappings()?;
+    let (begun, begins) = sync_channel(1);
+    let body = move || {
+        _ = begun.send(());
+        body();
+    };
+    let thread =
+        with_signals_blocked(|| std::thread::Builder::new().name(name).spawn(body)).map_err(|e| {
+            let message = format!("the system cannot start another thread: {e}");
+            LimitError::new(Limit::Threads, message, "raise the limits on threads and on address space")
+        })?;
+    // The standard library maps the signal stack before it calls the body. A check says nothing while a thread
+    // has yet to do this. The receiver also ends if the thread has ended.
+    _ = begins.recv();
+    Ok(thread)
 }
 
 /// Calls `start` while all signals are blocked in this thread, and restores the signal mask afterwards.
