@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "executes copies that their submitters promised to be valid")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -160,6 +160,8 @@ impl BusyPeriod {
 pub(super) struct JobQueue {
     pub(super) ring: Arc<JobRing<Job>>,
     pub(super) event: Event,
+    /// The index in the pool's list of queues, which the pool changes under the list's lock.
+    pub(super) index: AtomicUsize,
     /// True if no further chunk may be started.
     stopped: AtomicBool,
     /// Total length of all jobs that the owner has published so far.
@@ -172,7 +174,14 @@ impl JobQueue {
     /// Makes the state. `cost` is the initial estimate of ticks per byte on one core.
     pub(super) fn new(ring: Arc<JobRing<Job>>, event: Event, cost: f32) -> Self {
         let (stopped, published) = (AtomicBool::new(false), CachePadded::default());
-        Self { ring, event, stopped, published, cost: CachePadded::new(AtomicU32::new(cost.to_bits())) }
+        Self {
+            ring,
+            event,
+            index: AtomicUsize::new(0),
+            stopped,
+            published,
+            cost: CachePadded::new(AtomicU32::new(cost.to_bits())),
+        }
     }
 
     pub(super) fn stop(&self) {

@@ -77,14 +77,26 @@ impl Pool {
         self.start(spawn)?;
         // This measures the clock's rate now, so that the first wake-up does not have to.
         ticks_in(MAX_WAKE_UP_PART);
-        lock(&self.shared.queues).push(Arc::clone(queue));
+        let mut queues = lock(&self.shared.queues);
+        queue.index.store(queues.len(), Ordering::Relaxed);
+        queues.push(Arc::clone(queue));
+        drop(queues);
         self.shared.queues_changed();
         Ok(())
     }
 
     /// Removes a queue. Threads may keep a reference briefly, but the queue has no more chunks for them.
     pub(super) fn remove(&self, queue: &Arc<JobQueue>) {
-        lock(&self.shared.queues).retain(|other| !Arc::ptr_eq(other, queue));
+        let mut queues = lock(&self.shared.queues);
+        let index = queue.index.load(Ordering::Relaxed);
+        // The last queue takes the place, because a search would take long if there are many queues.
+        if queues.get(index).is_some_and(|other| Arc::ptr_eq(other, queue)) {
+            queues.swap_remove(index);
+            if let Some(moved) = queues.get(index) {
+                moved.index.store(index, Ordering::Relaxed);
+            }
+        }
+        drop(queues);
         self.shared.queues_changed();
     }
 
