@@ -122,7 +122,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
             Arg::Short('q') | Arg::Long("quiet") => quiet = quiet.saturating_add(1),
             Arg::Short('h') | Arg::Long("help") => return Ok(CommandLine::Print(HELP)),
             Arg::Short('V') | Arg::Long("version") => return Ok(CommandLine::Print(VERSION)),
-            Arg::Short(name) => return Err(format!("-{name} is not an option\n{USAGE}")),
+            Arg::Short(name) => return Err(format!("-{name} is not an option; {USAGE}")),
             Arg::Long(name) => return Err(unknown(name)),
         }
     }
@@ -141,9 +141,9 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         }
     }
     let [src, dst] = files.try_into().map_err(|files: Vec<PathBuf>| match files.len() {
-        0 => format!("SRC and DST are missing\n{USAGE}"),
-        1 => format!("DST is missing: name the copy of {}\n{USAGE}", files[0].display()),
-        _ => format!("{} is a third file, but only one file can be copied\n{USAGE}", files[2].display()),
+        0 => format!("SRC and DST are missing; {USAGE}"),
+        1 => format!("DST is missing: name the copy of {}; {USAGE}", files[0].display()),
+        _ => format!("{} is a third file, but only one file can be copied; {USAGE}", files[2].display()),
     })?;
     Ok(CommandLine::Copy(Options {
         src,
@@ -171,21 +171,21 @@ fn parse_depth(text: &str) -> Result<u32, String> {
 
 /// Returns the value of the option `name`, which the parser has just returned.
 fn value(parser: &mut Parser, name: &str) -> Result<String, String> {
-    let value = parser.value().map_err(|_| format!("{name} needs a value\n{USAGE}"))?;
+    let value = parser.value().map_err(|_| format!("{name} needs a value; {USAGE}"))?;
     value.string().map_err(|_| format!("the value of {name} is not valid UTF-8"))
 }
 
 fn unknown(name: &str) -> String {
     match dma::contract::closest_name(name, &NAMES) {
-        Some(closest) => format!("--{name} is not an option; did you mean --{closest}?\n{USAGE}"),
-        None => format!("--{name} is not an option\n{USAGE}"),
+        Some(closest) => format!("--{name} is not an option; did you mean --{closest}? {USAGE}"),
+        None => format!("--{name} is not an option; {USAGE}"),
     }
 }
 
 /// Describes an error of the parser.
 fn describe(error: lexopt::Error) -> String {
     match error {
-        lexopt::Error::UnexpectedValue { option, .. } => format!("{option} takes no value\n{USAGE}"),
-        error => format!("{error}\n{USAGE}"),
+        lexopt::Error::UnexpectedValue { option, .. } => format!("{option} takes no value; {USAGE}"),
+        error => format!("{error}; {USAGE}"),
     }
 }

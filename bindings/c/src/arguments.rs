@@ -188,7 +188,9 @@ pub(crate) unsafe fn text<'a>(what: &'static str, text: *const c_char) -> Result
     check(what, text)?;
     // SAFETY: the pointer is not NULL, and the caller ensures that it leads to a string that does not change.
     let bytes = unsafe { CStr::from_ptr(text) };
-    bytes.to_str().map_err(|_| invalid(format!("{what} is not valid UTF-8: {bytes:?}")))
+    let not_text =
+        || invalid(format!("{what} is not valid UTF-8: {bytes:?}")).with_hint("pass a text in UTF-8");
+    bytes.to_str().map_err(|_| not_text())
 }
 
 /// A struct of the header that begins with its size in bytes, and may grow.

@@ -5,7 +5,7 @@ use dma::{Batch, Error, ErrorKind, Result, Window};
 
 use crate::arguments::{Out, invalid, slice};
 use crate::error::guard;
-use crate::handles::{Exclusive, Held, Table};
+use crate::handles::{Exclusive, Held, Table, mark};
 use crate::header::*;
 use crate::region;
 
@@ -15,7 +15,7 @@ pub(crate) type List = Batch<Window, Window>;
 /// The batches of the program. While a batch is in flight, its handle stays in exclusive use, so that it
 /// cannot be closed or submitted again. The value is `None` if the list is lost, because a device that never
 /// answered may still use its memory.
-static BATCHES: Table<Option<List>> = Table::new("batch");
+static BATCHES: Table<Option<List>> = Table::new("batch", mark::BATCH);
 
 #[cold]
 fn refused(e: Error) -> Error {

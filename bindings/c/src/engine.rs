@@ -9,7 +9,7 @@ use dma::{Error, Result};
 
 use crate::arguments::{Out, OutStruct, invalid, text, write_text};
 use crate::error::{c_string, guard};
-use crate::handles::{Pin, Table};
+use crate::handles::{Pin, Table, mark};
 use crate::header::*;
 
 /// An engine, with its description as C strings.
@@ -22,7 +22,7 @@ pub(crate) struct Engine {
     model: Option<CString>,
 }
 
-static ENGINES: Table<Engine> = Table::new("engine");
+static ENGINES: Table<Engine> = Table::new("engine", mark::ENGINE);
 
 /// Returns the engine of a handle.
 pub(crate) fn get(engine: dma_engine) -> Result<Pin<'static, Engine>> {

@@ -183,9 +183,9 @@ fn panicked(panic: Box<dyn Any + Send>) -> dma_status {
     status
 }
 
-/// Converts a text to a C string. NULs in the text become spaces.
+/// Converts a text to a C string of one line. Control characters, which names may contain, become spaces.
 pub(crate) fn c_string(text: &str) -> CString {
-    CString::new(text.replace('\0', " ")).unwrap_or_default()
+    CString::new(text.replace(char::is_control, " ")).unwrap_or_default()
 }
 
 /// Describes a failure of which only the status is known.

@@ -8,11 +8,11 @@ use dma::{Error, ErrorKind, Export, Result};
 
 use crate::arguments::{Out, OutArray};
 use crate::error::guard;
-use crate::handles::Table;
+use crate::handles::{Table, mark};
 use crate::header::*;
 use crate::region;
 
-static EXPORTS: Table<Export> = Table::new("export");
+static EXPORTS: Table<Export> = Table::new("export", mark::EXPORT);
 
 fn revoke(exported: dma_export, timeout: Duration) -> Result<()> {
     EXPORTS.exclusive(exported.id)?.remove_if(|export| export.revoke(timeout))

@@ -30,6 +30,18 @@ const TRIES: u32 = 100;
 /// Message of a panic that cannot occur: the slot of an object in use is not empty.
 const HELD: &str = "a slot in use holds an object";
 
+/// The bits that tell the kinds of handles apart, so that no handle names objects of two kinds. They are
+/// above the bits of indices and below [`EXCLUSIVE`].
+pub(crate) mod mark {
+    pub(crate) const ENGINE: u32 = 1 << 24;
+    pub(crate) const REGION: u32 = 1 << 25;
+    pub(crate) const EXPORT: u32 = 1 << 26;
+    pub(crate) const QUEUE: u32 = 1 << 27;
+    pub(crate) const SHARED_QUEUE: u32 = 1 << 28;
+    pub(crate) const BATCH: u32 = 1 << 29;
+    pub(crate) const REPORT: u32 = 1 << 30;
+}
+
 /// A slot: the generation in the upper half of the state, pins in the lower half.
 struct Slot<T> {
     state: AtomicU64,
@@ -42,7 +54,7 @@ type Chunk<T> = [Slot<T>; CHUNK as usize];
 pub(crate) struct Table<T: 'static> {
     /// The name of the kind, for messages.
     what: &'static str,
-    /// A bit that is set in the index of every handle of this table; 0 for none.
+    /// The bit of this kind in the index of every handle; see [`mark`].
     mark: u32,
     chunks: [AtomicPtr<Chunk<T>>; CHUNKS],
     free: Mutex<Free>,
@@ -77,13 +89,8 @@ pub(crate) struct Exclusive<'a, T: 'static> {
 }
 
 impl<T> Table<T> {
-    pub(crate) const fn new(what: &'static str) -> Self {
-        Self::marked(what, 0)
-    }
-
-    /// Creates a table whose handles have the bit `mark` in their index. This bit is above the bits of
-    /// indices and below [`EXCLUSIVE`].
-    pub(crate) const fn marked(what: &'static str, mark: u32) -> Self {
+    /// Creates a table whose handles have the bit `mark` in their index.
+    pub(crate) const fn new(what: &'static str, mark: u32) -> Self {
         let free = Mutex::new(Free { list: Vec::new(), next: 0 });
         Self { what, mark, chunks: [const { AtomicPtr::new(null_mut()) }; CHUNKS], free }
     }
@@ -175,7 +182,7 @@ impl<T> Table<T> {
     /// object exclusively.
     #[inline]
     pub(crate) fn get(&self, id: u64) -> Result<Pin<'_, T>> {
-        if let Some(slot) = self.at(id as u32 & !self.mark) {
+        if let Some(slot) = self.at(id as u32 ^ self.mark) {
             let state = slot.state.fetch_add(1, Ordering::Acquire);
             // The slot's generation equals the handle's and is odd, and the slot is not in exclusive use.
             if (state ^ id) >> 31 == 0 && state & GENERATION != 0 {
@@ -200,7 +207,7 @@ impl<T> Table<T> {
     /// The errors of [`get`](Self::get); `InUse` while another thread uses the object.
     #[inline]
     pub(crate) fn exclusive(&self, id: u64) -> Result<Exclusive<'_, T>> {
-        let index = id as u32 & !self.mark;
+        let index = id as u32 ^ self.mark;
         let slot = self.at(index).ok_or_else(|| self.no_object(id))?;
         let idle = id & !(GENERATION - 1);
         if idle & GENERATION == 0 {
@@ -242,7 +249,7 @@ impl<T> Table<T> {
     /// The object of this handle was kept, and only this call resumes it.
     #[inline]
     pub(crate) unsafe fn resume(&self, id: u64) -> Exclusive<'_, T> {
-        let index = id as u32 & !self.mark;
+        let index = id as u32 ^ self.mark;
         Exclusive { table: self, index, slot: self.at(index).expect("the slot of a held object") }
     }
 }
@@ -349,7 +356,7 @@ mod tests {
 
     #[test]
     fn closed_handles_never_lead_to_another_object() {
-        static TABLE: Table<String> = Table::new("text");
+        static TABLE: Table<String> = Table::new("text", mark::ENGINE);
         let first = TABLE.insert("a".to_owned()).unwrap();
         assert_eq!(&**TABLE.get(first).unwrap(), "a");
         assert_eq!(TABLE.exclusive(first).unwrap().remove(), "a");
@@ -357,7 +364,18 @@ mod tests {
         assert_eq!((first as u32, first == second), (second as u32, false), "the slot is used again");
         assert_eq!(kind(TABLE.get(first)), ErrorKind::Closed);
         assert_eq!(kind(TABLE.exclusive(first)), ErrorKind::Closed);
-        for wrong in [0, 1, u64::MAX, second + 1, second + GENERATION, second + 2 * GENERATION] {
+        let without_mark = second ^ u64::from(mark::ENGINE);
+        let of_another_kind = without_mark | u64::from(mark::REGION);
+        for wrong in [
+            0,
+            1,
+            u64::MAX,
+            second + 1,
+            second + GENERATION,
+            second + 2 * GENERATION,
+            without_mark,
+            of_another_kind,
+        ] {
             assert_eq!(kind(TABLE.get(wrong)), ErrorKind::InvalidArgument, "{wrong:#x}");
             assert_eq!(kind(TABLE.exclusive(wrong)), ErrorKind::InvalidArgument, "{wrong:#x}");
         }
@@ -366,7 +384,7 @@ mod tests {
 
     #[test]
     fn objects_in_use_are_not_closed() {
-        static TABLE: Table<u32> = Table::marked("number", 1 << 30);
+        static TABLE: Table<u32> = Table::new("number", mark::REPORT);
         let id = TABLE.insert(7).unwrap();
         assert_ne!(id as u32 & 1 << 30, 0);
         let (one, other) = (TABLE.get(id).unwrap(), TABLE.get(id).unwrap());
@@ -382,7 +400,7 @@ mod tests {
 
     #[test]
     fn threads_that_use_and_close_objects_never_meet_a_foreign_one() {
-        static TABLE: Table<Vec<u64>> = Table::new("list");
+        static TABLE: Table<Vec<u64>> = Table::new("list", mark::REGION);
         let shared = std::sync::Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for thread in 0..3_u64 {

@@ -11,7 +11,7 @@ use dma::{DeviceMemory, Error, Place, Result};
 
 use crate::arguments::{Out, OutStruct, invalid, options, slice};
 use crate::error::guard;
-use crate::handles::{Pin, Table};
+use crate::handles::{Pin, Table, mark};
 use crate::header::*;
 use crate::{engine, header};
 
@@ -23,7 +23,7 @@ pub(crate) struct Region {
     owned: bool,
 }
 
-static REGIONS: Table<Region> = Table::new("region");
+static REGIONS: Table<Region> = Table::new("region", mark::REGION);
 
 /// Returns the region of a handle.
 #[inline]
@@ -91,6 +91,7 @@ fn out_of_range(range: &dma_range, len: usize) -> Error {
     let message = format!("{} bytes at {} of a region of {len}", range.len, range.offset);
     Error::new(ErrorKind::OutOfRange, message)
         .with_numbers(range.len as u64, len.saturating_sub(range.offset) as u64)
+        .with_hint("name bytes within the region")
 }
 
 fn insert(window: Window, owned: bool) -> Result<dma_region> {
@@ -203,6 +204,19 @@ fn request(len: usize, options: &dma_memory_options) -> Result<MemoryRequest> {
         .with_node((options.flags & DMA_ON_NODE != 0).then_some(options.node)))
 }
 
+/// Says in this interface's terms what uses a region.
+fn in_use(error: Error) -> Error {
+    if error.kind() != ErrorKind::InUse {
+        return error;
+    }
+    Error::new(ErrorKind::InUse, "operations, batches or exports use the region")
+        .with_operation("close a region")
+        .with_backend(error.backend().to_owned())
+        .with_hint(
+            "receive the completions of the operations, close the batches, and revoke the exports first",
+        )
+}
+
 fn close(region: dma_region) -> Result<()> {
     let region = REGIONS.exclusive(region.id)?;
     if region.owned {
@@ -210,7 +224,7 @@ fn close(region: dma_region) -> Result<()> {
         return Ok(());
     }
     let ended = region.remove_if(|Region { window, owned }| {
-        window.deregister().map_err(|(window, e)| (Region { window, owned }, e))
+        window.deregister().map_err(|(window, e)| (Region { window, owned }, in_use(e)))
     });
     ended.map(drop)
 }

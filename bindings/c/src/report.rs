@@ -7,7 +7,7 @@ use dma::{Error, ErrorKind, Verdict};
 
 use crate::arguments::{Out, OutStruct, text};
 use crate::error::{c_string, guard};
-use crate::handles::Table;
+use crate::handles::{Table, mark};
 use crate::header::*;
 
 /// One entry of a report, with its name, subject, text and remedy as C strings.
@@ -18,7 +18,7 @@ struct Entry {
     usable: bool,
 }
 
-static REPORTS: Table<Vec<Entry>> = Table::new("report");
+static REPORTS: Table<Vec<Entry>> = Table::new("report", mark::REPORT);
 
 fn discover() -> Vec<Entry> {
     let entry = |found: dma::Discovered| {

@@ -89,10 +89,12 @@ impl ErrorKind {
     }
 
     /// Returns the remedy for errors of this kind that have no hint of their own. The error of a full queue
-    /// is made without allocating, so it has no other text.
+    /// is made without allocating, so it has no other text. Devices report the other two without a text.
     pub(crate) const fn default_hint(self) -> &'static str {
         match self {
             Self::QueueFull => "poll it or wait for a transfer, then submit again",
+            Self::OutOfResources => "try again later",
+            Self::DeviceLost => "open the device again, or another engine",
             _ => "",
         }
     }

@@ -52,7 +52,7 @@ pub enum ChannelError {
         tasks: u32,
     },
     /// The device is gone.
-    #[error("the device is gone; open another")]
+    #[error("the device is gone")]
     DeviceGone,
 }
 

@@ -240,13 +240,13 @@ pub enum Refused {
         depth: u32,
     },
     /// The device refused the task because of a fault plan. A retry may succeed.
-    #[error("the device refused the task; try again")]
+    #[error("the device refused the task")]
     Rejected,
     /// The channel does not run.
     #[error("the channel is down ({0}); restart it")]
     Halted(HaltCause),
     /// The device is gone.
-    #[error("the device is gone; open another")]
+    #[error("the device is gone")]
     DeviceGone,
     /// The task is invalid, and can never be accepted.
     #[error("invalid task: {0}")]

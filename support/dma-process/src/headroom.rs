@@ -32,8 +32,8 @@ pub fn check_headroom(bytes: usize) -> Result<(), LimitError> {
     unsafe { munmap(probe, len) }.map_err(out_of_memory)
 }
 
-/// Checks that the process may have 32 more memory mappings. A thread has four: its stack and its signal stack,
-/// each with a guard page. The rest is for threads that start at the same time, and for the program.
+/// Checks that the process may have 32 more memory mappings. A thread has four: its stack and its signal
+/// stack, each with a guard page. The rest is for threads that start at the same time, and for the program.
 ///
 /// # Errors
 ///

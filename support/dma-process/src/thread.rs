@@ -38,8 +38,8 @@ pub fn spawn_thread(
             let message = format!("the system cannot start another thread: {e}");
             LimitError::new(Limit::Threads, message, "raise the limits on threads and on address space")
         })?;
-    // The standard library maps the signal stack before it calls the body. A check says nothing while a thread
-    // has yet to do this. The receiver also ends if the thread has ended.
+    // The standard library maps the signal stack before it calls the body. A check says nothing while a
+    // thread has yet to do this. The receiver also ends if the thread has ended.
     _ = begins.recv();
     Ok(thread)
 }

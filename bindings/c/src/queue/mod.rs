@@ -14,18 +14,15 @@ use dma::{Counters, Result};
 use crate::arguments::{Out, OutArray, OutStruct, invalid, options, reference, slice};
 use crate::engine;
 use crate::error::guard;
-use crate::handles::Table;
+use crate::handles::{Table, mark};
 use crate::header::*;
 use crate::region::{LastRegion, window};
 use local::Local;
 use operations::{Operations, Request, no_capacity};
 use shared::Shared;
 
-/// The bit in the index of a shared queue's handle.
-const SHARED_MARK: u32 = 1 << 30;
-
-static LOCAL: Table<OneThread> = Table::new("queue");
-static SHARED: Table<Shared> = Table::marked("shared queue", SHARED_MARK);
+static LOCAL: Table<OneThread> = Table::new("queue", mark::QUEUE);
+static SHARED: Table<Shared> = Table::new("shared queue", mark::SHARED_QUEUE);
 
 /// A queue that one thread at a time uses.
 struct OneThread(Local);
