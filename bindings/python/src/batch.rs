@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::error::{in_use, raise};
 use crate::memory::Memory;
-use crate::operand::prepare;
+use crate::operand::claim;
 use crate::transfer::Claim;
 use crate::view::view_of;
 
@@ -52,8 +52,8 @@ impl PyBatch {
             let (src, dst): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair?.extract()?;
             // Views are checked by each submission.
             let mut claims = Vec::new();
-            let src = prepare(py, view_of(&src)?, false, &mut claims)?;
-            let dst = prepare(py, view_of(&dst)?, true, &mut claims)?;
+            let src = claim(py, view_of(&src)?, false, &mut claims)?;
+            let dst = claim(py, view_of(&dst)?, true, &mut claims)?;
             bytes = bytes.saturating_add(src.len());
             pairs.push(src, dst);
             for Claim { memory: of, start, end, writes } in claims {
@@ -90,16 +90,13 @@ impl PyBatch {
         self.bytes
     }
 
-    /// Checks that Python views none of the memory in a way that forbids the copies.
+    /// Calls `f` with the copies if the batch is not in flight and Python views none of the memory. `f` must
+    /// not call Python.
     #[inline]
-    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
-        if self.memory.iter().all(|memory| memory.has_no_views(py)) {
-            return Ok(());
-        }
-        let of = |range: &Range| {
-            self.memory[range.memory].check_operation(py, range.start, range.end, range.writes)
-        };
-        self.uses.iter().try_for_each(of)
+    pub(crate) fn now<R>(&self, py: Python<'_>, f: impl FnOnce(&mut Pairs) -> R) -> Option<R> {
+        let mut pairs = self.pairs.try_lock().ok()?;
+        let pairs = pairs.as_mut()?;
+        Memory::without_views(py, &self.memory, || f(pairs))
     }
 
     pub(crate) fn claims(&self) -> Vec<Claim> {

@@ -1,6 +1,7 @@
 //! [`Core`]: the queue behind a queue's object, with the operations whose transfers were dropped.
 #![expect(unsafe_code, reason = "moves a queue between threads, under its lock")]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use dma_process::ForkMark;
 use pyo3::prelude::*;
 
 use crate::error::{in_use, raise};
-use crate::gil::{detached, interpreter_ends};
+use crate::interpreter::{detached, interpreter_ends};
 use crate::transfer::InFlight;
 
 /// A queue for one thread at a time.
@@ -40,6 +41,8 @@ pub(crate) struct Core {
     pub(crate) queue: AnyQueue,
     /// Operations whose transfers were dropped before they ended.
     orphans: Mutex<Vec<Arc<InFlight>>>,
+    /// The thread that has used a queue for one thread last: a [`this_thread`].
+    user: AtomicUsize,
     /// Detects a forked child of the process that opened the queue.
     process: ForkMark,
     stall_timeout: Duration,
@@ -61,8 +64,9 @@ pub(crate) fn close_all(py: Python<'_>) {
 
 impl Core {
     fn new(queue: AnyQueue, stall_timeout: Duration, drop_timeout: Duration) -> Arc<Self> {
-        let orphans = Mutex::default();
-        let this = Arc::new(Self { queue, orphans, process: ForkMark::new(), stall_timeout, drop_timeout });
+        let (orphans, user) = (Mutex::default(), AtomicUsize::new(this_thread()));
+        let process = ForkMark::new();
+        let this = Arc::new(Self { queue, orphans, user, process, stall_timeout, drop_timeout });
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|core| core.strong_count() > 0);
         open.push(Arc::downgrade(&this));
@@ -82,6 +86,16 @@ impl Core {
 
     pub(crate) fn files(queue: FileQueue) -> Arc<Self> {
         Self::new(AnyQueue::Files(queue), Duration::MAX, Duration::MAX)
+    }
+
+    /// Notes that the calling thread uses the queue.
+    pub(crate) fn note_user(&self) {
+        self.user.store(this_thread(), Ordering::Relaxed);
+    }
+
+    /// Returns whether the calling thread can poll the queue without disturbing another thread that uses it.
+    pub(crate) fn is_user(&self) -> bool {
+        !matches!(self.queue, AnyQueue::Local(_)) || self.user.load(Ordering::Relaxed) == this_thread()
     }
 
     /// Calls `f` with the queue of one thread. Does not block.
@@ -207,6 +221,12 @@ impl Core {
         self.reap(py);
         counters
     }
+}
+
+/// Returns a number that no other running thread has.
+fn this_thread() -> usize {
+    thread_local!(static PLACE: u8 = const { 0 });
+    PLACE.with(|place| std::ptr::from_ref(place).addr())
 }
 
 /// Makes the error of a queue that another thread uses.

@@ -17,7 +17,7 @@ use crate::arguments::{Bytes, Size, rights, seconds_of};
 use crate::core::Core;
 use crate::dlpack;
 use crate::error::{invalid, raise};
-use crate::gil::detached;
+use crate::interpreter::detached;
 use crate::memory::Memory;
 use crate::pool::{Pool, pool_options};
 use crate::queue::{Queue, SharedQueue};

@@ -9,7 +9,7 @@ use pyo3::types::PyBytes;
 
 use crate::arguments::{rights_name, seconds_of};
 use crate::error::raise;
-use crate::gil::detached;
+use crate::interpreter::detached;
 
 /// A grant of a window's bytes to a peer. Dropping it revokes it, and waits up to 2 s for a peer that is
 /// still copying.

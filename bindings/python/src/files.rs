@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::core::{AnyQueue, Core};
 use crate::error::{invalid, raise};
-use crate::gil::detached;
+use crate::interpreter::detached;
 use crate::notifier::Notifier;
 use crate::operand::claim;
 use crate::operation::of_file_queue;
@@ -139,7 +139,7 @@ impl FileQueue {
         let mut claims = Vec::new();
         let window = claim(py, view_of(buffer)?, true, &mut claims)?;
         this.0.reap(py);
-        let operation = InFlight::new(py, Arc::clone(&this.0), claims);
+        let operation = InFlight::new(py, Arc::clone(&this.0), claims)?;
         match this.files().read_at(&file.get().0, offset, window) {
             Ok(transfer) => operation.start(Err(of_file_queue(transfer))),
             Err(e) => {
@@ -164,7 +164,7 @@ impl FileQueue {
         let mut claims = Vec::new();
         let window = claim(py, view_of(buffer)?, false, &mut claims)?;
         this.0.reap(py);
-        let operation = InFlight::new(py, Arc::clone(&this.0), claims);
+        let operation = InFlight::new(py, Arc::clone(&this.0), claims)?;
         match this.files().write_at(&file.get().0, offset, window) {
             Ok(transfer) => operation.start(Err(of_file_queue(transfer))),
             Err(e) => {
@@ -178,7 +178,7 @@ impl FileQueue {
     /// Makes completed writes of the file durable (fsync). Does not wait for writes in flight.
     fn sync(slf: &Bound<'_, Self>, file: &Bound<'_, File>) -> PyResult<Py<PyTransfer>> {
         let (py, this) = (slf.py(), slf.get());
-        let operation = InFlight::new(py, Arc::clone(&this.0), Vec::new());
+        let operation = InFlight::new(py, Arc::clone(&this.0), Vec::new())?;
         match this.files().sync(&file.get().0) {
             Ok(transfer) => operation.start(Err(of_file_queue(transfer))),
             Err(e) => return Err(raise(py, e.error())),

@@ -3,7 +3,7 @@
 //! - `memory` has the rule for memory that both Python and devices use, `view` the classes of memory.
 //! - `queue` submits operations. `operation` hides their types, and `transfer` waits for them.
 //! - `core` has the queue behind a queue's object, and operations whose transfers were dropped.
-//! - `gil` says why the global lock of Python is enough for the state of these objects.
+//! - `interpreter` protects the state of these objects, with and without Python's global lock.
 
 mod arguments;
 mod batch;
@@ -13,7 +13,7 @@ mod engine;
 mod error;
 mod export;
 mod files;
-mod gil;
+mod interpreter;
 mod memory;
 mod notifier;
 mod operand;
@@ -27,7 +27,7 @@ mod view;
 
 use pyo3::prelude::*;
 
-use gil::detached;
+use interpreter::detached;
 
 /// Opens an engine by name, such as "auto", "cpu:threads=2", "sim:seed=7,faults=reset@1" or "verify+cpu".
 ///
@@ -50,7 +50,8 @@ fn open(py: Python<'_>, name: &str, untrusted: bool) -> PyResult<engine::Engine>
     Ok(engine::Engine::new(opened.map_err(|e| error::raise(py, &e))?, name.to_owned()))
 }
 
-#[pymodule(gil_used = true)]
+// Interpreters without the global lock run this module in parallel: see `interpreter::State`.
+#[pymodule(gil_used = false)]
 fn _dma(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(open, module)?)?;

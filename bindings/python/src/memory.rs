@@ -1,6 +1,5 @@
 //! [`Memory`]: registered memory, and the rule that protects it from use by two sides.
 
-use std::cell::RefCell;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
@@ -8,7 +7,7 @@ use dma::Window;
 use pyo3::prelude::*;
 
 use crate::error::{in_use, raise};
-use crate::gil::{Gil, detached};
+use crate::interpreter::{State, detached};
 use crate::transfer::InFlight;
 
 /// A use of a range of memory that is not over.
@@ -43,12 +42,14 @@ struct Uses {
 /// - So a view is refused while such an operation is in flight, and an operation while such a view exists.
 ///
 /// Windows have no views, and so no rule. Two operations may use the same range, as fences order them.
+///
+/// A use is checked and begun under one lock, so that of a view and an operation in two threads only one begins.
 pub(crate) struct Memory {
     pub(crate) window: Window,
     /// Address at which the CPU reaches the first byte; `None` for windows.
     cpu: Option<Start>,
     pub(crate) read_only: bool,
-    uses: Gil<RefCell<Uses>>,
+    uses: State<Uses>,
 }
 
 /// The address of the first byte.
@@ -70,23 +71,46 @@ impl Memory {
             Start(NonNull::new(at).unwrap_or(start))
         });
         let cpu = Some(cpu.unwrap_or(Start(NonNull::dangling())));
-        Arc::new(Self { window, cpu, read_only, uses: Gil::new(RefCell::default()) })
+        Arc::new(Self { window, cpu, read_only, uses: State::new(Uses::default()) })
     }
 
     /// Makes memory without the rule and without views.
     pub(crate) fn unruled(window: Window) -> Arc<Self> {
         let read_only = !window.region().access().contains(dma::Access::WRITE);
-        Arc::new(Self { window, cpu: None, read_only, uses: Gil::new(RefCell::default()) })
+        Arc::new(Self { window, cpu: None, read_only, uses: State::new(Uses::default()) })
     }
 
     pub(crate) const fn start(&self) -> Option<Start> {
         self.cpu
     }
 
-    /// Returns whether an operation may use any range now.
+    /// Calls `f` if Python views none of the memory, and lets no view begin during the call. Returns `None`
+    /// otherwise. `f` must not call Python.
+    #[cfg(not(Py_GIL_DISABLED))]
     #[inline]
-    pub(crate) fn has_no_views(&self, py: Python<'_>) -> bool {
-        self.uses.get(py).borrow().views.is_empty()
+    pub(crate) fn without_views<'a, R>(
+        py: Python<'_>,
+        memory: impl IntoIterator<Item = &'a Arc<Self>>,
+        f: impl FnOnce() -> R,
+    ) -> Option<R> {
+        // The thread keeps the global lock.
+        memory.into_iter().all(|memory| memory.uses.read(py).views.is_empty()).then(f)
+    }
+
+    /// Calls `f` if Python views none of the memory, and lets no view begin during the call. Returns `None`
+    /// otherwise. `f` must not call Python.
+    #[cfg(Py_GIL_DISABLED)]
+    pub(crate) fn without_views<'a, R>(
+        py: Python<'_>,
+        memory: impl IntoIterator<Item = &'a Arc<Self>>,
+        f: impl FnOnce() -> R,
+    ) -> Option<R> {
+        // All threads lock memory in the order of its address, so that none waits for another in a circle.
+        let mut memory: Vec<_> = memory.into_iter().collect();
+        memory.sort_unstable_by_key(|memory| Arc::as_ptr(memory));
+        memory.dedup_by_key(|memory| Arc::as_ptr(memory));
+        let uses: Vec<_> = memory.into_iter().map(|memory| memory.uses.read(py)).collect();
+        uses.iter().all(|uses| uses.views.is_empty()).then(f)
     }
 
     /// Begins a view of a range, and returns its id.
@@ -95,101 +119,94 @@ impl Memory {
     ///
     /// `InUse`, a `BufferError`, while an operation in flight uses the range.
     pub(crate) fn begin_view(&self, py: Python<'_>, start: usize, end: usize, writes: bool) -> PyResult<u64> {
-        let is_hit = |it: &Use| it.overlaps(start, end) && (writes || it.writes);
-        let find = || {
-            let uses = self.uses.get(py).borrow();
-            let hits = uses.operations.iter().filter(|it| is_hit(it));
-            hits.map(|it| it.operation.clone()).collect::<Vec<_>>()
+        let begin = || {
+            let mut uses = self.uses.write(py);
+            let is_hit = |it: &&Use| it.overlaps(start, end) && (writes || it.writes);
+            let hits: Vec<_> =
+                uses.operations.iter().filter(is_hit).map(|it| it.operation.clone()).collect();
+            if hits.is_empty() { Ok(uses.add(None, start, end, writes)) } else { Err(hits) }
         };
-        let hits = find();
-        if !hits.is_empty() {
-            // Their operations may have ended since the last poll.
-            for operation in hits.into_iter().flatten().filter_map(|it| it.upgrade()) {
-                operation.poll(py);
-            }
-            if !find().is_empty() {
-                return Err(raise(
-                    py,
-                    &in_use(
-                        "an operation in flight uses these bytes",
-                        "wait for its transfer, or poll the queue until it is done",
-                    ),
-                ));
-            }
+        let hits = match begin() {
+            Ok(id) => return Ok(id),
+            Err(hits) => hits,
+        };
+        // Their operations may have ended since the last poll.
+        for operation in hits.into_iter().flatten().filter_map(|it| it.upgrade()) {
+            operation.poll_for_view(py);
         }
-        Ok(self.add(py, None, start, end, writes))
+        begin().map_err(|_| {
+            raise(
+                py,
+                &in_use(
+                    "an operation in flight uses these bytes",
+                    "wait for its transfer, or poll the queue until it is done",
+                ),
+            )
+        })
     }
 
     /// Ends a view.
     pub(crate) fn end_view(&self, py: Python<'_>, id: u64) {
-        let views = &mut self.uses.get(py).borrow_mut().views;
+        let views = &mut self.uses.write(py).views;
         if let Some(at) = views.iter().rposition(|it| it.id == id) {
             views.swap_remove(at);
         }
     }
 
-    /// Checks that an operation may use a range.
+    /// Begins the use of a range by an operation, and returns its id.
     ///
     /// # Errors
     ///
     /// `InUse`, a `BufferError`, while a view of the range exists, or one that can write for an operation
     /// that only reads.
-    #[inline]
-    pub(crate) fn check_operation(
-        &self,
-        py: Python<'_>,
-        start: usize,
-        end: usize,
-        writes: bool,
-    ) -> PyResult<()> {
-        let uses = self.uses.get(py).borrow();
-        if uses.views.is_empty()
-            || !uses.views.iter().any(|it| it.overlaps(start, end) && (writes || it.writes))
-        {
-            return Ok(());
-        }
-        drop(uses);
-        Err(raise(
-            py,
-            &in_use(
-                "a view of these bytes exists, such as a memoryview or a numpy array",
-                "release the view (memoryview.release(), del array), or register the array itself",
-            ),
-        ))
-    }
-
-    /// Begins the use of a range by an operation, which [`check_operation`](Self::check_operation) has
-    /// admitted.
     pub(crate) fn begin_operation(
         &self,
         py: Python<'_>,
         operation: Weak<InFlight>,
         (start, end): (usize, usize),
         writes: bool,
-    ) -> u64 {
-        self.add(py, Some(operation), start, end, writes)
+    ) -> PyResult<u64> {
+        let mut uses = self.uses.write(py);
+        if uses.views.iter().any(|it| it.overlaps(start, end) && (writes || it.writes)) {
+            drop(uses);
+            return Err(raise(
+                py,
+                &in_use(
+                    "a view of these bytes exists, such as a memoryview or a numpy array",
+                    "release the view (memoryview.release(), del array), or register the array itself",
+                ),
+            ));
+        }
+        Ok(uses.add(Some(operation), start, end, writes))
     }
 
     /// Ends the use of a range by an operation.
     pub(crate) fn end_operation(&self, py: Python<'_>, id: u64) {
-        let operations = &mut self.uses.get(py).borrow_mut().operations;
+        let operations = &mut self.uses.write(py).operations;
         if let Some(at) = operations.iter().position(|it| it.id == id) {
             operations.swap_remove(at);
         }
     }
 
-    fn add(
-        &self,
-        py: Python<'_>,
-        operation: Option<Weak<InFlight>>,
-        start: usize,
-        end: usize,
-        writes: bool,
-    ) -> u64 {
-        let uses = &mut *self.uses.get(py).borrow_mut();
-        let id = uses.next;
-        uses.next += 1;
-        let list = if operation.is_some() { &mut uses.operations } else { &mut uses.views };
+    /// Checks that neither a view nor an operation uses a range.
+    ///
+    /// # Errors
+    ///
+    /// `InUse`, a `BufferError`.
+    pub(crate) fn check_unused(&self, py: Python<'_>, start: usize, end: usize) -> PyResult<()> {
+        let id = self.begin_operation(py, Weak::new(), (start, end), true)?;
+        self.end_operation(py, id);
+        let id = self.begin_view(py, start, end, true)?;
+        self.end_view(py, id);
+        Ok(())
+    }
+}
+
+impl Uses {
+    fn add(&mut self, operation: Option<Weak<InFlight>>, start: usize, end: usize, writes: bool) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        let list = if operation.is_some() { &mut self.operations } else { &mut self.views };
         list.push(Use { id, start, end, writes, operation });
         id
     }

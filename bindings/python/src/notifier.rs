@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::core::{AnyQueue, Core};
 use crate::error::raise;
-use crate::gil::detached;
+use crate::interpreter::detached;
 use crate::transfer::PyTransfer;
 
 /// The operations that have ended, and a descriptor that is readable while there are some.
@@ -113,7 +113,8 @@ impl Notifier {
     /// Removes the driver: without an event loop, waits may sleep on the device's event.
     fn close(&self) {
         if let AnyQueue::Local(lock) = &self.core.queue {
-            let _ = Core::with_local(lock, |_, driver| driver.take());
+            // The driver shares the queue's state, so it is dropped under the queue's lock.
+            let _ = Core::with_local(lock, |_, driver| drop(driver.take()));
         }
     }
 }

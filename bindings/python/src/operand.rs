@@ -70,7 +70,7 @@ impl Operand {
     ///
     /// # Errors
     ///
-    /// `TypeError` for another object; `Closed` for released memory; `InUse`, `AccessDenied` as in [`claim`].
+    /// `TypeError` for another object; `Closed`, `AccessDenied` as in [`claim`].
     pub(crate) fn new(object: &Bound<'_, PyAny>, writes: bool, claims: &mut Vec<Claim>) -> PyResult<Self> {
         let py = object.py();
         if let Ok(rows) = object.cast_exact::<Rows>() {
@@ -106,25 +106,12 @@ impl Operand {
     }
 }
 
-/// Checks that an operation may use a view, and adds its range to `claims`.
-///
-/// # Errors
-///
-/// `Closed` for released memory; `AccessDenied` for a read-only destination; `InUse` if Python views the
-/// range.
-pub(crate) fn claim(py: Python<'_>, view: &View, writes: bool, claims: &mut Vec<Claim>) -> PyResult<Window> {
-    let window = prepare(py, view, writes, claims)?;
-    let (start, end) = view.range();
-    view.memory(py)?.check_operation(py, start, end, writes)?;
-    Ok(window)
-}
-
-/// Adds the range of a view to `claims`, for an operation that is checked when it is submitted.
+/// Adds the range of a view to `claims`. The submission checks that Python does not view the range.
 ///
 /// # Errors
 ///
 /// `Closed` for released memory; `AccessDenied` for a read-only destination.
-pub(crate) fn prepare(
+pub(crate) fn claim(
     py: Python<'_>,
     view: &View,
     writes: bool,

@@ -8,7 +8,7 @@ use pyo3::types::PyDict;
 
 use crate::arguments::{Size, wait_limit};
 use crate::error::raise;
-use crate::gil::detached;
+use crate::interpreter::detached;
 use crate::memory::Memory;
 use crate::view::Buffer;
 

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use crate::batch::PyBatch;
+use crate::batch::{Pairs, PyBatch};
 use crate::core::{AnyQueue, Core};
 use crate::error::raise;
-use crate::gil::detached;
+use crate::interpreter::detached;
+use crate::memory::Memory;
 use crate::notifier::Notifier;
 use crate::submission::{LOCKED_MAX, Opened};
 use crate::transfer::PyTransfer;
-use crate::view::view_of;
+use crate::view::{View, view_of};
 
 /// Defines the methods that both kinds of queue have.
 macro_rules! queue {
@@ -156,15 +157,15 @@ queue! {
                 && from.len <= LOCKED_MAX
             {
                 // Copies that are refused here are also refused below, with the reason.
-                let at_once = from.with(py, |src| {
-                    to.with(py, |dst| {
-                        let is_free = src.has_no_views(py) && dst.has_no_views(py) && !to.read_only;
+                let at_once = View::with_both(py, [from, to], |src, dst| {
+                    let copy = || {
                         let (src, dst) = ((&src.window, from.start), (&dst.window, to.start));
-                        let at_once = |queue: &dma::Queue| queue.copy_at_once(src, dst, from.len);
-                        is_free && Core::with_local(lock, |queue, _| at_once(queue)).unwrap_or(false)
-                    })
+                        let copy = |queue: &dma::Queue| queue.copy_at_once(src, dst, from.len);
+                        Core::with_local(lock, |queue, _| copy(queue)).unwrap_or(false)
+                    };
+                    !to.read_only && Memory::without_views(py, [src, dst], copy).unwrap_or(false)
                 });
-                if at_once?? {
+                if at_once? {
                     return PyTransfer::done(py);
                 }
             }
@@ -181,11 +182,12 @@ queue! {
             let (py, this, batch) = (slf.py(), &slf.get().0, batch.get());
             if batch.bytes() <= LOCKED_MAX
                 && let AnyQueue::Local(lock) = &this.core.queue
-                && let Ok(mut pairs) = batch.pairs.try_lock()
-                && let Some(pairs) = &mut *pairs
             {
-                batch.check(py)?;
-                if Core::with_local(lock, |queue, _| queue.submit_at_once(pairs)).unwrap_or(false) {
+                let submit = |pairs: &mut Pairs| {
+                    Core::with_local(lock, |queue, _| queue.submit_at_once(pairs)).unwrap_or(false)
+                };
+                // Batches that are refused here are also refused below, with the reason.
+                if batch.now(py, submit).unwrap_or(false) {
                     return PyTransfer::done(py);
                 }
             }
@@ -241,6 +243,7 @@ impl Queue {
     /// Calls `f` without Python's lock.
     fn local<R: Send>(&self, py: Python<'_>, f: impl FnOnce(&dma::Queue) -> R + Send) -> PyResult<R> {
         let AnyQueue::Local(lock) = &self.0.core.queue else { unreachable!("the queue of a `Queue`") };
+        self.0.core.note_user();
         detached(py, || Core::with_local(lock, |queue, _| f(queue))).map_err(|e| raise(py, &e))
     }
 }

@@ -6,7 +6,7 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::engine::describe;
 use crate::error::raise;
-use crate::gil::detached;
+use crate::interpreter::detached;
 
 /// Lists the engines of this machine, as dicts: the name, and the description or the error. `dma.discover`
 /// converts them.

@@ -12,7 +12,7 @@ use crate::arguments::{seconds_of, wait_limit};
 use crate::batch::{Pairs, PyBatch};
 use crate::core::{AnyQueue, Core};
 use crate::error::{invalid, raise};
-use crate::gil::detached;
+use crate::interpreter::detached;
 use crate::operand::Operand;
 use crate::operation::{Ended, IntoOutcome, Operation, Receiver, of_queue, of_shared_queue};
 use crate::transfer::{Claim, InFlight, PyTransfer};
@@ -62,8 +62,17 @@ impl Opened {
         receiver: Option<Receiver<T>>,
     ) -> PyResult<Py<PyTransfer>> {
         let py = owner.py();
-        // The operation's uses of memory begin before another thread can run.
-        let operation = InFlight::new(py, Arc::clone(&self.core), request.claims);
+        // The operation's uses of memory begin before the operation.
+        let operation = match InFlight::new(py, Arc::clone(&self.core), request.claims) {
+            Ok(operation) => operation,
+            Err(e) => {
+                if let Some(receive) = receiver {
+                    receive(operands);
+                }
+                return Err(e);
+            }
+        };
+        self.core.note_user();
         let receiver = Mutex::new(receiver);
         let take_receiver = || receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The lock of the queue is held until the operation is in its place.
@@ -288,7 +297,6 @@ impl Opened {
 
     pub(crate) fn submit_batch(&self, owner: &Bound<'_, PyAny>, batch: &PyBatch) -> PyResult<Py<PyTransfer>> {
         let py = owner.py();
-        batch.check(py)?;
         let request = Request { claims: batch.claims(), bytes: batch.bytes() };
         let pairs = batch.take(py)?;
         let home = Arc::clone(&batch.pairs);

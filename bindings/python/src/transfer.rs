@@ -1,9 +1,8 @@
 //! [`PyTransfer`]: the handle of an operation, and [`InFlight`], the operation itself.
 #![expect(unsafe_code, reason = "moves operations of a queue between threads, under the queue's lock")]
 
-use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -13,14 +12,16 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use crate::arguments::seconds_of;
-use crate::core::Core;
+use crate::core::{AnyQueue, Core};
 use crate::error::{in_use, raise, raise_with};
-use crate::gil::{Gil, detached};
+use crate::interpreter::{State, detached};
 use crate::memory::Memory;
 use crate::operation::{Ended, Operation, Outcome};
 
 /// Time of one wait without Python's lock. After it, a wait lets Python handle signals such as Ctrl-C.
 const SLICE: Duration = Duration::from_millis(50);
+/// Time after which a wait looks again, if another thread polls or waits for the same operation.
+const SHARED_RETRY: Duration = Duration::from_millis(1);
 
 /// A use of memory by an operation.
 pub(crate) struct Claim {
@@ -38,45 +39,52 @@ struct Confined(Box<dyn Operation>);
 // state depends on a thread. Operations of other queues are `Send`.
 unsafe impl Send for Confined {}
 
-#[derive(Default)]
-struct State {
-    operation: Option<Confined>,
-    ended: Option<Arc<Ended>>,
-}
-
 /// An operation in flight, or one that has ended but whose result was not taken.
 pub(crate) struct InFlight {
     core: Arc<Core>,
-    state: Mutex<State>,
+    /// `None` before the operation was submitted, and after it has ended.
+    operation: Mutex<Option<Confined>>,
+    ended: OnceLock<Ended>,
     /// The memory that the operation uses, with the ids of the uses.
-    claims: Gil<RefCell<Vec<(Claim, u64)>>>,
+    claims: State<Vec<(Claim, u64)>>,
     /// The operation's number in this process, by which event loops know it.
     token: u64,
 }
 
 impl InFlight {
     /// Makes an entry for an operation, and begins its uses of memory. The operation follows.
-    pub(crate) fn new(py: Python<'_>, core: Arc<Core>, claims: Vec<Claim>) -> Arc<Self> {
+    ///
+    /// # Errors
+    ///
+    /// `InUse`, a `BufferError`, if Python views the memory.
+    pub(crate) fn new(py: Python<'_>, core: Arc<Core>, claims: Vec<Claim>) -> PyResult<Arc<Self>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let token = NEXT.fetch_add(1, Ordering::Relaxed);
-        let this =
-            Arc::new(Self { core, state: Mutex::default(), claims: Gil::new(RefCell::default()), token });
-        let weak = Arc::downgrade(&this);
-        let begin = |claim: Claim| {
+        let (operation, ended) = (Mutex::default(), OnceLock::new());
+        let this = Arc::new(Self { core, operation, ended, claims: State::new(Vec::new()), token });
+        let mut begun = Vec::with_capacity(claims.len());
+        for claim in claims {
             let range = (claim.start, claim.end);
-            let id = claim.memory.begin_operation(py, weak.clone(), range, claim.writes);
-            (claim, id)
-        };
-        *this.claims.get(py).borrow_mut() = claims.into_iter().map(begin).collect();
-        this
+            match claim.memory.begin_operation(py, Arc::downgrade(&this), range, claim.writes) {
+                Ok(id) => begun.push((claim, id)),
+                Err(e) => {
+                    *this.claims.write(py) = begun;
+                    this.release(py);
+                    return Err(e);
+                }
+            }
+        }
+        *this.claims.write(py) = begun;
+        Ok(this)
     }
 
     /// Sets the operation, or its end. The caller holds the lock of the queue, if it has one.
     pub(crate) fn start(&self, started: Result<Ended, Box<dyn Operation>>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match started {
-            Ok(ended) => state.ended = Some(Arc::new(ended)),
-            Err(operation) => state.operation = Some(Confined(operation)),
+            Ok(ended) => self.set_ended(ended),
+            Err(operation) => {
+                *self.operation.lock().unwrap_or_else(PoisonError::into_inner) = Some(Confined(operation));
+            }
         }
     }
 
@@ -86,24 +94,18 @@ impl InFlight {
         py: Python<'_>,
         owner: &Bound<'_, PyAny>,
     ) -> PyResult<Py<PyTransfer>> {
-        let ended = self.with(|state| {
-            state.ended.as_ref().and_then(|ended| match ended.result {
-                Ok(outcome) if !ended.is_kept => Some(outcome),
-                _ => None,
-            })
-        });
-        match ended.flatten() {
-            Some(outcome) => {
+        match self.ended.get() {
+            Some(Ended { result: Ok(outcome), is_kept: false }) => {
                 self.release(py);
-                PyTransfer::ended(py, outcome)
+                PyTransfer::ended(py, *outcome)
             }
-            None => PyTransfer::in_flight(py, self, owner.clone().unbind()),
+            _ => PyTransfer::in_flight(py, self, owner.clone().unbind()),
         }
     }
 
     /// Ends the uses of memory of an operation that was refused or has ended.
     pub(crate) fn release(&self, py: Python<'_>) {
-        let claims = std::mem::take(&mut *self.claims.get(py).borrow_mut());
+        let claims = std::mem::take(&mut *self.claims.write(py));
         for (claim, id) in &claims {
             claim.memory.end_operation(py, *id);
         }
@@ -111,38 +113,41 @@ impl InFlight {
         drop(claims);
     }
 
-    /// Calls `f` with the state, while no other thread uses the queue or the operation. Returns `None` if
-    /// another thread does. Does not block.
-    fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> Option<R> {
-        self.core.locked(|| match self.state.try_lock() {
-            Ok(mut state) => Some(f(&mut state)),
-            Err(TryLockError::Poisoned(state)) => Some(f(&mut state.into_inner())),
-            Err(TryLockError::WouldBlock) => None,
-        })?
+    /// Sets the end of the operation.
+    fn set_ended(&self, ended: Ended) {
+        // An operation ends once.
+        let _ = self.ended.set(ended);
     }
 
     /// Calls `f` with the operation, which returns whether it has ended. Returns whether it has; `None` if
-    /// another thread uses it.
+    /// another thread uses the operation or its queue. Does not block.
     fn advance(&self, f: impl FnOnce(&mut dyn Operation) -> bool) -> Option<bool> {
-        self.with(|state| {
-            if let Some(mut operation) = state.operation.take() {
+        if self.ended.get().is_some() {
+            return Some(true);
+        }
+        self.core.locked(|| {
+            let mut place = match self.operation.try_lock() {
+                Ok(place) => place,
+                Err(TryLockError::Poisoned(place)) => place.into_inner(),
+                Err(TryLockError::WouldBlock) => return None,
+            };
+            if let Some(mut operation) = place.take() {
                 if f(&mut *operation.0) {
-                    state.ended = Some(Arc::new(operation.0.end()));
+                    self.set_ended(operation.0.end());
                 } else {
-                    state.operation = Some(operation);
+                    *place = Some(operation);
                 }
             }
-            state.ended.is_some()
-        })
+            Some(self.ended.get().is_some())
+        })?
     }
 
     /// Ends the uses of memory if the operation has ended.
     fn settle(&self, py: Python<'_>) -> bool {
-        let ended = self.with(|state| state.ended.as_ref().map(|ended| ended.is_kept)).flatten();
-        match ended {
-            Some(false) => self.release(py),
+        match self.ended.get() {
+            Some(Ended { is_kept: false, .. }) => self.release(py),
             // A device may still write the memory, so its uses never end.
-            Some(true) => {}
+            Some(Ended { is_kept: true, .. }) => {}
             None => return false,
         }
         true
@@ -150,6 +155,7 @@ impl InFlight {
 
     /// Submits what is pending and polls, without Python's lock. Returns whether the operation has ended.
     pub(crate) fn poll(&self, py: Python<'_>) -> bool {
+        self.core.note_user();
         detached(py, || {
             self.core.flush();
             self.advance(|operation| operation.is_done())
@@ -157,8 +163,17 @@ impl InFlight {
         self.settle(py)
     }
 
+    /// Polls for a view of the operation's memory, if that does not disturb another thread: its calls on the queue
+    /// would fail during the poll.
+    pub(crate) fn poll_for_view(&self, py: Python<'_>) {
+        if self.core.is_user() {
+            self.poll(py);
+        }
+    }
+
     /// Polls with a waker. Returns whether the operation has ended.
     fn watch(&self, py: Python<'_>, waker: &Waker) -> PyResult<bool> {
+        self.core.note_user();
         let advanced = detached(py, || self.advance(|operation| operation.watch(waker)));
         if advanced.is_none() {
             return Err(raise(py, &busy()));
@@ -168,16 +183,21 @@ impl InFlight {
 
     /// Waits until the operation has ended or `timeout` has passed.
     fn wait(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
+        self.core.note_user();
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             let slice = Instant::now() + SLICE;
             let slice = until.map_or(slice, |until| until.min(slice));
             let advanced = detached(py, || self.advance(|operation| operation.wait_until(slice)));
-            if advanced.is_none() {
-                return Err(raise(py, &busy()));
-            }
             if self.settle(py) {
                 return Ok(());
+            }
+            if advanced.is_none() {
+                if matches!(self.core.queue, AnyQueue::Local(_)) {
+                    return Err(raise(py, &busy()));
+                }
+                // Another thread polls or waits for the same operation.
+                detached(py, || std::thread::sleep(SHARED_RETRY.min(slice - Instant::now())));
             }
             py.check_signals()?;
             if until.is_some_and(|until| Instant::now() >= until) {
@@ -194,7 +214,7 @@ impl InFlight {
 
     /// Returns the result of an operation that has ended. Each call returns the same.
     fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let Some(Some(ended)) = self.with(|state| state.ended.clone()) else {
+        let Some(ended) = self.ended.get() else {
             return Err(raise(py, &busy()));
         };
         match &ended.result {
@@ -206,8 +226,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(operation) = state.operation.take() {
+        if let Some(operation) = self.operation.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
             // The queue was not closed, as at the end of a forked child. A device may still use the operands.
             std::mem::forget(operation);
         }
@@ -343,10 +362,10 @@ impl PyTransfer {
     fn __repr__(&self) -> String {
         match &self.inner {
             Inner::Done(_) => "<dma.Transfer done>".to_owned(),
-            Inner::InFlight(operation, _) => match operation.with(|state| state.ended.is_some()) {
-                Some(true) => "<dma.Transfer ended>".to_owned(),
-                _ => "<dma.Transfer in flight>".to_owned(),
-            },
+            Inner::InFlight(operation, _) if operation.ended.get().is_some() => {
+                "<dma.Transfer ended>".to_owned()
+            }
+            Inner::InFlight(..) => "<dma.Transfer in flight>".to_owned(),
         }
     }
 }

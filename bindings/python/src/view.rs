@@ -1,7 +1,6 @@
 //! [`Buffer`] and [`Window`]: what Python programs have of registered memory.
 #![expect(unsafe_code, reason = "the buffer protocol, and copies from and to registered memory")]
 
-use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
@@ -16,13 +15,13 @@ use pyo3::types::{PyBytes, PySlice};
 use crate::arguments::Bytes;
 use crate::error::{in_use, raise};
 use crate::export::PyExport;
-use crate::gil::{Gil, detached};
+use crate::interpreter::{State, detached};
 use crate::memory::{Memory, ViewGuard, free};
 
 /// A range of registered memory.
 pub(crate) struct View {
     /// `None` after `release`.
-    memory: Gil<RefCell<Option<Arc<Memory>>>>,
+    memory: State<Option<Arc<Memory>>>,
     pub(crate) start: usize,
     pub(crate) len: usize,
     pub(crate) read_only: bool,
@@ -31,7 +30,7 @@ pub(crate) struct View {
 impl View {
     fn new(memory: Arc<Memory>, start: usize, len: usize, read_only: bool) -> Self {
         let read_only = read_only || memory.read_only;
-        Self { memory: Gil::new(RefCell::new(Some(memory))), start, len, read_only }
+        Self { memory: State::new(Some(memory)), start, len, read_only }
     }
 
     fn whole(memory: Arc<Memory>) -> Self {
@@ -56,10 +55,28 @@ impl View {
     /// `Closed`, a `ValueError`, after `release`.
     #[inline]
     pub(crate) fn with<R>(&self, py: Python<'_>, f: impl FnOnce(&Arc<Memory>) -> R) -> PyResult<R> {
-        match &*self.memory.get(py).borrow() {
-            Some(memory) => Ok(f(memory)),
-            None => Err(released(py)),
+        if let Some(memory) = &*self.memory.read(py) {
+            return Ok(f(memory));
         }
+        Err(released(py))
+    }
+
+    /// Calls `f` with the memory of two views. `f` must not call Python.
+    ///
+    /// # Errors
+    ///
+    /// `Closed`, a `ValueError`, after `release`.
+    #[inline]
+    pub(crate) fn with_both<R>(
+        py: Python<'_>,
+        [a, b]: [&Self; 2],
+        f: impl FnOnce(&Arc<Memory>, &Arc<Memory>) -> R,
+    ) -> PyResult<R> {
+        if cfg!(Py_GIL_DISABLED) {
+            // Two locks at once could be taken in either order.
+            return Ok(f(&a.memory(py)?, &b.memory(py)?));
+        }
+        a.with(py, |a| b.with(py, |b| f(a, b)))?
     }
 
     pub(crate) const fn range(&self) -> (usize, usize) {
@@ -67,13 +84,10 @@ impl View {
     }
 
     fn release(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(memory) = self.memory.get(py).borrow().clone() else { return Ok(()) };
-        // A view that could be begun shows that no operation uses the range; one of an operation, that no
-        // view does.
+        let Some(memory) = self.memory.read(py).clone() else { return Ok(()) };
         let (start, end) = self.range();
-        memory.check_operation(py, start, end, true)?;
-        drop(ViewGuard::new(py, memory.clone(), (start, end), true)?);
-        let taken = self.memory.get(py).borrow_mut().take();
+        memory.check_unused(py, start, end)?;
+        let taken = self.memory.write(py).take();
         drop(taken);
         free(py, memory);
         Ok(())
@@ -213,8 +227,10 @@ impl Buffer {
         }
         let at = index(key, self.0.len)?;
         let (guard, start) = self.guarded(py, at, 1, false)?;
-        // SAFETY: the index was checked, and `guard` keeps the memory, and operations from writing it.
-        let byte = unsafe { *start.wrapping_add(at) };
+        let mut byte = 0;
+        // SAFETY: the index was checked, and `guard` keeps the memory, and operations from writing it. Another
+        // thread may write the byte through a view.
+        unsafe { racy_copy::copy(&raw mut byte, start.wrapping_add(at), 1) };
         drop(guard);
         Ok(byte.into_pyobject(py)?.into_any().unbind())
     }
@@ -239,17 +255,30 @@ impl Buffer {
             }
             let guard = ViewGuard::new(py, Arc::clone(&memory), (start, end), true)?;
             let to = memory.start().expect("buffers are memory that the CPU reaches").0.as_ptr();
-            // SAFETY: the slice lies in the memory, and the bytes of `value` are as many. Both are kept, and
-            // this function moves overlapping bytes correctly.
-            unsafe { ptr::copy(bytes.as_ptr(), to.wrapping_add(start), part.len) };
+            let (from, to, len) = (bytes.as_ptr(), to.wrapping_add(start), part.len);
+            let mut copied = Vec::new();
+            let is_apart = from.addr().abs_diff(to.addr()) >= len;
+            let from = if is_apart {
+                from.cast_const()
+            } else {
+                // Assigns one part of a buffer to another one that overlaps it.
+                copied.resize(len, 0);
+                // SAFETY: the value has `len` bytes, which it keeps. The vector has as many, of its own.
+                unsafe { racy_copy::copy(copied.as_mut_ptr(), from, len) };
+                copied.as_ptr()
+            };
+            // SAFETY: the slice of `len` bytes lies in the memory, which `guard` keeps, and the source has as
+            // many bytes. Another thread may use both through views.
+            unsafe { racy_copy::copy(to, from, len) };
             drop(guard);
             return Ok(());
         }
         let at = index(key, self.0.len)?;
         let byte: u8 = value.extract()?;
         let (guard, start) = self.guarded(py, at, 1, true)?;
-        // SAFETY: the index was checked, and `guard` keeps the memory, and operations from using it.
-        unsafe { *start.wrapping_add(at) = byte };
+        // SAFETY: the index was checked, and `guard` keeps the memory, and operations from using it. Another
+        // thread may use the byte through a view.
+        unsafe { racy_copy::set(start.wrapping_add(at), byte, 1) };
         drop(guard);
         Ok(())
     }
@@ -267,7 +296,8 @@ impl Buffer {
         let (guard, start) = this.guarded(py, 0, this.0.len, false)?;
         let copied = PyBytes::new_with(py, this.0.len, |to| {
             // SAFETY: the range lies in the memory. `guard` keeps the memory, and operations from writing it.
-            unsafe { ptr::copy_nonoverlapping(start, to.as_mut_ptr(), to.len()) };
+            // Another thread may write the bytes through a view.
+            unsafe { racy_copy::copy(to.as_mut_ptr(), start, to.len()) };
             Ok(())
         });
         drop(guard);

@@ -12,6 +12,8 @@ with faults, behind one interface.
 from __future__ import annotations
 
 import atexit as _atexit
+import errno as _errno
+import os as _os
 import time as _time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional, TypeVar
@@ -26,7 +28,7 @@ __version__: str = _dma.__version__
 __all__ = [
     "Backend", "Batch", "Buffer", "Counters", "Diagnosis", "Discovered", "Engine", "EngineInfo", "Export", "Finding",
     "Limits", "Option", "Pool", "Queue", "Rows", "SharedQueue", "Transfer", "Window", "as_completed", "backends",
-    "discover", "doctor", "files", "open", "retry",
+    "discover", "doctor", "files", "nixl_plugin_dir", "open", "retry",
 ]  # fmt: skip
 __all__ += _errors.__all__
 
@@ -50,6 +52,23 @@ def doctor(*names: str) -> list[Diagnosis]:
 def backends() -> list[Backend]:
     """Lists the backends of this build, with the options of their names."""
     return [_types.backend(entry) for entry in _dma.backends()]
+
+
+def nixl_plugin_dir() -> str:
+    """Returns the directory of the NIXL plugin, which has the backend "DMA". One line makes NIXL find it, before the process
+    creates its first agent:
+
+        os.environ["NIXL_PLUGIN_DIR"] = dma.nixl_plugin_dir()
+
+    Raises:
+        dma.NotFound (a FileNotFoundError): the package was built without the plugin.
+    """
+    directory = _os.path.join(_os.path.dirname(__file__), "nixl")
+    if not _os.path.exists(_os.path.join(directory, "libplugin_DMA.so")):
+        hint = "install a wheel of bindings/python/wheel, or build the plugin: bindings/c/nixl/install DIR"
+        message = f"not found: the NIXL plugin, because this package was built without it; {hint}"
+        raise _errors.make(message, {"kind": "NotFound", "hint": hint, "errno": _errno.ENOENT})
+    return directory
 
 
 def as_completed(transfers: Iterable[Transfer[Any]], timeout: Optional[float] = None) -> Iterator[Transfer[Any]]:
