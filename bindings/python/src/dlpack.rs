@@ -14,6 +14,8 @@ use crate::error::{invalid, raise};
 
 /// A device: kind and number. Kind 1 is the host.
 pub(crate) const HOST: (i32, i32) = (1, 0);
+/// The kind of CUDA's devices.
+pub(crate) const CUDA: i32 = 2;
 /// Host memory that CUDA has pinned.
 const CUDA_HOST: i32 = 3;
 
@@ -78,21 +80,28 @@ pub(crate) struct Source {
     pub(crate) data: *mut c_void,
     pub(crate) len: usize,
     pub(crate) read_only: bool,
+    pub(crate) device: (i32, i32),
 }
 
-/// Checks the arguments of `__dlpack__`.
+/// Checks the arguments of `__dlpack__` of memory of the device `own`.
 ///
 /// # Errors
 ///
 /// `BufferError` for another device or a copy, as the protocol says.
-pub(crate) fn check_request(device: Option<(i32, i32)>, copy: Option<bool>) -> PyResult<()> {
+pub(crate) fn check_request(
+    own: (i32, i32),
+    device: Option<(i32, i32)>,
+    copy: Option<bool>,
+) -> PyResult<()> {
     if copy == Some(true) {
         return Err(PyBufferError::new_err(
             "a copy is not made: copy the buffer by a queue, or use tobytes()",
         ));
     }
-    if device.is_some_and(|device| device != HOST) {
-        return Err(PyBufferError::new_err("the memory is on the host: leave dl_device out"));
+    if device.is_some_and(|device| device != own) {
+        return Err(PyBufferError::new_err(format!(
+            "the memory is on the device {own:?}: leave dl_device out, and copy the memory by a queue"
+        )));
     }
     Ok(())
 }
@@ -113,7 +122,7 @@ pub(crate) fn export(
     let context = Box::into_raw(Box::new(Context { shape: source.len as i64, stride: 1, _owner: owner }));
     let tensor = Tensor {
         data: source.data,
-        device: Device { kind: HOST.0, number: HOST.1 },
+        device: Device { kind: source.device.0, number: source.device.1 },
         dimensions: 1,
         data_type: DataType { code: 1, bits: 8, lanes: 1 },
         // SAFETY: the box was just made, and lives until the deleter frees it.
@@ -221,6 +230,8 @@ pub(crate) struct Imported {
     pub(crate) start: NonNull<u8>,
     pub(crate) len: usize,
     pub(crate) read_only: bool,
+    /// CUDA's number of the device; `None` for memory of the host.
+    pub(crate) cuda: Option<i32>,
     owner: Owner,
 }
 
@@ -231,17 +242,18 @@ impl Imported {
     }
 }
 
-/// Takes the tensor of an object with `__dlpack__`. It must be on the host, and its elements adjacent.
+/// Takes the tensor of an object with `__dlpack__`. It must be on the host or a device of CUDA, and its elements
+/// adjacent.
 ///
 /// # Errors
 ///
-/// The exceptions of the object; `Unsupported` for memory of a device; `InvalidArgument` for other tensors.
+/// The exceptions of the object; `Unsupported` for memory of another device; `InvalidArgument` for other tensors.
 pub(crate) fn import(object: &Bound<'_, PyAny>) -> PyResult<Imported> {
     let py = object.py();
-    let (kind, _): (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
-    if kind != HOST.0 && kind != CUDA_HOST {
+    let (kind, number): (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
+    if ![HOST.0, CUDA_HOST, CUDA].contains(&kind) {
         let error = Error::new(ErrorKind::Unsupported, format!("DLPack memory of a device of kind {kind}"))
-            .with_hint("register host memory, or a GPU's memory by its `__cuda_array_interface__`");
+            .with_hint("register memory of the host or of a CUDA device");
         return Err(raise(py, &error));
     }
     let keywords = pyo3::types::PyDict::new(py);
@@ -278,6 +290,13 @@ pub(crate) fn import(object: &Bound<'_, PyAny>) -> PyResult<Imported> {
         std::mem::forget(owner);
         return Err(PyErr::fetch(py));
     }
+    // The first answer has chosen how the program may use the address.
+    if (tensor.device.kind, tensor.device.number) != (kind, number) {
+        return Err(raise(
+            py,
+            &invalid("a tensor of another device than `__dlpack_device__` says", "pass a tensor of one device"),
+        ));
+    }
     let bytes = size(tensor).ok_or_else(|| {
         raise(
             py,
@@ -293,7 +312,8 @@ pub(crate) fn import(object: &Bound<'_, PyAny>) -> PyResult<Imported> {
     if bytes > 0 && ptr::eq(start.as_ptr(), NonNull::dangling().as_ptr()) {
         return Err(raise(py, &invalid("a tensor without memory", "allocate it first")));
     }
-    Ok(Imported { start, len: bytes, read_only: flags & READ_ONLY != 0, owner })
+    let cuda = (kind == CUDA).then_some(number);
+    Ok(Imported { start, len: bytes, read_only: flags & READ_ONLY != 0, cuda, owner })
 }
 
 /// Returns the bytes of a tensor with adjacent elements in C's order.

@@ -2,11 +2,11 @@
 #![expect(unsafe_code, reason = "registers memory of Python's objects")]
 
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use dma::contract::DeviceAddr;
 use dma::{
-    Access, CacheHint, DeviceMemory, DmaEngine, DmaEngineExt, EngineInfo, Error, ErrorKind, ExportDescriptor,
+    Access, CacheHint, DeviceMemory, DmaEngine, DmaEngineExt, EngineInfo, EngineName, Error, ErrorKind, ExportDescriptor,
     HostMemory, MemoryRequest, Place, QueueOptions, SharedQueueOptions,
 };
 use pyo3::exceptions::PyTypeError;
@@ -30,11 +30,13 @@ use crate::view::{Buffer, Window};
 pub(crate) struct Engine {
     engine: Arc<dyn DmaEngine>,
     name: String,
+    /// See [`cuda_number`](Self::cuda_number).
+    cuda: OnceLock<Option<i32>>,
 }
 
 impl Engine {
     pub(crate) fn new(engine: Arc<dyn DmaEngine>, name: String) -> Self {
-        Self { engine, name }
+        Self { engine, name, cuda: OnceLock::new() }
     }
 }
 
@@ -174,12 +176,14 @@ impl Engine {
             .with_place(place)
             .exportable(export);
         let allocated = detached(py, || self.engine.allocate_window(&request));
-        Ok(Window::whole(Memory::unruled(allocated.map_err(|e| raise(py, &e))?)))
+        let cuda = if device { self.cuda_number(py) } else { None };
+        Ok(Window::whole(Memory::unruled(allocated.map_err(|e| raise(py, &e))?, cuda)))
     }
 
     /// Registers the memory of an object without a copy: a bytearray, a numpy array, an mmap, an array, a
     /// pyarrow buffer, or another object with the buffer protocol; a tensor with `__dlpack__` on the host; or
-    /// a GPU's memory with `__cuda_array_interface__`, which becomes a Window. The bytes must be adjacent.
+    /// a GPU's memory with `__cuda_array_interface__` or `__dlpack__`, which becomes a Window. The bytes must
+    /// be adjacent.
     ///
     /// The object keeps its memory until the buffer is released: a bytearray cannot be resized until then, an
     /// mmap not closed. A read-only object, such as bytes, can only be a source. Through the object itself,
@@ -203,8 +207,20 @@ impl Engine {
                      __cuda_array_interface__, such as a bytearray or a numpy array"
                 )));
             }
+            if object.is_exact_instance_of::<Window>() {
+                return Err(PyTypeError::new_err("a window is registered memory; pass it to operations"));
+            }
             let tensor = dlpack::import(object)?;
             let (start, len, read_only) = (tensor.start, tensor.len, tensor.read_only);
+            if let Some(number) = tensor.cuda {
+                if self.engine.info().backend == "cuda" && self.cuda_number(py) != Some(number) {
+                    let error = Error::new(ErrorKind::Unsupported, format!("memory of CUDA's device {number}"))
+                        .with_hint(format!("open the engine `cuda:{number}`"));
+                    return Err(raise(py, &error));
+                }
+                let at = DeviceAddr(start.addr().get() as u64);
+                return self.register_gpu(py, at, len, read_only, tensor.into_owner());
+            }
             return self.register_host(py, start, len, read_only, tensor.into_owner());
         }
         let bytes = match Bytes::new(object, true) {
@@ -261,7 +277,7 @@ impl Engine {
     fn import_window(&self, py: Python<'_>, descriptor: &[u8]) -> PyResult<Window> {
         let imported = ExportDescriptor::from_bytes(descriptor)
             .and_then(|descriptor| detached(py, || self.engine.import(&descriptor)));
-        Ok(Window::whole(Memory::unruled(imported.map_err(|e| raise(py, &e))?)))
+        Ok(Window::whole(Memory::unruled(imported.map_err(|e| raise(py, &e))?, None)))
     }
 
     /// Opens a queue for one thread at a time: a call while another thread uses the queue raises InUse. It is
@@ -354,13 +370,6 @@ impl Engine {
         object: &Bound<'_, PyAny>,
         interface: &Bound<'_, PyAny>,
     ) -> PyResult<Py<PyAny>> {
-        if self.engine.info().backend != "cuda" {
-            // Another engine might take the address for one of the host, which a wrong object could choose.
-            let error =
-                Error::new(ErrorKind::Unsupported, "this engine cannot register a GPU's memory by address")
-                    .with_hint("open the engine `cuda`");
-            return Err(raise(py, &error));
-        }
         let (addr, read_only): (u64, bool) = interface.get_item("data")?.extract()?;
         let shape: Vec<usize> = interface.get_item("shape")?.extract()?;
         let kind: String = interface.get_item("typestr")?.extract()?;
@@ -372,13 +381,69 @@ impl Engine {
             return Err(raise(py, &error));
         };
         let owner: Py<PyAny> = object.clone().unbind();
-        // SAFETY: the object keeps the memory, as CUDA's array interface says. No reference to a GPU's memory
-        // exists.
-        let memory = unsafe { DeviceMemory::from_raw(DeviceAddr(addr), len, owner) };
+        self.register_gpu(py, DeviceAddr(addr), len, read_only, owner)
+    }
+
+    /// Registers the `len` bytes of a GPU's memory at `addr`, which `owner` keeps.
+    fn register_gpu(
+        &self,
+        py: Python<'_>,
+        addr: DeviceAddr,
+        len: usize,
+        read_only: bool,
+        owner: impl Send + Sync + 'static,
+    ) -> PyResult<Py<PyAny>> {
+        if self.engine.info().backend != "cuda" {
+            // Another engine might take the address for one of the host, which a wrong object could choose.
+            let error =
+                Error::new(ErrorKind::Unsupported, "this engine cannot register a GPU's memory by address")
+                    .with_hint("open the engine `cuda`");
+            return Err(raise(py, &error));
+        }
+        // SAFETY: the object keeps the memory, as CUDA's array interface and DLPack say. No reference to a
+        // GPU's memory exists.
+        let memory = unsafe { DeviceMemory::from_raw(addr, len, owner) };
         let access = if read_only { Access::READ } else { Access::all() };
         let request = MemoryRequest::new(0).with_access(access);
         let window =
             detached(py, || self.engine.register_device_with(memory, &request)).map_err(|e| raise(py, &e))?;
-        Ok(Py::new(py, Window::whole(Memory::unruled(window)))?.into_any())
+        Ok(Py::new(py, Window::whole(Memory::unruled(window, self.cuda_number(py))))?.into_any())
     }
+
+    /// Returns CUDA's number of the engine's device, by which other libraries know it. `None` for other
+    /// engines.
+    fn cuda_number(&self, py: Python<'_>) -> Option<i32> {
+        let info = self.engine.info();
+        if info.backend != "cuda" {
+            return None;
+        }
+        if let Some(number) = self.cuda.get() {
+            return *number;
+        }
+        // Wrappers such as `verify+` precede the engine's own name.
+        let head = self.name.split(':').next()?;
+        let own = self.name.get(head.rfind('+').map_or(0, |at| at + 1)..)?;
+        let name: EngineName = own.parse().ok()?;
+        let number = match name.device() {
+            None => Some(0),
+            Some(device) => device.parse().ok().or_else(|| detached(py, || number_of(&name, &info.device))),
+        };
+        *self.cuda.get_or_init(|| number)
+    }
+}
+
+/// Returns the number of CUDA's device at a PCI address. Opens the devices in the order of their numbers, with
+/// the options of `like`.
+fn number_of(like: &EngineName, pci: &str) -> Option<i32> {
+    for number in 0.. {
+        let mut name = EngineName::new(like.backend()).and_then(|name| name.with_device(number.to_string()));
+        for (key, value) in like.options() {
+            name = name.and_then(|name| name.with_option(key, value));
+        }
+        let engine = name.and_then(|name| dma::open_name(&name)).ok()?;
+        if engine.info().device == pci {
+            return Some(number);
+        }
+    }
+    None
 }

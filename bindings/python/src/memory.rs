@@ -49,6 +49,8 @@ pub(crate) struct Memory {
     /// Address at which the CPU reaches the first byte; `None` for windows.
     cpu: Option<Start>,
     pub(crate) read_only: bool,
+    /// CUDA's number of the device, for a GPU's memory whose device is known.
+    pub(crate) cuda: Option<i32>,
     uses: State<Uses>,
 }
 
@@ -71,13 +73,14 @@ impl Memory {
             Start(NonNull::new(at).unwrap_or(start))
         });
         let cpu = Some(cpu.unwrap_or(Start(NonNull::dangling())));
-        Arc::new(Self { window, cpu, read_only, uses: State::new(Uses::default()) })
+        Arc::new(Self { window, cpu, read_only, cuda: None, uses: State::new(Uses::default()) })
     }
 
-    /// Makes memory without the rule and without views.
-    pub(crate) fn unruled(window: Window) -> Arc<Self> {
+    /// Makes memory without the rule and without views. `cuda` is CUDA's number of the engine's device.
+    pub(crate) fn unruled(window: Window, cuda: Option<i32>) -> Arc<Self> {
         let read_only = !window.region().access().contains(dma::Access::WRITE);
-        Arc::new(Self { window, cpu: None, read_only, uses: State::new(Uses::default()) })
+        let cuda = cuda.filter(|_| !window.region().is_cpu_visible());
+        Arc::new(Self { window, cpu: None, read_only, cuda, uses: State::new(Uses::default()) })
     }
 
     pub(crate) const fn start(&self) -> Option<Start> {

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use dma::contract::racy_copy;
 use dma::{Error, ErrorKind};
-use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyIndexError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PySlice};
 
 use crate::arguments::Bytes;
+use crate::dlpack;
 use crate::error::{in_use, raise};
 use crate::export::PyExport;
 use crate::interpreter::{State, detached};
@@ -337,7 +338,7 @@ impl Buffer {
         if stream.is_some() {
             return Err(raise(py, &crate::error::invalid("a stream for host memory", "pass stream=None")));
         }
-        crate::dlpack::check_request(dl_device, copy)?;
+        dlpack::check_request(dlpack::HOST, dl_device, copy)?;
         let memory = this.memory(py)?;
         let at = memory
             .start()
@@ -346,12 +347,13 @@ impl Buffer {
             .as_ptr()
             .wrapping_add(this.start);
         let guard = ViewGuard::new(py, memory, this.range(), !this.read_only)?;
-        let tensor = crate::dlpack::Source { data: at.cast(), len: this.len, read_only: this.read_only };
-        crate::dlpack::export(py, &tensor, max_version, Box::new(guard))
+        let (data, device) = (at.cast(), dlpack::HOST);
+        let tensor = dlpack::Source { data, len: this.len, read_only: this.read_only, device };
+        dlpack::export(py, &tensor, max_version, Box::new(guard))
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {
-        crate::dlpack::HOST
+        dlpack::HOST
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
@@ -533,8 +535,7 @@ impl Window {
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyDict>> {
         let memory = self.cuda_memory(py)?;
-        let at =
-            memory.window.region().as_raw().info().addr.0 + (memory.window.offset() + self.0.start) as u64;
+        let at = self.device_address(&memory);
         let description = pyo3::types::PyDict::new(py);
         description.set_item("shape", (self.0.len,))?;
         description.set_item("typestr", "|u1")?;
@@ -542,6 +543,43 @@ impl Window {
         description.set_item("strides", py.None())?;
         description.set_item("version", 3)?;
         Ok(description)
+    }
+
+    /// DLPack, for torch.from_dlpack and others: one dimension of uint8 on the GPU. Only for a GPU's memory.
+    /// Operations that were waited for have ended on the GPU, so no stream is synchronised. Wait for the
+    /// other library's stream before the next operation.
+    ///
+    /// Raises:
+    ///     BufferError: the window is not memory of a GPU, or another device or a copy is asked for.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__(
+        &self,
+        py: Python<'_>,
+        stream: Option<Bound<'_, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Py<PyAny>> {
+        let _ = stream;
+        let device = self.__dlpack_device__(py)?;
+        dlpack::check_request(device, dl_device, copy)?;
+        let memory = self.0.memory(py)?;
+        let data = ptr::without_provenance_mut(self.device_address(&memory) as usize);
+        let tensor = dlpack::Source { data, len: self.0.len, read_only: self.0.read_only, device };
+        dlpack::export(py, &tensor, max_version, Box::new(memory))
+    }
+
+    /// The device of DLPack: kDLCUDA and CUDA's number of the GPU.
+    ///
+    /// Raises:
+    ///     BufferError: the window is not memory of a GPU.
+    fn __dlpack_device__(&self, py: Python<'_>) -> PyResult<(i32, i32)> {
+        match self.0.with(py, |memory| memory.cuda)? {
+            Some(number) => Ok((dlpack::CUDA, number)),
+            None => Err(PyBufferError::new_err(
+                "the window is not memory of a GPU: copy it to a buffer by a queue, and pass the buffer",
+            )),
+        }
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
@@ -555,6 +593,10 @@ impl Window {
 }
 
 impl Window {
+    fn device_address(&self, memory: &Memory) -> u64 {
+        memory.window.region().as_raw().info().addr.0 + (memory.window.offset() + self.0.start) as u64
+    }
+
     /// Returns the memory if it is a GPU's.
     fn cuda_memory(&self, py: Python<'_>) -> PyResult<Arc<Memory>> {
         let memory = self.0.memory(py)?;

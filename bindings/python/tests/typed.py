@@ -37,6 +37,8 @@ async def main() -> None:
     window = engine.allocate_window(4096, export="rw")
     with window.export("r") as export:
         assert_type(engine.import_window(export.descriptor), dma.Window)
+    assert_type(window.__dlpack_device__(), tuple[int, int])
+    assert_type(dma.nixl_plugin_dir(), str)
     files = dma.files.Queue(pools=[pool])
     assert_type(await files.read(dma.files.open("path"), 0, dst), int)
     assert_type(dma.retry(lambda: queue.crc32c(src)), int)

@@ -69,7 +69,7 @@ class Engine:
     @overload
     def register(self, object: _HasCuda) -> Window: ...
     @overload
-    def register(self, object: _HasDlpack) -> Buffer: ...
+    def register(self, object: _HasDlpack) -> Buffer | Window: ...
     def pool(
         self,
         sizes: Mapping[_Size, int],
@@ -147,6 +147,15 @@ class Window(_View):
     def export(self, rights: _Rights = "rw") -> Export: ...
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
 
 @final
 class Rows:
