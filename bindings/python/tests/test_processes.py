@@ -151,6 +151,23 @@ def test_the_command_line():
     assert command("bench", "-e", "nothing", status=1)
 
 
+def test_the_command_line_ends_with_its_reader():
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "dma", "list"], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=LIMIT
+    )  # fmt: skip
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_the_nixl_plugin_is_found_or_refused_with_the_remedy():
+    try:
+        assert os.listdir(dma.nixl_plugin_dir()) == ["libplugin_DMA.so"]
+    except dma.NotFound as error:
+        assert isinstance(error, FileNotFoundError) and "bindings/python/wheel" in str(error)
+
+
 def test_plugin_runs_tests_over_seeds(pytester):
     pytester.makepyfile(
         """

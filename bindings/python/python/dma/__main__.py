@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import timeit
 from typing import Optional
@@ -73,6 +74,10 @@ def main(arguments: Optional[list[str]] = None) -> int:
         return _bench(given.engine, given.sizes)
     except dma.Error as error:
         print(f"python -m dma: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader, such as `head`, has ended. The interpreter's end must not write to it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
 
