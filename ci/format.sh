@@ -7,7 +7,7 @@ cargo fmt --all --check
 cargo fmt --manifest-path tests/fuzz/Cargo.toml --check
 cargo fmt --manifest-path bindings/python/Cargo.toml --check
 
-scripts=(.ci/run ci/vm ci/*.sh ci/guest/*.sh)
+scripts=(.ci/run ci/vm ci/*.sh ci/guest/*.sh bindings/python/wheel)
 missing=()
 if command -v shellcheck >/dev/null; then
     shellcheck "${scripts[@]}"

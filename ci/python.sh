@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
 # The Python package builds as a wheel for CPython 3.11 and later, installs into a fresh environment, and works there on the
-# engines of this machine without hardware and on the stand-in for BlueField: every operation beside plain Python, the rule for memory
-# that Python views, waits, threads, forks, the end of the interpreter, and random programs. The code of docs/python.md runs. mypy
-# accepts the package's types, and the crate passes clippy. The wheel that users build is below 12 MB. No wheel needs a vendor
-# library.
+# engines of this machine without hardware and on the stand-ins for BlueField and for CUDA's driver: every operation beside plain
+# Python, the rule for memory that Python views, waits, threads, forks, the end of the interpreter, and random programs. The code of
+# docs/python.md runs. A short program has no errors under valgrind and with Python's checks of memory. mypy accepts the
+# package's types, and the crate passes clippy. No wheel needs a vendor library.
 #
 #   ci/python.sh            tests a wheel that is built without optimisation
-#   ci/python.sh release    tests the wheel that users build, and checks its size
-#   ci/python.sh debug      also tests with Python's checks of memory (-X dev, PYTHONMALLOC=debug)
+#   ci/python.sh release    tests the wheel of bindings/python/wheel, which must be below 12 MB and run on glibc 2.28: with the tests above,
+#                           and on each version of Python that this machine has. Two agents of NIXL move bytes by its
+#                           plugin. `pip install ./bindings/python` works. If a free-threaded interpreter is installed (python3.14t,
+#                           python3.13t), its wheel passes the tests in parallel threads. If the compilers for aarch64 are
+#                           installed, the wheel for aarch64 is built
+#   ci/python.sh debug      also runs all tests with Python's checks of memory (-X dev, PYTHONMALLOC=debug)
 #
 # Exits with 77 ("skipped") without Python 3.11 or maturin.
 set -euo pipefail
@@ -45,28 +49,96 @@ profile=dev
 [[ "${1:-}" != release ]] || profile=release
 cargo clippy --quiet --locked --profile "$profile" --manifest-path "$crate/Cargo.toml" -- -D warnings
 
-"$bin/maturin" build --quiet --profile "$profile" --locked --manifest-path "$crate/Cargo.toml" --interpreter "$bin/python" --out "$made/wheel"
+if [[ "$profile" == dev ]]; then
+    "$bin/maturin" build --quiet --profile dev --locked --manifest-path "$crate/Cargo.toml" --interpreter "$bin/python" --out "$made/wheel"
+else
+    CARGO_TARGET_DIR=$target "$crate/wheel" "$made/wheel" --python "$bin/python"
+fi
 wheel=$(echo "$made"/wheel/*.whl)
 [[ "$wheel" == *-cp311-abi3-* ]] || {
     echo "the wheel is not for all versions from 3.11 on: $wheel" >&2
     exit 1
 }
 size=$(stat --format %s "$wheel")
-[[ "$profile" == dev ]] || ((size < 12000000)) || {
-    echo "the wheel has $size bytes" >&2
-    exit 1
-}
 "$bin/pip" install --quiet --disable-pip-version-check "$wheel"
 
 # The installed package is tested, not the sources.
 cp -r "$crate/tests" docs/python.md "$made/"
 tests() {
-    env --chdir "$made/tests" DMA_PYTHON_GUIDE="$made/python.md" DMA_PYTHON_ENGINES="${engines:-}" "$@"
+    # Two GPUs, each with a small memory.
+    env --chdir "$made/tests" DMA_PYTHON_GUIDE="$made/python.md" DMA_PYTHON_ENGINES="${engines:-}" DMA_PYTHON_CUDA="$made/cuda/lib" \
+        CUDA_EMU=$'memory = "64M"\n[[gpu]]\n[[gpu]]' "$@"
 }
 CARGO_TARGET_DIR=$target standins/doca-emu/install "$made/doca" --profile dev >/dev/null
+CARGO_TARGET_DIR=$target standins/cuda-emu/install "$made/cuda" --profile dev >/dev/null
 engines="doca:lib=$made/doca" tests "$bin/python" -m pytest --quiet -p no:cacheprovider
 if [[ "${1:-}" == debug ]]; then
     PYTHONMALLOC=debug tests "$bin/python" -X dev -m pytest --quiet -p no:cacheprovider
 fi
+PYTHONMALLOC=debug tests "$bin/python" -X dev smoke.py
+if command -v valgrind >/dev/null; then
+    # With the C library's allocator, CPython needs no suppressions.
+    PYTHONMALLOC=malloc tests timeout 300 valgrind -q --fair-sched=yes --error-exitcode=9 "$bin/python" smoke.py
+else
+    echo "skipped: the program under valgrind, which is not installed"
+fi
 "$bin/mypy" --strict --cache-dir "$made/mypy" --python-executable "$bin/python" "$crate/python/dma" "$crate/tests/typed.py"
 echo "a wheel of $size bytes, profile $profile, $("$bin/python" --version)"
+[[ "$profile" == release ]] || exit 0
+
+# Other versions of Python, each in a fresh environment. Command names of version managers may stand for no interpreter.
+for other in python3.{11,12,13,14}; do
+    "$other" -c pass 2>/dev/null || {
+        echo "skipped: $other is not installed"
+        continue
+    }
+    rm -rf "$made/other"
+    "$other" -m venv "$made/other"
+    "$made/other/bin/pip" install --quiet --disable-pip-version-check "$wheel"
+    tests "$made/other/bin/python" smoke.py
+    echo "the wheel works in $("$made/other/bin/python" --version)"
+done
+
+# NIXL's own dependencies are PyTorch and CUDA, which these agents do not use.
+if "$bin/pip" install --quiet --disable-pip-version-check --no-deps nixl-cu12==1.5.1 >"$made/log" 2>&1; then
+    NIXL_LOG_LEVEL=ERROR tests timeout 300 "$bin/python" nixl.py
+else
+    echo "skipped: the NIXL plugin: $(tail -n 1 "$made/log")"
+fi
+
+rm -rf "$made/other"
+"$python" -m venv "$made/other"
+"$made/other/bin/pip" install --quiet --disable-pip-version-check "./$crate"
+for command in list "doctor cpu" "bench -e cpu 64"; do
+    # shellcheck disable=SC2086 # split into words on purpose
+    (cd "$made" && "$made/other/bin/python" -m dma $command >/dev/null)
+done
+echo "pip install ./$crate works"
+
+for free in python3.14t python3.13t none; do
+    "$free" -c pass 2>/dev/null && break
+done
+if [[ "$free" == none ]]; then
+    echo "skipped: there is no free-threaded interpreter"
+else
+    rm -rf "$made/free" "$made/wheel-free"
+    "$free" -m venv "$made/free"
+    "$made/free/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: pytest numpy
+    CARGO_TARGET_DIR=$target "$crate/wheel" "$made/wheel-free" --python "$made/free/bin/python"
+    PYO3_PYTHON=$made/free/bin/python CARGO_TARGET_DIR=$target/python-free \
+        cargo clippy --quiet --locked --manifest-path "$crate/Cargo.toml" -- -D warnings
+    "$made/free/bin/pip" install --quiet --disable-pip-version-check "$made"/wheel-free/*.whl
+    # A RuntimeWarning would say that the import has switched the global lock on.
+    tests "$made/free/bin/python" -W error::RuntimeWarning -m pytest --quiet -p no:cacheprovider
+fi
+
+if ! command -v aarch64-linux-gnu-g++ >/dev/null || [[ "$(uname -m)" != x86_64 ]]; then
+    echo "skipped: the wheel for aarch64, because aarch64-linux-gnu-g++ is not installed"
+elif ! ci/aarch64.sh --rustup-target && [[ ! -x /usr/bin/rustc ]]; then
+    echo "skipped: the wheel for aarch64, because there is no standard library for it"
+else
+    mkdir -p "$made/rustc"
+    ci/aarch64.sh --rustup-target || ln -sf /usr/bin/rustc "$made/rustc/rustc"
+    RUSTC=$(PATH=$made/rustc:$PATH command -v rustc) PATH=$made/rustc:$PATH CARGO_TARGET_DIR=$target/aarch64-wheel \
+        "$crate/wheel" "$made/wheel-aarch64" --target aarch64 --python "$bin/python"
+fi

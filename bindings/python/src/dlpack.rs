@@ -88,11 +88,7 @@ pub(crate) struct Source {
 /// # Errors
 ///
 /// `BufferError` for another device or a copy, as the protocol says.
-pub(crate) fn check_request(
-    own: (i32, i32),
-    device: Option<(i32, i32)>,
-    copy: Option<bool>,
-) -> PyResult<()> {
+pub(crate) fn check_request(own: (i32, i32), device: Option<(i32, i32)>, copy: Option<bool>) -> PyResult<()> {
     if copy == Some(true) {
         return Err(PyBufferError::new_err(
             "a copy is not made: copy the buffer by a queue, or use tobytes()",
@@ -242,12 +238,13 @@ impl Imported {
     }
 }
 
-/// Takes the tensor of an object with `__dlpack__`. It must be on the host or a device of CUDA, and its elements
-/// adjacent.
+/// Takes the tensor of an object with `__dlpack__`. It must be on the host or a device of CUDA, and its
+/// elements adjacent.
 ///
 /// # Errors
 ///
-/// The exceptions of the object; `Unsupported` for memory of another device; `InvalidArgument` for other tensors.
+/// The exceptions of the object; `Unsupported` for memory of another device; `InvalidArgument` for other
+/// tensors.
 pub(crate) fn import(object: &Bound<'_, PyAny>) -> PyResult<Imported> {
     let py = object.py();
     let (kind, number): (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
@@ -294,7 +291,10 @@ pub(crate) fn import(object: &Bound<'_, PyAny>) -> PyResult<Imported> {
     if (tensor.device.kind, tensor.device.number) != (kind, number) {
         return Err(raise(
             py,
-            &invalid("a tensor of another device than `__dlpack_device__` says", "pass a tensor of one device"),
+            &invalid(
+                "a tensor of another device than `__dlpack_device__` says",
+                "pass a tensor of one device",
+            ),
         ));
     }
     let bytes = size(tensor).ok_or_else(|| {

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use dma::contract::DeviceAddr;
 use dma::{
-    Access, CacheHint, DeviceMemory, DmaEngine, DmaEngineExt, EngineInfo, EngineName, Error, ErrorKind, ExportDescriptor,
-    HostMemory, MemoryRequest, Place, QueueOptions, SharedQueueOptions,
+    Access, CacheHint, DeviceMemory, DmaEngine, DmaEngineExt, EngineInfo, EngineName, Error, ErrorKind,
+    ExportDescriptor, HostMemory, MemoryRequest, Place, QueueOptions, SharedQueueOptions,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -214,8 +214,9 @@ impl Engine {
             let (start, len, read_only) = (tensor.start, tensor.len, tensor.read_only);
             if let Some(number) = tensor.cuda {
                 if self.engine.info().backend == "cuda" && self.cuda_number(py) != Some(number) {
-                    let error = Error::new(ErrorKind::Unsupported, format!("memory of CUDA's device {number}"))
-                        .with_hint(format!("open the engine `cuda:{number}`"));
+                    let error =
+                        Error::new(ErrorKind::Unsupported, format!("memory of CUDA's device {number}"))
+                            .with_hint(format!("open the engine `cuda:{number}`"));
                     return Err(raise(py, &error));
                 }
                 let at = DeviceAddr(start.addr().get() as u64);
@@ -432,16 +433,16 @@ impl Engine {
     }
 }
 
-/// Returns the number of CUDA's device at a PCI address. Opens the devices in the order of their numbers, with
-/// the options of `like`.
-fn number_of(like: &EngineName, pci: &str) -> Option<i32> {
+/// Returns CUDA's number of a device. Opens the devices in the order of their numbers, with the options of
+/// `like`, until one has this description.
+fn number_of(like: &EngineName, description: &str) -> Option<i32> {
     for number in 0.. {
         let mut name = EngineName::new(like.backend()).and_then(|name| name.with_device(number.to_string()));
         for (key, value) in like.options() {
             name = name.and_then(|name| name.with_option(key, value));
         }
         let engine = name.and_then(|name| dma::open_name(&name)).ok()?;
-        if engine.info().device == pci {
+        if engine.info().device == description {
             return Some(number);
         }
     }

@@ -1,6 +1,9 @@
 //! [`State`]: values that threads with the interpreter access, one at a time. [`detached`]: code without the
 //! interpreter, during which other threads run Python.
-#![cfg_attr(not(Py_GIL_DISABLED), expect(unsafe_code, reason = "the global lock replaces a lock of each value"))]
+#![cfg_attr(
+    not(Py_GIL_DISABLED),
+    expect(unsafe_code, reason = "the global lock replaces a lock of each value")
+)]
 
 use std::sync::OnceLock;
 use std::thread::{self, ThreadId};
@@ -21,8 +24,9 @@ mod state {
     pub(crate) struct State<T>(RefCell<T>);
 
     // SAFETY: `read` and `write` are the only accesses, and their token proves that the calling thread holds
-    // the global lock. One such lock exists in the process: this module is compiled only for interpreters that
-    // have it, and PyO3 refuses a second interpreter. A lock also orders the accesses of different threads.
+    // the global lock. One such lock exists in the process: this module is compiled only for interpreters
+    // that have it, and PyO3 refuses a second interpreter. A lock also orders the accesses of different
+    // threads.
     unsafe impl<T: Send> Sync for State<T> {}
 
     impl<T> State<T> {
@@ -50,8 +54,8 @@ mod state {
     use pyo3::Python;
 
     /// A value under a lock. A guard must be dropped before the thread calls Python or detaches from it: the
-    /// interpreter may then stop the thread until all other threads have stopped, and one of these may wait for
-    /// the lock.
+    /// interpreter may then stop the thread until all other threads have stopped, and one of these may wait
+    /// for the lock.
     pub(crate) struct State<T>(Mutex<T>);
 
     impl<T> State<T> {

@@ -43,7 +43,8 @@ struct Uses {
 ///
 /// Windows have no views, and so no rule. Two operations may use the same range, as fences order them.
 ///
-/// A use is checked and begun under one lock, so that of a view and an operation in two threads only one begins.
+/// A use is checked and begun under one lock, so that of a view and an operation in two threads only one
+/// begins.
 pub(crate) struct Memory {
     pub(crate) window: Window,
     /// Address at which the CPU reaches the first byte; `None` for windows.
@@ -125,8 +126,7 @@ impl Memory {
         let begin = || {
             let mut uses = self.uses.write(py);
             let is_hit = |it: &&Use| it.overlaps(start, end) && (writes || it.writes);
-            let hits: Vec<_> =
-                uses.operations.iter().filter(is_hit).map(|it| it.operation.clone()).collect();
+            let hits: Vec<_> = uses.operations.iter().filter(is_hit).map(|it| it.operation.clone()).collect();
             if hits.is_empty() { Ok(uses.add(None, start, end, writes)) } else { Err(hits) }
         };
         let hits = match begin() {

@@ -111,12 +111,7 @@ impl Operand {
 /// # Errors
 ///
 /// `Closed` for released memory; `AccessDenied` for a read-only destination.
-pub(crate) fn claim(
-    py: Python<'_>,
-    view: &View,
-    writes: bool,
-    claims: &mut Vec<Claim>,
-) -> PyResult<Window> {
+pub(crate) fn claim(py: Python<'_>, view: &View, writes: bool, claims: &mut Vec<Claim>) -> PyResult<Window> {
     if writes && view.read_only {
         return Err(denied(py));
     }

@@ -163,8 +163,8 @@ impl InFlight {
         self.settle(py)
     }
 
-    /// Polls for a view of the operation's memory, if that does not disturb another thread: its calls on the queue
-    /// would fail during the poll.
+    /// Polls for a view of the operation's memory, if that does not disturb another thread: its calls on the
+    /// queue would fail during the poll.
     pub(crate) fn poll_for_view(&self, py: Python<'_>) {
         if self.core.is_user() {
             self.poll(py);

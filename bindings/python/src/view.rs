@@ -229,8 +229,8 @@ impl Buffer {
         let at = index(key, self.0.len)?;
         let (guard, start) = self.guarded(py, at, 1, false)?;
         let mut byte = 0;
-        // SAFETY: the index was checked, and `guard` keeps the memory, and operations from writing it. Another
-        // thread may write the byte through a view.
+        // SAFETY: the index was checked, and `guard` keeps the memory, and operations from writing it.
+        // Another thread may write the byte through a view.
         unsafe { racy_copy::copy(&raw mut byte, start.wrapping_add(at), 1) };
         drop(guard);
         Ok(byte.into_pyobject(py)?.into_any().unbind())
