@@ -7,7 +7,7 @@
 #
 #   ci/python.sh            tests a wheel that is built without optimisation
 #   ci/python.sh release    tests the wheel of bindings/python/wheel, which must be below 12 MB and run on glibc 2.28: with the tests above,
-#                           and on each version of Python that this machine has. Two agents of NIXL move bytes by its
+#                           on the stand-ins of all devices, and on each version of Python that this machine has. Two agents of NIXL move bytes by its
 #                           plugin. `pip install ./bindings/python` works. If a free-threaded interpreter is installed (python3.14t,
 #                           python3.13t), its wheel passes the tests in parallel threads. If the compilers for aarch64 are
 #                           installed, the wheel for aarch64 is built
@@ -85,6 +85,19 @@ fi
 "$bin/mypy" --strict --cache-dir "$made/mypy" --python-executable "$bin/python" "$crate/python/dma" "$crate/tests/typed.py"
 echo "a wheel of $size bytes, profile $profile, $("$bin/python" --version)"
 [[ "$profile" == release ]] || exit 0
+
+# Every operation on the stand-ins of all devices.
+engines="cuda:lib=$made/cuda/lib"
+for name in ioat:spdk rdma:rdma; do
+    CARGO_TARGET_DIR=$target "standins/${name#*:}-emu/install" "$made/${name#*:}" --profile dev >/dev/null
+    engines+=" ${name%:*}:lib=$made/${name#*:}"
+done
+tests "$bin/python" -m pytest --quiet -p no:cacheprovider test_operations.py
+if [[ "$(uname -m)" == x86_64 ]]; then
+    CARGO_TARGET_DIR=$target standins/dsa-emu/install "$made/dsa" --profile dev >/dev/null
+    engines=dsa tests "$made/dsa/bin/dsa-emu-run" "$bin/python" -m pytest --quiet -p no:cacheprovider -k dsa test_operations.py
+fi
+engines=''
 
 # Other versions of Python, each in a fresh environment. Command names of version managers may stand for no interpreter.
 for other in python3.{11,12,13,14}; do
