@@ -77,8 +77,8 @@ if [[ "${1:-}" == debug ]]; then
 fi
 PYTHONMALLOC=debug tests "$bin/python" -X dev smoke.py
 if command -v valgrind >/dev/null; then
-    # With the C library's allocator, CPython needs no suppressions.
-    PYTHONMALLOC=malloc tests timeout 300 valgrind -q --fair-sched=yes --error-exitcode=9 "$bin/python" smoke.py
+    # With the C library's allocator, memcheck sees each object of Python.
+    PYTHONMALLOC=malloc tests timeout 300 valgrind -q --fair-sched=yes --error-exitcode=9 --suppressions=valgrind.supp "$bin/python" smoke.py
 else
     echo "skipped: the program under valgrind, which is not installed"
 fi
