@@ -15,7 +15,7 @@ use crate::error::{invalid, raise};
 /// The adjacent bytes of an object with the buffer protocol, which the object keeps while this value exists.
 pub(crate) struct Bytes(Box<ffi::Py_buffer>);
 
-// SAFETY: a `Py_buffer` may be used and released by any thread, the latter with Python's lock.
+// SAFETY: a `Py_buffer` may be used and released by any thread, the latter attached to Python.
 unsafe impl Send for Bytes {}
 // SAFETY: a shared reference gives only the address, the length and the rights.
 unsafe impl Sync for Bytes {}
@@ -56,7 +56,7 @@ impl Drop for Bytes {
     fn drop(&mut self) {
         // After the interpreter's end, its objects are not released any more.
         let _ = Python::try_attach(|_| {
-            // SAFETY: `new` has filled the view, and this is its only release, with Python's lock.
+            // SAFETY: `new` has filled the view, and this is its only release, attached to Python.
             unsafe { ffi::PyBuffer_Release(&raw mut *self.0) };
         });
     }

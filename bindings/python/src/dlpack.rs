@@ -173,7 +173,7 @@ unsafe extern "C" fn delete_versioned(managed: *mut Versioned) {
 ///
 /// `capsule` is a capsule of `export`.
 unsafe extern "C" fn drop_capsule(capsule: *mut ffi::PyObject) {
-    // SAFETY: the capsule is alive, and Python calls this with its lock.
+    // SAFETY: the capsule is alive, and Python calls this in an attached thread.
     if unsafe { ffi::PyCapsule_IsValid(capsule, VERSIONED.as_ptr()) } == 1 {
         // SAFETY: the capsule is alive, and its name was checked.
         let managed = unsafe { ffi::PyCapsule_GetPointer(capsule, VERSIONED.as_ptr()) };
@@ -194,7 +194,7 @@ enum Owner {
     Versioned(NonNull<Versioned>),
 }
 
-// SAFETY: DLPack lets any thread delete a tensor; this package does so with Python's lock.
+// SAFETY: DLPack lets any thread delete a tensor; this package does so attached to Python.
 unsafe impl Send for Owner {}
 // SAFETY: a shared reference gives no access.
 unsafe impl Sync for Owner {}

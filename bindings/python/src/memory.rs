@@ -245,7 +245,7 @@ impl Drop for ViewGuard {
     }
 }
 
-/// Frees memory, which may block while the system unmaps it, and may take the global lock to release its
+/// Frees memory, which may block while the system unmaps it, and may attach to Python to release its
 /// owner.
 pub(crate) fn free(py: Python<'_>, memory: Arc<Memory>) {
     if Arc::strong_count(&memory) == 1 {
