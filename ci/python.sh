@@ -9,8 +9,8 @@
 #   ci/python.sh release    tests the wheel of bindings/python/wheel, which must be below 12 MB and run on glibc 2.28: with the tests above,
 #                           on the stand-ins of all devices, and on each version of Python that this machine has. Two agents of NIXL move bytes by its
 #                           plugin. `pip install ./bindings/python` works. If a free-threaded interpreter is installed (python3.14t,
-#                           python3.13t), its wheel passes the tests in parallel threads. If the compilers for aarch64 are
-#                           installed, the wheel for aarch64 is built
+#                           python3.13t), its wheel passes the tests in parallel threads. If Rust's standard library for
+#                           aarch64 is installed, the wheel for aarch64 is built
 #   ci/python.sh debug      also runs all tests with Python's checks of memory (-X dev, PYTHONMALLOC=debug)
 #
 # Exits with 77 ("skipped") without Python 3.11 or maturin.
@@ -145,8 +145,8 @@ else
     tests "$made/free/bin/python" -W error::RuntimeWarning -m pytest --quiet -p no:cacheprovider
 fi
 
-if ! command -v aarch64-linux-gnu-g++ >/dev/null || [[ "$(uname -m)" != x86_64 ]]; then
-    echo "skipped: the wheel for aarch64, because aarch64-linux-gnu-g++ is not installed"
+if [[ "$(uname -m)" != x86_64 ]]; then
+    echo "skipped: wheels for other processors"
 elif ! ci/aarch64.sh --rustup-target && [[ ! -x /usr/bin/rustc ]]; then
     echo "skipped: the wheel for aarch64, because there is no standard library for it"
 else
