@@ -4,14 +4,15 @@
     reason = "counts the handles of a region, so that the last handle returns a pool's memory to the pool"
 )]
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
 use std::panic::RefUnwindSafe;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::memory::location::Location;
-use crate::memory::pool::size_class::PoolSlot;
 use crate::{
     Access, DeviceAddr, DeviceMemory, EngineId, Error, ErrorKind, ExportDescriptor, HostMemory, RawRegion,
     RegionInfo, Segment,
@@ -44,8 +45,54 @@ pub(crate) struct RegionInner {
     process: ForkMark,
     /// The number of handles. The number is 1 while the region is free in a pool.
     users: AtomicUsize,
-    /// The pool that the region returns to.
-    pub(crate) pool_slot: Option<PoolSlot>,
+    /// The keeper that the region returns to, such as a pool.
+    home: Option<Home>,
+}
+
+/// Reuses regions: the last handle of a region goes to the region's keeper.
+pub(crate) trait Keeper: Any + Send + Sync {
+    /// Whether the memory is a part of the keeper's memory, so that a program cannot deregister it.
+    const OWNS_MEMORY: bool;
+
+    /// Takes back the region with this number. `last` is its last handle.
+    ///
+    /// The region keeps its keeper alive. `keeper` is the pointer of an `Arc`. It is not a reference, because
+    /// another thread may free the keeper as soon as the region is free.
+    ///
+    /// # Safety
+    ///
+    /// `last` belongs to a region that was made with this keeper and number.
+    unsafe fn take_back(keeper: NonNull<Self>, number: u32, last: RegionHandle);
+}
+
+/// A region's keeper, and the number that the keeper knows the region by.
+pub(crate) struct Home {
+    /// The pointer of `_keeper`, without its type.
+    keeper: NonNull<()>,
+    _keeper: Arc<dyn Any + Send + Sync>,
+    number: u32,
+    /// Calls [`Keeper::take_back`] of the keeper's type.
+    take_back: unsafe fn(NonNull<()>, u32, RegionHandle),
+    /// [`Keeper::OWNS_MEMORY`].
+    owns_memory: bool,
+}
+
+// SAFETY: the pointer is that of a keeper, which is `Send` and `Sync`.
+unsafe impl Send for Home {}
+// SAFETY: the pointer is that of a keeper, which is `Send` and `Sync`.
+unsafe impl Sync for Home {}
+
+impl Home {
+    pub(crate) fn new<K: Keeper>(keeper: Arc<K>, number: u32) -> Self {
+        unsafe fn take_back<K: Keeper>(keeper: NonNull<()>, number: u32, last: RegionHandle) {
+            // SAFETY: `new` stored this function together with a keeper of type `K`. The caller of this
+            // function meets the requirements.
+            unsafe { K::take_back(keeper.cast(), number, last) }
+        }
+        // SAFETY: the pointer of an `Arc` is not null.
+        let at = unsafe { NonNull::new_unchecked(Arc::as_ptr(&keeper).cast_mut()) }.cast();
+        Self { keeper: at, _keeper: keeper, number, take_back: take_back::<K>, owns_memory: K::OWNS_MEMORY }
+    }
 }
 
 /// Existing memory that a region keeps alive.
@@ -113,6 +160,16 @@ impl RegionHandle {
         *unsafe { Box::from_raw(self.into_ptr().as_ptr()) }
     }
 
+    /// Frees the region, and returns its raw region. This handle must be the region's only handle.
+    ///
+    /// # Safety
+    ///
+    /// See [`into_inner`](Self::into_inner).
+    pub(crate) unsafe fn into_raw(self) -> Box<dyn RawRegion> {
+        // SAFETY: the caller ensures that `is_sole` has returned true.
+        unsafe { self.into_inner() }.raw
+    }
+
     /// Frees the region, even if it belongs to a pool. This handle must be the region's only handle.
     ///
     /// # Safety
@@ -162,10 +219,13 @@ impl Drop for RegionHandle {
             self.users.store(1, Ordering::Relaxed);
         }
         let last = Self(self.0);
-        match &self.pool_slot {
+        match &self.home {
             // SAFETY: the count has reached 0, so this is the last handle.
             None => unsafe { last.free() },
-            Some(_) => PoolSlot::give_back(last),
+            Some(home) => {
+                // SAFETY: `home` has the region's keeper and number, and the count has reached 0.
+                unsafe { (home.take_back)(home.keeper, home.number, last) }
+            }
         }
     }
 }
@@ -183,13 +243,29 @@ impl Region {
         rights: Access,
         backend: &'static str,
     ) -> Self {
+        Self::with_home(raw, memory, rights, backend, None)
+    }
+
+    /// Makes the region of memory that was allocated with all rights. Dropping its last handle returns it to
+    /// `home`.
+    pub(crate) fn of_store(raw: Box<dyn RawRegion>, backend: &'static str, home: Home) -> Self {
+        Self::with_home(raw, None, Access::all(), backend, Some(home))
+    }
+
+    fn with_home(
+        raw: Box<dyn RawRegion>,
+        memory: Option<Registered>,
+        rights: Access,
+        backend: &'static str,
+        home: Option<Home>,
+    ) -> Self {
         let mut info = *raw.info();
         info.access &= rights & Access::all();
         if let Some(base) = info.cpu {
             // Expose the pointer's provenance, because views convert addresses back to pointers.
             info.addr = DeviceAddr::of(base);
         }
-        Self::of(info, Location::HERE, raw, memory, backend, None)
+        Self::of(info, Location::HERE, raw, memory, backend, home)
     }
 
     /// Makes the region of memory that was imported with `descriptor`.
@@ -204,9 +280,9 @@ impl Region {
         Self::of(info, location, raw, None, backend, None)
     }
 
-    /// Makes the region of a pool's block. Dropping its last handle returns it to the pool.
-    pub(crate) fn of_pool(raw: Box<dyn RawRegion>, backend: &'static str, pool_slot: PoolSlot) -> Self {
-        Self::of(*raw.info(), Location::HERE, raw, None, backend, Some(pool_slot))
+    /// Makes the region of a pool's block. Dropping its last handle returns it to `home`.
+    pub(crate) fn of_pool(raw: Box<dyn RawRegion>, backend: &'static str, home: Home) -> Self {
+        Self::of(*raw.info(), Location::HERE, raw, None, backend, Some(home))
     }
 
     fn of(
@@ -215,7 +291,7 @@ impl Region {
         raw: Box<dyn RawRegion>,
         memory: Option<Registered>,
         backend: &'static str,
-        pool_slot: Option<PoolSlot>,
+        home: Option<Home>,
     ) -> Self {
         let tag = info.engine.tag(info.access, info.cpu.is_some());
         let (process, users) = (ForkMark::new(), AtomicUsize::new(1));
@@ -228,7 +304,7 @@ impl Region {
             backend,
             process,
             users,
-            pool_slot,
+            home,
         }))
     }
 
@@ -332,10 +408,10 @@ impl Region {
     /// Deregisters the region and returns the memory that was registered.
     fn take_apart(self) -> Result<Option<Registered>, (Self, Error)> {
         if self.is_sole() {
-            if self.0.pool_slot.is_some() {
+            if self.0.home.as_ref().is_some_and(|home| home.owns_memory) {
                 return Ok(None);
             }
-            // SAFETY: `is_sole` has just returned true, and the region belongs to no pool.
+            // SAFETY: `is_sole` has just returned true. If the region has a keeper, the keeper does not get it.
             let RegionInner { raw, memory, .. } = unsafe { self.0.into_inner() };
             drop(raw);
             return Ok(memory);

@@ -6,8 +6,10 @@
 //! release takes the lock. A task sets the first flag in every word before it reads the words for the last
 //! time. Therefore either the task sees a released block, or the release takes the lock and passes the block
 //! to the first waiting task. Accesses to different words need no order.
+//!
+//! In front of the words, each thread has a cache ([`thread_cache`](super::thread_cache)). While tasks wait,
+//! all caches are closed, and all of their blocks are in the words.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::PoisonError;
 use std::task::{Poll, Waker};
@@ -15,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
+use super::thread_cache::{ThreadCache, ThreadCaches, known_thread_number, thread_number};
 use crate::guarded;
 use crate::memory::sync::{AtomicU64, Mutex, Ordering};
 
@@ -34,6 +37,7 @@ const POSITION: u32 = u64::BITS.trailing_zeros();
 pub(super) struct FreeSet {
     /// The number of words is a power of two.
     words: Box<[CachePadded<AtomicU64>]>,
+    caches: ThreadCaches,
     waiting: Mutex<Waiting>,
 }
 
@@ -78,28 +82,19 @@ pub(super) enum Released {
     Closed,
 }
 
-/// Returns the number of the calling thread.
-fn thread_number() -> usize {
-    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-    thread_local! {
-        static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
-    NUMBER.with(|number| {
-        if number.get() == usize::MAX {
-            number.set(NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
-        }
-        number.get()
-    })
-}
-
 impl FreeSet {
     /// Makes a set for up to `count` blocks, none of which is free yet. `count` must be at least 1 and far
     /// below 2^32.
     pub(super) fn new(count: usize) -> Self {
+        Self::with_caches(count, ThreadCaches::new())
+    }
+
+    fn with_caches(count: usize, caches: ThreadCaches) -> Self {
         let words =
             count.div_ceil(BLOCKS.count_ones() as usize).max(count.min(MIN_WORDS)).next_power_of_two();
         Self {
             words: (0..words).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
+            caches,
             waiting: Mutex::new(Waiting::default()),
         }
     }
@@ -116,13 +111,19 @@ impl FreeSet {
 
     /// Returns the number of free blocks.
     pub(super) fn free(&self) -> usize {
-        self.words.iter().map(|word| (word.load(Ordering::Relaxed) & BLOCKS).count_ones() as usize).sum()
+        let in_words = |word: &CachePadded<AtomicU64>| (word.load(Ordering::Relaxed) & BLOCKS).count_ones();
+        self.words.iter().map(in_words).sum::<u32>() as usize + self.caches.len()
     }
 
-    /// Returns whether a block is free.
+    /// Returns whether a block is in a word. It may also be in a [cache](Self::cached).
     pub(super) fn has(&self, block: u32) -> bool {
         let (word, bit) = self.place(block);
         word.load(Ordering::Relaxed) & bit != 0
+    }
+
+    /// Returns the free blocks in the caches of all threads.
+    pub(super) fn cached(&self) -> Vec<u32> {
+        self.caches.blocks()
     }
 
     /// Returns the state of the wait list.
@@ -139,10 +140,65 @@ impl FreeSet {
         f(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes a free block.
+    /// Takes a free block from the calling thread's cache.
     #[inline]
+    pub(super) fn take_cached(&self) -> Option<u32> {
+        self.own_cache()?.take()
+    }
+
+    /// Takes a free block. If only the caches of other threads have free blocks, this takes the lock.
     pub(super) fn take(&self) -> Option<u32> {
-        let (first, mask) = (thread_number(), self.words.len() - 1);
+        self.take_as(thread_number())
+    }
+
+    /// Takes a free block for the thread with this number.
+    fn take_as(&self, thread: usize) -> Option<u32> {
+        let cached = self.caches.of(thread).and_then(ThreadCache::take);
+        cached.or_else(|| self.take_uncached(thread))
+    }
+
+    /// Takes a free block that is not in the thread's own cache.
+    fn take_uncached(&self, thread: usize) -> Option<u32> {
+        if let Some(cache) = self.caches.of(thread)
+            && cache.may_open()
+        {
+            self.open(cache);
+        }
+        self.take_from_words(thread).or_else(|| self.take_recalled(thread))
+    }
+
+    /// Opens the calling thread's cache, unless tasks wait.
+    #[cold]
+    fn open(&self, cache: &ThreadCache) {
+        self.with(|waiting| {
+            if waiting.waiters_without_block == 0 {
+                self.caches.open(cache);
+            }
+        });
+    }
+
+    /// Takes a free block from the caches of other threads.
+    #[cold]
+    fn take_recalled(&self, thread: usize) -> Option<u32> {
+        if !self.caches.may_have_blocks() {
+            return None;
+        }
+        self.with(|_| self.recall());
+        self.take_from_words(thread)
+    }
+
+    /// Moves the blocks of all caches to the words, and closes the caches. The caller holds the lock.
+    fn recall(&self) {
+        self.caches.recall(|block| {
+            let (word, bit) = self.place(block);
+            word.fetch_or(bit, Ordering::Release);
+        });
+    }
+
+    /// Takes a block from the words.
+    #[inline]
+    fn take_from_words(&self, thread: usize) -> Option<u32> {
+        let (first, mask) = (thread, self.words.len() - 1);
         (0..=mask).find_map(|i| {
             let at = (first + i) & mask;
             let word = &self.words[at];
@@ -162,6 +218,13 @@ impl FreeSet {
             }
             None
         })
+    }
+
+    /// Returns the calling thread's cache, for [`give_to_cache`]. Returns `None` for a thread without a cache,
+    /// and for a thread that has not taken a block yet.
+    #[inline]
+    pub(super) fn own_cache(&self) -> Option<&ThreadCache> {
+        self.caches.of(known_thread_number())
     }
 
     /// Returns the word and the bit of a block, for [`give`].
@@ -242,9 +305,10 @@ impl FreeSet {
                 }
             }
             self.set_waited(true);
-            // The flag is set now. A later release takes the lock, and `take` finds a block that was released
-            // earlier.
-            if let Some(block) = self.take() {
+            self.recall();
+            // The flag is set, and the caches are closed. A later release takes the lock, and a block that was
+            // released earlier is in a word.
+            if let Some(block) = self.take_from_words(thread_number()) {
                 if waiting.waiters_without_block == 0 {
                     self.set_waited(false);
                 }
@@ -287,6 +351,7 @@ impl FreeSet {
     /// Closes the set and returns the free blocks. No task may be waiting.
     pub(super) fn close(&self) -> Vec<u32> {
         self.with(|_| {
+            self.recall();
             let mut blocks = Vec::new();
             for (at, word) in self.words.iter().enumerate() {
                 let mut free = word.swap(CLOSED, Ordering::Acquire) & BLOCKS;
@@ -300,8 +365,16 @@ impl FreeSet {
     }
 }
 
-/// Releases a block if no task waits and the set is open. Otherwise returns `false`, and the caller keeps the
-/// block. This is not a method of the set, because the set may be freed as soon as the block is released.
+/// Releases a block to the calling thread's cache, if the cache is open and not full. Otherwise returns
+/// `false`, and the caller keeps the block. This is not a method of the set, because the set may be freed as
+/// soon as the block is released.
+#[inline]
+pub(super) fn give_to_cache(cache: Option<&ThreadCache>, block: u32) -> bool {
+    cache.is_some_and(|cache| cache.put(block))
+}
+
+/// Releases a block to its word, if no task waits and the set is open. Otherwise returns `false`, and the
+/// caller keeps the block. This is not a method of the set, for the same reason.
 #[inline]
 pub(super) fn give(word: &AtomicU64, bit: u64) -> bool {
     let mut seen = word.load(Ordering::Relaxed);
@@ -312,6 +385,115 @@ pub(super) fn give(word: &AtomicU64, bit: u64) -> bool {
         match word.compare_exchange_weak(seen, seen | bit, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => return true,
             Err(now) => seen = now,
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Releases a block in the same way as the pool, on the thread with this number.
+    fn give_back(set: &FreeSet, thread: usize, block: u32) {
+        let (word, bit) = set.place(block);
+        if !give_to_cache(set.caches.of(thread), block) && !give(word, bit) {
+            assert!(matches!(set.give_with_lock(block), Released::Kept(_)), "the set is open");
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Take { thread: usize },
+        GiveBack { thread: usize, which: usize },
+        Wait,
+        Poll { which: usize },
+        Leave { which: usize },
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let (thread, which) = (0..4_usize, 0..64_usize);
+        let step = prop_oneof![
+            8 => thread.clone().prop_map(|thread| Step::Take { thread }),
+            8 => (thread, which.clone()).prop_map(|(thread, which)| Step::GiveBack { thread, which }),
+            1 => Just(Step::Wait),
+            2 => which.clone().prop_map(|which| Step::Poll { which }),
+            1 => which.prop_map(|which| Step::Leave { which }),
+        ];
+        prop::collection::vec(step, 1..400)
+    }
+
+    proptest! {
+        /// The oracle is a list of free blocks and a FIFO list of tasks. A request fails exactly if no block is
+        /// free, wherever the blocks are.
+        #[test]
+        fn a_set_with_caches_is_a_set_with_a_wait_list(count in 1..70_usize, steps in steps()) {
+            // Threads 0 to 2 have caches.
+            let set = FreeSet::with_caches(count, ThreadCaches::with_threads(3));
+            let mut free: Vec<u32> = (0..count).map(|index| set.number(index)).collect();
+            free.iter().for_each(|block| give_back(&set, 3, *block));
+            let mut taken = Vec::new();
+            // The tasks in the list, and the blocks that were passed to them.
+            let mut tasks: Vec<(Option<u64>, Option<u32>)> = Vec::new();
+            let is_waiting = |task: &(Option<u64>, Option<u32>)| task.1.is_none();
+            for step in steps {
+                match step {
+                    Step::Take { thread } => {
+                        let block = set.take_as(thread);
+                        prop_assert_eq!(block.is_some(), !free.is_empty());
+                        if let Some(block) = block {
+                            prop_assert!(free.contains(&block));
+                            free.retain(|other| *other != block);
+                            taken.push(block);
+                        }
+                    }
+                    Step::GiveBack { thread, which } if !taken.is_empty() => {
+                        let block = taken.swap_remove(which % taken.len());
+                        give_back(&set, thread, block);
+                        match tasks.iter_mut().find(|task| is_waiting(task)) {
+                            Some(task) => task.1 = Some(block),
+                            None => free.push(block),
+                        }
+                    }
+                    Step::Wait => {
+                        let mut task = None;
+                        match set.poll_take(&mut task, Waker::noop()) {
+                            Poll::Ready(block) => {
+                                prop_assert!(free.contains(&block));
+                                free.retain(|other| *other != block);
+                                taken.push(block);
+                            }
+                            Poll::Pending => {
+                                prop_assert!(free.is_empty());
+                                tasks.push((task, None));
+                            }
+                        }
+                    }
+                    Step::Poll { which } if !tasks.is_empty() => {
+                        let at = which % tasks.len();
+                        let polled = set.poll_take(&mut tasks[at].0, Waker::noop());
+                        prop_assert_eq!(polled, tasks[at].1.map_or(Poll::Pending, Poll::Ready));
+                        if polled.is_ready() {
+                            taken.extend(tasks.remove(at).1);
+                        }
+                    }
+                    Step::Leave { which } if !tasks.is_empty() => {
+                        let (task, block) = tasks.remove(which % tasks.len());
+                        prop_assert_eq!(set.leave(task.expect("it is in the list")), block);
+                        taken.extend(block);
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(set.free(), free.len());
+                let cached = set.cached();
+                prop_assert!(free.iter().all(|block| set.has(*block) != cached.contains(block)));
+                prop_assert_eq!(set.waits().tasks, tasks.iter().filter(|task| is_waiting(task)).count());
+            }
+            let mut closed = set.close();
+            closed.sort_unstable();
+            free.sort_unstable();
+            prop_assert_eq!(closed, free);
         }
     }
 }
@@ -381,6 +563,73 @@ mod loom_tests {
             }
             giver.join().expect("no panic");
             assert_eq!((set.free(), set.waits().tasks), (1, 0));
+        });
+    }
+
+    /// Makes a set with one free block, whose first two threads have caches. The first thread's cache is open
+    /// and has the block.
+    fn set_with_a_cached_block() -> Arc<FreeSet> {
+        let set = FreeSet::with_caches(1, ThreadCaches::with_threads(2));
+        let block = set.number(0);
+        assert!(give_back(&set, block));
+        assert_eq!(set.take_as(0), Some(block));
+        assert!(give_to_cache(set.caches.of(0), block), "the cache is open");
+        Arc::new(set)
+    }
+
+    /// Takes the block and releases it, as the thread with this number. Returns whether the block was free.
+    fn use_once(set: &FreeSet, thread: usize) -> bool {
+        let Some(block) = set.take_as(thread) else { return false };
+        assert_eq!(set.free(), 0, "two threads have the same block");
+        if !give_to_cache(set.caches.of(thread), block) {
+            assert!(give_back(set, block));
+        }
+        true
+    }
+
+    /// A recall and the owner of a cache neither lose nor duplicate a block.
+    #[test]
+    fn loom_a_recall_takes_each_block_once() {
+        loom::model(|| {
+            let set = set_with_a_cached_block();
+            let owner = {
+                let set = Arc::clone(&set);
+                loom::thread::spawn(move || use_once(&set, 0))
+            };
+            let used = use_once(&set, 1);
+            assert!(owner.join().expect("no panic") || used, "the block was free for one of them");
+            assert_eq!(set.free(), 1);
+        });
+    }
+
+    /// A task is woken by a block that is released to a cache.
+    #[test]
+    fn loom_a_waiting_task_gets_a_cached_block() {
+        loom::model(|| {
+            let set = set_with_a_cached_block();
+            let owner = {
+                let set = Arc::clone(&set);
+                loom::thread::spawn(move || use_once(&set, 0))
+            };
+            let block = loom::future::block_on(get(&set));
+            assert!(give_back(&set, block));
+            owner.join().expect("no panic");
+            assert_eq!((set.free(), set.waits().tasks), (1, 0));
+        });
+    }
+
+    /// Closing the set returns a block that its owner is using or has in its cache.
+    #[test]
+    fn loom_closing_finds_a_cached_block() {
+        loom::model(|| {
+            let set = set_with_a_cached_block();
+            let block = set.take_as(0).expect("it is in the cache");
+            let owner = {
+                let set = Arc::clone(&set);
+                loom::thread::spawn(move || give_to_cache(set.caches.of(0), block) || give_back(&set, block))
+            };
+            let closed = set.close().len();
+            assert_eq!(closed, usize::from(owner.join().expect("no panic")));
         });
     }
 

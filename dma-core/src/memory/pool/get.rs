@@ -43,7 +43,7 @@ impl BufferPool {
             return Ok(class.no_bytes(self.inner.backend));
         }
         if let Some(block) = class.free.take() {
-            return Ok(class.range(block, len, self.holder));
+            return Ok(class.range_for(block, len, self.holder));
         }
         Take::new(self.clone(), len).wait(timeout).unwrap_or_else(|| {
             let message =
@@ -129,7 +129,7 @@ impl Future for Take {
         if !waited && task.is_some() {
             pool.inner.watch.begin(&pool.inner);
         }
-        polled.map(|block| Ok(class.range(block, *len, pool.holder)))
+        polled.map(|block| Ok(class.range_for(block, *len, pool.holder)))
     }
 }
 

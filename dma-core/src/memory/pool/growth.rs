@@ -1,55 +1,46 @@
-//! [`Growth`]: adds buffers of a size when all buffers are in use.
+//! Adds buffers of a size when all buffers are in use.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::options::PoolOptions;
-use super::size_class::SizeClass;
+use super::size_class::{Growth, SizeClass};
+use crate::Result;
 use crate::memory::region::RegionHandle;
-use crate::{DmaEngine, Result};
 
 /// Minimum time between a failed attempt and the next attempt.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Adds buffers of one size.
-pub(super) struct Growth {
-    engine: Arc<dyn DmaEngine>,
-    /// The number of buffers that are added at a time.
-    step: usize,
-    options: PoolOptions,
-    /// The time of the last attempt, if it failed.
-    failed: Mutex<Option<Instant>>,
-}
-
-impl Growth {
-    pub(super) fn new(engine: &Arc<dyn DmaEngine>, step: usize, options: &PoolOptions) -> Self {
-        let (engine, options) = (Arc::clone(engine), options.clone());
-        Self { engine, step, options, failed: Mutex::new(None) }
+impl SizeClass {
+    /// Counts a request that found no free block. If the class grows, returns a block for the request.
+    #[cold]
+    pub(super) fn grown(self: &Arc<Self>) -> Option<u32> {
+        self.exhausted.fetch_add(1, Ordering::Relaxed);
+        self.grow(self.growth.as_ref()?)
     }
 
     /// Adds buffers and takes one of them. Returns `None` if the class has its maximum number of buffers, if
     /// the allocation fails, or if an allocation failed less than [`RETRY`] ago.
-    pub(super) fn grow(&self, class: &Arc<SizeClass>) -> Option<u32> {
-        if class.made() == class.max {
+    fn grow(self: &Arc<Self>, growth: &Growth) -> Option<u32> {
+        if self.made() == self.max {
             return None;
         }
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = growth.failed.lock().unwrap_or_else(PoisonError::into_inner);
         if failed.is_some_and(|at| at.elapsed() < RETRY) {
             return None;
         }
         // Another thread may have grown the class, or released a buffer.
-        if let Some(block) = class.free.take() {
+        if let Some(block) = self.free.take() {
             return Some(block);
         }
-        let added = self.add(class);
+        let added = self.add(growth);
         *failed = added.is_err().then(Instant::now);
         drop(failed);
         match added {
             // Release the other blocks here, without the lock, because a release wakes tasks.
             Ok((block, _others)) => block,
             Err(error) => {
-                let (len, made) = (class.len, class.made());
+                let (len, made) = (self.len, self.made());
                 crate::guarded_log!(warn, %error, len, made, "a pool cannot grow");
                 None
             }
@@ -57,31 +48,22 @@ impl Growth {
     }
 
     /// Makes buffers. Returns the number of the caller's block, and the handles of the other blocks.
-    fn add(&self, class: &Arc<SizeClass>) -> Result<(Option<u32>, Vec<RegionHandle>)> {
-        let first = class.made();
-        let count = self.step.min(class.max - first);
+    fn add(self: &Arc<Self>, growth: &Growth) -> Result<(Option<u32>, Vec<RegionHandle>)> {
+        let first = self.made();
+        let count = growth.step.min(self.max - first);
         if count == 0 {
             return Ok((None, Vec::new()));
         }
-        let slab = SizeClass::slab(&*self.engine, (class.len, count), &self.options, class.place)?;
-        let stride = SizeClass::stride(&*self.engine, class.len).expect("the memory was allocated");
-        let backend = self.engine.info().backend;
+        let slab = Self::slab(&*growth.engine, (self.len, count), &growth.options, self.place)?;
+        let stride = Self::stride(&*growth.engine, self.len).expect("the memory was allocated");
+        let backend = growth.engine.info().backend;
         let mut blocks: Vec<_> =
-            (0..count).map(|i| class.block(&slab, first + i, i * stride, backend)).collect();
-        class.slabs.lock().unwrap_or_else(PoisonError::into_inner).push(slab.region().clone());
-        class.made.store(first + count, Ordering::Relaxed);
+            (0..count).map(|i| self.block(&slab, first + i, i * stride, backend)).collect();
+        self.slabs.lock().unwrap_or_else(PoisonError::into_inner).push(slab.region().clone());
+        self.made.store(first + count, Ordering::Relaxed);
         // The class already has a pointer to the handle of each taken block, so forget the handle of the
         // caller's block.
         _ = blocks.swap_remove(0).into_ptr();
-        Ok((Some(class.free.number(first)), blocks))
-    }
-}
-
-impl SizeClass {
-    /// Counts a request that found no free block. If the class grows, returns a block for the request.
-    #[cold]
-    pub(super) fn grown(self: &Arc<Self>) -> Option<u32> {
-        self.exhausted.fetch_add(1, Ordering::Relaxed);
-        self.growth.as_ref()?.grow(self)
+        Ok((Some(self.free.number(first)), blocks))
     }
 }

@@ -46,10 +46,15 @@ impl Holders {
         Self { numbers, begin: Instant::now(), of_blocks: OnceLock::new() }
     }
 
-    /// Records the holder that takes a block, and the time.
+    /// Returns whether it is recorded that this holder takes a block.
     #[inline]
+    pub(super) fn notes(&self, holder: u32) -> bool {
+        holder != 0 || self.of_blocks.get().is_some()
+    }
+
+    /// Records the holder that takes a block, and the time.
     pub(super) fn set(&self, block: u32, holder: u32) {
-        if holder != 0 || self.of_blocks.get().is_some() {
+        if self.notes(holder) {
             self.note(block, holder);
         }
     }

@@ -162,7 +162,9 @@ impl SizeClass {
     /// buffer.
     fn held(&self) -> BTreeMap<u32, (usize, Duration)> {
         let mut held = BTreeMap::<u32, (usize, Duration)>::new();
-        for block in (0..self.made()).map(|index| self.free.number(index)).filter(|b| !self.free.has(*b)) {
+        let cached = self.free.cached();
+        let is_free = |block: &u32| self.free.has(*block) || cached.contains(block);
+        for block in (0..self.made()).map(|index| self.free.number(index)).filter(|block| !is_free(block)) {
             let (holder, time) = self.holders.of(block);
             let (count, longest) = held.entry(holder).or_default();
             *count += 1;

@@ -1,15 +1,16 @@
-//! [`SizeClass`]: the buffers of one size. [`PoolSlot`] returns a buffer to its class.
+//! [`SizeClass`]: the buffers of one size.
 #![expect(unsafe_code, reason = "converts handles of blocks to pointers and back")]
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use super::free_set::{self, FreeSet, Released};
-use super::growth::Growth;
 use super::holders::Holders;
-use crate::memory::region::{Range, Region, RegionHandle, RegionInner};
-use crate::{EngineId, Error, ErrorKind, Place, guarded};
+use super::options::PoolOptions;
+use crate::memory::region::{Keeper, Range, Region, RegionHandle, RegionInner};
+use crate::{DmaEngine, EngineId, Error, ErrorKind, Place, guarded};
 use dma_process::ForkMark;
 
 /// The buffers of one size.
@@ -33,39 +34,67 @@ pub(super) struct SizeClass {
     pub(super) holders: Holders,
     /// The regions that the buffers are parts of.
     pub(super) slabs: Mutex<Vec<Region>>,
+    /// `None` for a class that does not grow.
     pub(super) growth: Option<Growth>,
     /// Requests that found no free buffer.
     pub(super) exhausted: AtomicU64,
 }
 
-/// The position of a block in its pool.
-pub(crate) struct PoolSlot {
-    pub(super) class: Arc<SizeClass>,
-    pub(super) block: u32,
+/// What a class needs to add buffers.
+pub(super) struct Growth {
+    pub(super) engine: Arc<dyn DmaEngine>,
+    /// The number of buffers that are added at a time.
+    pub(super) step: usize,
+    pub(super) options: PoolOptions,
+    /// The time of the last attempt, if it failed.
+    pub(super) failed: Mutex<Option<Instant>>,
 }
 
-impl PoolSlot {
-    /// Returns a block to its pool. `last` is its last handle.
+impl Keeper for SizeClass {
+    const OWNS_MEMORY: bool = true;
+
     #[inline]
-    pub(crate) fn give_back(last: RegionHandle) {
-        let ptr = last.into_ptr();
-        // `FreeSet::give` gets no reference to the block or its class, because both may be freed as soon as
-        // the block is free.
-        // SAFETY: the handle kept the block alive, and the block is released only below.
-        let Some(pool_slot) = &unsafe { ptr.as_ref() }.pool_slot else { unreachable!("a block of a pool") };
-        if pool_slot.class.process.is_child() {
+    unsafe fn take_back(keeper: NonNull<Self>, number: u32, last: RegionHandle) {
+        // SAFETY: `last` keeps the class alive until the block is released.
+        let class = unsafe { keeper.as_ref() };
+        if class.process.is_child() {
             // Leak the block. A lock of the pool may be held by a thread that does not exist in this forked
             // process.
+            std::mem::forget(last);
             return;
         }
-        let (word, bit) = pool_slot.class.free.place(pool_slot.block);
-        if !free_set::give(word, bit) {
-            SizeClass::give_with_lock(&Arc::clone(&pool_slot.class), pool_slot.block, ptr);
+        let cache = class.free.own_cache();
+        let ptr = last.into_ptr();
+        // The functions that release the block get no reference to the block or its class, because both may be
+        // freed as soon as the block is free.
+        if !free_set::give_to_cache(cache, number) {
+            // SAFETY: the block is not released yet, so the class exists, and `keeper` is the pointer of its
+            // `Arc`.
+            unsafe { Self::give_uncached(keeper, number, ptr) };
         }
     }
 }
 
 impl SizeClass {
+    /// Releases a block that the thread's cache did not accept. `ptr` is its last handle.
+    ///
+    /// # Safety
+    ///
+    /// `this` is the pointer of an `Arc` that exists until the block is released.
+    #[inline(never)]
+    unsafe fn give_uncached(this: NonNull<Self>, block: u32, ptr: NonNull<RegionInner>) {
+        // SAFETY: the class exists until the block is released below.
+        let (word, bit) = unsafe { this.as_ref() }.free.place(block);
+        if free_set::give(word, bit) {
+            return;
+        }
+        // SAFETY: the block is not released yet, so the class exists, and this is the pointer of its `Arc`.
+        unsafe { Arc::increment_strong_count(this.as_ptr().cast_const()) };
+        // SAFETY: the count was incremented just above, for this `Arc`.
+        let class = unsafe { Arc::from_raw(this.as_ptr().cast_const()) };
+        class.give_with_lock(block, ptr);
+    }
+
     #[cold]
     fn give_with_lock(&self, block: u32, ptr: NonNull<RegionInner>) {
         match self.free.give_with_lock(block) {
@@ -86,8 +115,11 @@ impl SizeClass {
     /// Returns the handle of a block that the caller took from the free set.
     #[inline]
     pub(super) fn handle(&self, block: u32) -> RegionHandle {
-        let ptr = self.blocks[block as usize].load(Ordering::Relaxed);
-        let ptr = NonNull::new(ptr).expect("a free block has a handle");
+        let ptr = self.blocks.get(block as usize).and_then(|ptr| NonNull::new(ptr.load(Ordering::Relaxed)));
+        debug_assert!(ptr.is_some(), "a free block has a handle");
+        // SAFETY: the free set has only numbers of blocks that were made. Without this, the check would take
+        // an eighth of the instructions of the shortest request.
+        let ptr = unsafe { ptr.unwrap_unchecked() };
         // SAFETY: the handle was converted to this pointer when the block was made or returned. The free set
         // returns a block to only one caller, so the pointer is converted back only once.
         unsafe { RegionHandle::from_ptr(ptr) }
@@ -95,11 +127,16 @@ impl SizeClass {
 
     /// Returns the first `len` bytes of a block that was taken from the free set.
     #[inline]
-    pub(super) fn range(&self, block: u32, len: usize, holder: u32) -> Range {
-        self.holders.set(block, holder);
+    pub(super) fn range(&self, block: u32, len: usize) -> Range {
         let mut range = Range::whole(Region(self.handle(block)));
         range.len = len;
         range
+    }
+
+    /// Returns the first `len` bytes of a block as [`range`](Self::range) does, and records the holder.
+    pub(super) fn range_for(&self, block: u32, len: usize, holder: u32) -> Range {
+        self.holders.set(block, holder);
+        self.range(block, len)
     }
 
     pub(super) fn refuse(&self, backend: &'static str) -> Error {

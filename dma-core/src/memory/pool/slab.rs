@@ -8,13 +8,12 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::free_set::FreeSet;
-use super::growth::Growth;
 use super::holders::Holders;
 use super::options::{ClassOptions, PoolOptions};
-use super::size_class::{PoolSlot, SizeClass, fail};
+use super::size_class::{Growth, SizeClass, fail};
 use crate::contract::HUGE_PAGE;
 use crate::memory::empty_region;
-use crate::memory::region::{Range, Region, RegionHandle, RegionInner};
+use crate::memory::region::{Home, Range, Region, RegionHandle, RegionInner};
 use crate::memory::registration::{allocate, allocate_buffer};
 use crate::{
     Access, DmaEngine, ErrorKind, MemoryRequest, Place, RawExport, RawRegion, RegionInfo, Result, Window,
@@ -94,7 +93,12 @@ impl SizeClass {
             blocks: (0..free.numbers()).map(|_| AtomicPtr::default()).collect(),
             holders: Holders::new(free.numbers()),
             slabs: Mutex::new(vec![slab.region().clone()]),
-            growth: growing.filter(|_| max > count).map(|engine| Growth::new(engine, count, options)),
+            growth: growing.filter(|_| max > count).map(|engine| Growth {
+                engine: Arc::clone(engine),
+                step: count,
+                options: options.clone(),
+                failed: Mutex::new(None),
+            }),
             free,
             exhausted: AtomicU64::new(0),
         });
@@ -117,8 +121,8 @@ impl SizeClass {
     ) -> RegionHandle {
         let number = self.free.number(index);
         let block = PoolBlock::new(slab.region().clone(), offset, self.len);
-        let pool_slot = PoolSlot { class: Arc::clone(self), block: number };
-        let region = Region::of_pool(Box::new(block), backend, pool_slot);
+        let home = Home::new(Arc::clone(self), number);
+        let region = Region::of_pool(Box::new(block), backend, home);
         let ptr = region.0.into_ptr();
         self.blocks[number as usize].store(ptr.as_ptr(), Ordering::Relaxed);
         // SAFETY: the handle was converted to this pointer just above, and only this line converts it back.
