@@ -16,11 +16,25 @@ pub trait DmaEngineExt: DmaEngine {
     /// Allocates `len` zeroed bytes of host memory that the device can reach. May block while the system maps
     /// and pins them.
     ///
+    /// An engine with [idle memory](DmaEngine::idle_memory) keeps the memory after its last view is dropped, and
+    /// takes it for a later allocation. The region of such memory may be longer than the buffer.
+    ///
     /// # Errors
     ///
     /// See [`DmaEngine::allocate_raw`].
     fn allocate(&self, len: usize) -> Result<BufferMut> {
         self.allocate_with(&MemoryRequest::new(len))
+    }
+
+    /// Allocates `len` bytes as [`allocate`](Self::allocate) does, but does not clear memory that was in use
+    /// before: the bytes are 0 or those of an earlier buffer of this engine. Use this for memory that an
+    /// operation overwrites.
+    ///
+    /// # Errors
+    ///
+    /// See [`DmaEngine::allocate_raw`].
+    fn allocate_for_overwrite(&self, len: usize) -> Result<BufferMut> {
+        self.allocate_with(&MemoryRequest::new(len).with_zeroed(false))
     }
 
     /// Allocates host memory for `request`. May block while the system maps and pins it.

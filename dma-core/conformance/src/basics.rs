@@ -41,16 +41,17 @@ pub fn info_is_consistent(engine: &dyn DmaEngine) {
     );
 }
 
-/// Allocated memory is zeroed, has the requested alignment, and is writable.
+/// Allocated memory is zeroed, even if it was used before, has the requested alignment, and is writable.
 pub fn allocation_is_zeroed_and_aligned(engine: &dyn DmaEngine) {
     for (len, align) in [(1, 1), (64, 64), (4096, 4096), (70_001, 4096), (100, 16_384)] {
         let request = MemoryRequest::new(len).with_align(align);
-        let mut buffer = engine.allocate_with(&request).expect("memory is allocated");
-        assert_eq!(buffer.len(), len, "a region has the requested length");
-        assert_eq!(buffer.as_ptr().addr() % align, 0, "{len} bytes aligned to {align}");
-        assert!(buffer.iter().all(|b| *b == 0), "allocated memory is zeroed");
-        buffer.fill(0xff);
-        drop(buffer);
+        for request in [request.clone(), request.clone().with_zeroed(false), request] {
+            let mut buffer = engine.allocate_with(&request).expect("memory is allocated");
+            assert_eq!(buffer.len(), len, "a buffer has the requested length");
+            assert_eq!(buffer.as_ptr().addr() % align, 0, "{len} bytes aligned to {align}");
+            assert!(!request.zeroed || buffer.iter().all(|b| *b == 0), "allocated memory is zeroed");
+            buffer.fill(0xff);
+        }
     }
 }
 

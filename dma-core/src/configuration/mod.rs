@@ -287,6 +287,7 @@ configuration! {
     access: Access, "Rights of the local device.";
     export: Access, "The rights that an export may grant at most.";
     huge_pages: bool, "Prefers huge pages.";
+    zeroed: bool, "Clears memory that was in use before.";
     node: Option<u32>, "The NUMA node to allocate on. Left out: the system chooses.";
     place: Place, "The place to allocate in.";
 }

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use crate::{
     Access, Completion, Descriptor, DeviceAddr, DeviceMemory, EngineId, EngineInfo, Error, ErrorKind,
-    ExportDescriptor, HostMemory, MemoryRequest, NativeError, Operation, QueueOptions, RegionKey, Result,
-    Segment,
+    ExportDescriptor, HostMemory, IdleMemory, MemoryRequest, NativeError, Operation, QueueOptions, RegionKey,
+    Result, Segment,
 };
 
 /// An opened DMA device. Programs use it through `DmaEngineExt`.
@@ -46,6 +46,15 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     /// Returns a text that describes the engine's decisions so far and the reasons for them. Returns `None`
     /// if the engine has nothing to add to the queues' [`Counters`](crate::Counters).
     fn explain(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns the store of this engine's own idle memory, from which
+    /// [`DmaEngineExt::allocate`](crate::DmaEngineExt::allocate) takes memory. The result is always the same
+    /// store. With `None`, every allocation calls [`allocate_raw`](Self::allocate_raw).
+    ///
+    /// The engine's regions must not keep the store alive, because the store keeps idle regions.
+    fn idle_memory(&self) -> Option<&IdleMemory> {
         None
     }
 

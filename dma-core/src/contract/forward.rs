@@ -57,6 +57,9 @@ macro_rules! forward_engine {
             fn explain(&self) -> Option<String> {
                 $crate::ForwardEngine::forward_to(self).explain()
             }
+            fn idle_memory(&self) -> Option<&$crate::IdleMemory> {
+                $crate::ForwardEngine::forward_to(self).idle_memory()
+            }
             fn allocate_raw(
                 &self,
                 request: &$crate::MemoryRequest,

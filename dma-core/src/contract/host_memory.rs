@@ -24,8 +24,12 @@ pub struct MemoryRequest {
     pub access: Access,
     /// The maximum rights that an export may grant. The default is empty: the memory cannot be exported.
     pub export: Access,
-    /// Prefers huge pages. Default false.
+    /// Prefers huge pages. Default false. Memory of 2 MiB or more that [idle memory](crate::IdleMemory)
+    /// could serve is always allocated so.
     pub huge_pages: bool,
+    /// Clears memory that was in use before. Default true. Memory from
+    /// [`allocate_raw`](crate::DmaEngine::allocate_raw) is always zeroed, so engines ignore this.
+    pub zeroed: bool,
     /// The number of the NUMA node to allocate on. `None`, the default, lets the system choose. Ignored when
     /// registering. Engines ignore it too, because [`DmaEngineExt`](crate::DmaEngineExt) places the memory.
     pub node: Option<u32>,
@@ -39,7 +43,8 @@ impl MemoryRequest {
     #[must_use]
     pub const fn new(len: usize) -> Self {
         let (access, export) = (Access::all(), Access::empty());
-        Self { len, align: 4096, access, export, huge_pages: false, node: None, place: Place::Host }
+        let (huge_pages, zeroed) = (false, true);
+        Self { len, align: 4096, access, export, huge_pages, zeroed, node: None, place: Place::Host }
     }
 
     crate::contract::setters::setters! {
@@ -51,12 +56,28 @@ impl MemoryRequest {
         exportable(export: Access);
         /// Requests huge pages.
         with_huge_pages(huge_pages: bool);
+        /// Sets whether memory is cleared that was in use before. With `false`, the bytes are 0 or those of an
+        /// earlier buffer of the engine.
+        with_zeroed(zeroed: bool);
         /// Allocates the memory on a NUMA node, such as the engine's
         /// [`EngineInfo::numa_node`](crate::EngineInfo::numa_node).
         with_node(node: Option<u32>);
         /// Sets the place to allocate in. For [`Place::Device`], see
         /// [`allocate_window`](crate::DmaEngineExt::allocate_window).
         with_place(place: Place);
+    }
+
+    /// Returns the request for memory of the length `class_len` that can serve this and later requests. Returns
+    /// `None` for a request that only memory of its own can serve.
+    pub(crate) fn recyclable(&self, class_len: usize) -> Option<Self> {
+        let usual = Self::new(class_len);
+        let is_usual = self.access == usual.access
+            && self.export == usual.export
+            && self.node == usual.node
+            && self.place == usual.place
+            && self.align <= usual.align
+            && !(self.huge_pages && class_len < HUGE_PAGE);
+        is_usual.then(|| usual.with_huge_pages(class_len >= HUGE_PAGE))
     }
 
     /// Checks that the request is valid. [`DmaEngine::allocate_raw`](crate::DmaEngine::allocate_raw) begins

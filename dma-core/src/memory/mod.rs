@@ -3,6 +3,7 @@
 mod buffer;
 mod buffer_writer;
 mod empty_region;
+mod idle;
 mod location;
 pub(crate) mod numa;
 pub(crate) mod operand;

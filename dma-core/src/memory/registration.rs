@@ -4,6 +4,7 @@ use std::num::NonZero;
 use std::ptr::NonNull;
 
 use super::empty_region;
+use super::idle;
 use super::numa::{self, NumaNodes};
 use super::region::{Range, Region, Registered};
 use super::{Buffer, BufferMut, PageMemory};
@@ -83,7 +84,8 @@ pub(crate) fn register<E: DmaEngine + ?Sized>(
     // SAFETY: the bytes of a `HostMemory` are mapped and initialized while it lives, and the region keeps it
     // until the raw region has been dropped. The bytes are exclusive, or they are read-only and registered as
     // read-only, or shared and never borrowed.
-    let raw = unsafe { engine.register_raw(&memory, request) }.map_err(fail)?;
+    let raw =
+        idle::with_idle_memory_released(|| unsafe { engine.register_raw(&memory, request) }).map_err(fail)?;
     check_registered(raw.info(), memory.as_ptr(), memory.len());
     let region = Region::new(raw, Some(Registered::Host(memory)), request.access, info.backend);
     if !region.is_cpu_visible() {
@@ -153,6 +155,12 @@ pub(crate) fn allocate_buffer<E: DmaEngine + ?Sized>(
                 .with_hint("use `allocate_window`, and access the memory by DMA"),
         ));
     }
+    engine.info().check_process().map_err(fail)?;
+    if request.len > 0
+        && let Some(buffer) = idle::allocate(engine, request)
+    {
+        return Ok(buffer);
+    }
     let range = allocate(engine, request)?;
     if !range.region.is_cpu_visible() {
         return Err(fail(Error::new(ErrorKind::Unsupported, "the engine hides host memory from the CPU")));
@@ -174,14 +182,15 @@ pub(crate) fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryReques
         return Err(fail(Error::new(ErrorKind::Unsupported, message).with_hint("ask for `Place::Host`")));
     }
     let Some(node) = request.node else {
-        let raw = engine.allocate_raw(request).map_err(fail)?;
+        let raw = idle::with_idle_memory_released(|| engine.allocate_raw(request)).map_err(fail)?;
         return Ok(Range::whole(Region::new(raw, None, request.access, info.backend)));
     };
     if !request.export.is_empty() {
         // Only the engine can allocate memory that peers can import.
         let nodes = NumaNodes::of_system();
         nodes.check_room(node, request.len).map_err(fail)?;
-        let raw = numa::with_policy(&nodes, node, || engine.allocate_raw(request)).map_err(fail)?;
+        let allocate = || numa::with_policy(&nodes, node, || engine.allocate_raw(request));
+        let raw = idle::with_idle_memory_released(allocate).map_err(fail)?;
         return Ok(Range::whole(Region::new(raw, None, request.access, info.backend)));
     }
     if !info.capabilities.contains(Capabilities::REGISTER) {
@@ -193,7 +202,8 @@ pub(crate) fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryReques
     let mut placed = request.clone().with_align(request.align.max(alignment));
     // If the length is too great, `PageMemory` refuses it.
     placed.len = request.len.checked_next_multiple_of(alignment).unwrap_or(usize::MAX);
-    let memory = HostMemory::from_owner(PageMemory::new(&placed).map_err(fail)?);
+    let memory = idle::with_idle_memory_released(|| PageMemory::new(&placed)).map_err(fail)?;
+    let memory = HostMemory::from_owner(memory);
     let mut range = Range::whole(register(engine, memory, request)?);
     // The region has the length that the engine reports, which may be shorter.
     range.len = range.len.min(request.len);

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use dma_core::{
-    CacheHint, Capabilities, DmaEngine, EngineId, EngineInfo, ExportDescriptor, HostMemory, Limits,
-    MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
+    CacheHint, Capabilities, DmaEngine, EngineId, EngineInfo, ExportDescriptor, HostMemory, IdleMemory,
+    Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
 };
 
 use super::execute::MAX_TRANSFER;
@@ -52,6 +52,7 @@ pub struct CpuEngine {
     inline_limit: usize,
     hint: CacheHint,
     pool: Arc<Pool>,
+    idle_memory: IdleMemory,
 }
 
 impl CpuEngine {
@@ -93,6 +94,7 @@ impl CpuEngine {
             inline_limit: options.inline_limit,
             hint: options.hint,
             pool: Arc::new(Pool::new(threads)),
+            idle_memory: IdleMemory::new(),
         })
     }
 }
@@ -118,6 +120,10 @@ unsafe impl DmaEngine for CpuEngine {
 
     fn id(&self) -> EngineId {
         self.id
+    }
+
+    fn idle_memory(&self) -> Option<&IdleMemory> {
+        Some(&self.idle_memory)
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {

@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dma_core::{
     Access, Completion, Descriptor, DeviceMemory, DmaEngine, EngineId, EngineInfo, Error, ErrorKind,
-    ExportDescriptor, HostMemory, InlineCopy, InlineExecutor, MemoryRequest, NativeError, Operation, Place,
-    QueueEvents, QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, Result, Segment,
+    ExportDescriptor, HostMemory, IdleMemory, InlineCopy, InlineExecutor, MemoryRequest, NativeError,
+    Operation, Place, QueueEvents, QueueOptions, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo,
+    Result, Segment,
 };
 
 /// A call that opens or closes a queue or a region.
@@ -125,13 +126,16 @@ pub(crate) struct Layered<L> {
     info: EngineInfo,
     id: EngineId,
     pub(crate) wrapper: Arc<L>,
+    /// `None` if the inner engine does not recycle memory.
+    idle_memory: Option<IdleMemory>,
 }
 
 impl<L: Wrapper> Layered<L> {
     /// Makes an engine from `inner`. `info` describes it: the `info` of `inner`, possibly with fewer
     /// capabilities.
     pub(crate) fn new(inner: Arc<dyn DmaEngine>, info: EngineInfo, wrapper: L) -> Self {
-        Self { inner, info, id: EngineId::unique(), wrapper: Arc::new(wrapper) }
+        let idle_memory = inner.idle_memory().map(|_| IdleMemory::new());
+        Self { inner, info, id: EngineId::unique(), wrapper: Arc::new(wrapper), idle_memory }
     }
 
     fn region(
@@ -164,6 +168,10 @@ unsafe impl<L: Wrapper> DmaEngine for Layered<L> {
             Some(inner) => Some(own + &inner),
             None => Some(own).filter(|own| !own.is_empty()),
         }
+    }
+
+    fn idle_memory(&self) -> Option<&IdleMemory> {
+        self.idle_memory.as_ref()
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
