@@ -74,12 +74,12 @@ pub use dma_core::CompioBufMut;
 pub use dma_core::{
     Access, Answer, Backend, Batch, Buffer, BufferMut, BufferPool, BufferWriter, CacheHint, Capabilities,
     Counters, Destination, DeviceMemory, Discovered, DmaEngine, DmaEngineExt, Driver, EngineId, EngineInfo,
-    EngineName, Error, ErrorKind, Export, ExportDescriptor, Finding, HostMemory, Limits, MemoryRequest,
-    NameFormat, NativeError, NumaNodes, OpError, OpFailure, OptionInfo, OptionValue, PciAddress, Place,
-    PoolClass, PoolGet, PoolOptions, PoolReport, Queue, QueueOptions, Region, RegistrationCache,
-    RegistrationCacheCounters, RegistrationCacheOptions, Result, Retry, RetryPolicy, Rows, SharedQueue,
-    SharedQueueOptions, SharedReady, SharedResult, SharedTransfer, Source, StaticBackend, SubmitResult,
-    Transfer, Verdict, Window, WindowPool, pools,
+    EngineName, Error, ErrorKind, Export, ExportDescriptor, Finding, HostMemory, IdleMemory,
+    IdleMemoryReport, Limits, MemoryRequest, NameFormat, NativeError, NumaNodes, OpError, OpFailure,
+    OptionInfo, OptionValue, PciAddress, Place, PoolClass, PoolGet, PoolOptions, PoolReport, Queue,
+    QueueOptions, Region, RegistrationCache, RegistrationCacheCounters, RegistrationCacheOptions, Result,
+    Retry, RetryPolicy, Rows, SharedQueue, SharedQueueOptions, SharedReady, SharedResult, SharedTransfer,
+    Source, StaticBackend, SubmitResult, Transfer, Verdict, Window, WindowPool, pools,
 };
 pub use dma_cpu as cpu;
 #[cfg(feature = "cuda")]

@@ -16,8 +16,8 @@ pub trait DmaEngineExt: DmaEngine {
     /// Allocates `len` zeroed bytes of host memory that the device can reach. May block while the system maps
     /// and pins them.
     ///
-    /// An engine with [idle memory](DmaEngine::idle_memory) keeps the memory after its last view is dropped, and
-    /// takes it for a later allocation. The region of such memory may be longer than the buffer.
+    /// An engine with [idle memory](DmaEngine::idle_memory) keeps the memory after its last view is dropped,
+    /// and takes it for a later allocation. The region of such memory may be longer than the buffer.
     ///
     /// # Errors
     ///

@@ -39,13 +39,13 @@ struct Call {
 /// Wrappers around the CPU engine.
 const VERIFY: &str = "verify+cpu:sample=100";
 
-const CALLS: [Call; 21] = [
-    Call { name: "queue.copy(src, dst)?.wait()?", engine: "cpu", run: copy, figure: 95.1 },
+const CALLS: [Call; 24] = [
+    Call { name: "queue.copy(src, dst)?.wait()?", engine: "cpu", run: copy, figure: 87.0 },
     Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "cpu", run: batch, figure: 55.0 },
     Call { name: "queue.copy, 32 in flight, extend", engine: "cpu", run: in_flight, figure: 161.7 },
     Call { name: "queue.copy, 32 in flight, push", engine: "cpu", run: pushed, figure: 186.1 },
-    Call { name: "shared.copy(src, dst)?.wait()?", engine: "cpu", run: shared, figure: 100.0 },
-    Call { name: "queue.crc32c(src, 0)?.wait()?", engine: "cpu", run: crc32c, figure: 167.0 },
+    Call { name: "shared.copy(src, dst)?.wait()?", engine: "cpu", run: shared, figure: 89.0 },
+    Call { name: "queue.crc32c(src, 0)?.wait()?", engine: "cpu", run: crc32c, figure: 160.0 },
     Call { name: "queue.copy_crc32c(src, dst, 0)?.wait()?", engine: "cpu", run: copy_crc32c, figure: 251.0 },
     Call { name: "queue.compare(a, b)?.wait()?", engine: "cpu", run: compare, figure: 202.0 },
     Call { name: "queue.fill(dst, pattern)?.wait()?", engine: "cpu", run: fill, figure: 135.0 },
@@ -55,11 +55,19 @@ const CALLS: [Call; 21] = [
     Call { name: "queue.crc32c_now(&src, 0), function", engine: "cpu", run: crc32c_now, figure: 177.0 },
     Call { name: "queue.compare_now(&a, &b), function", engine: "cpu", run: compare_now, figure: 194.0 },
     Call { name: "queue.fill_now(&mut dst, pattern), function", engine: "cpu", run: fill_now, figure: 143.0 },
-    Call { name: "queue.copy(src, dst)?.wait()?", engine: "meter+cpu", run: copy, figure: 195.3 },
+    Call { name: "pool.try_get(len)?, dropped", engine: "cpu", run: pooled, figure: 111.0 },
+    Call { name: "engine.allocate(len)?, dropped", engine: "cpu", run: allocated, figure: 1013.2 },
+    Call {
+        name: "engine.allocate_for_overwrite(len)?, dropped",
+        engine: "cpu",
+        run: overwritten,
+        figure: 996.2,
+    },
+    Call { name: "queue.copy(src, dst)?.wait()?", engine: "meter+cpu", run: copy, figure: 186.7 },
     Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "meter+cpu", run: batch, figure: 80.1 },
     Call { name: "queue.copy, 32 in flight, extend", engine: "meter+cpu", run: in_flight, figure: 256.9 },
-    Call { name: "shared.copy(src, dst)?.wait()?", engine: "meter+cpu", run: shared, figure: 199.0 },
-    Call { name: "queue.copy(src, dst)?.wait()?", engine: VERIFY, run: copy, figure: 197.1 },
+    Call { name: "shared.copy(src, dst)?.wait()?", engine: "meter+cpu", run: shared, figure: 187.5 },
+    Call { name: "queue.copy(src, dst)?.wait()?", engine: VERIFY, run: copy, figure: 187.0 },
     Call { name: "shared.copy(src, dst)?.wait()?", engine: VERIFY, run: shared, figure: 333.2 },
 ];
 
@@ -113,6 +121,28 @@ fn pushed(engine: &dyn DmaEngine, rounds: u64) -> Result<()> {
         for transfer in transfers.drain(..) {
             pairs.push(transfer.wait()?);
         }
+    }
+    Ok(())
+}
+
+fn pooled(engine: &dyn DmaEngine, rounds: u64) -> Result<()> {
+    let pool = BufferPool::new(engine, &PoolOptions::new().with_class(SIZE, ROUND))?;
+    for _ in operations(rounds) {
+        drop(std::hint::black_box(pool.try_get(SIZE)?));
+    }
+    Ok(())
+}
+
+fn allocated(engine: &dyn DmaEngine, rounds: u64) -> Result<()> {
+    for _ in operations(rounds) {
+        drop(std::hint::black_box(engine.allocate(SIZE)?));
+    }
+    Ok(())
+}
+
+fn overwritten(engine: &dyn DmaEngine, rounds: u64) -> Result<()> {
+    for _ in operations(rounds) {
+        drop(std::hint::black_box(engine.allocate_for_overwrite(SIZE)?));
     }
     Ok(())
 }

@@ -56,8 +56,8 @@ impl MemoryRequest {
         exportable(export: Access);
         /// Requests huge pages.
         with_huge_pages(huge_pages: bool);
-        /// Sets whether memory is cleared that was in use before. With `false`, the bytes are 0 or those of an
-        /// earlier buffer of the engine.
+        /// Sets whether memory is cleared that was in use before. With `false`, the bytes are 0 or those of
+        /// an earlier buffer of the engine.
         with_zeroed(zeroed: bool);
         /// Allocates the memory on a NUMA node, such as the engine's
         /// [`EngineInfo::numa_node`](crate::EngineInfo::numa_node).
@@ -67,8 +67,8 @@ impl MemoryRequest {
         with_place(place: Place);
     }
 
-    /// Returns the request for memory of the length `class_len` that can serve this and later requests. Returns
-    /// `None` for a request that only memory of its own can serve.
+    /// Returns the request for memory of the length `class_len` that can serve this and later requests.
+    /// Returns `None` for a request that only memory of its own can serve.
     pub(crate) fn recyclable(&self, class_len: usize) -> Option<Self> {
         let usual = Self::new(class_len);
         let is_usual = self.access == usual.access

@@ -1,7 +1,7 @@
 //! [`IdleMemory`]: allocated memory that an engine keeps after its last use, for later allocations.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use dma_process::ForkMark;
 
@@ -59,7 +59,8 @@ pub struct IdleMemoryReport {
 
 /// The shared part of an [`IdleMemory`]. Memory in use returns to it.
 pub(crate) struct IdleStore {
-    limit: usize,
+    /// The limit in bytes. Set by the first allocation if the program has not set it.
+    limit: OnceLock<usize>,
     process: ForkMark,
     state: Mutex<State>,
 }
@@ -84,18 +85,23 @@ struct Idle {
 type Released = Vec<Box<dyn RawRegion>>;
 
 impl IdleMemory {
-    /// Default of [`with_limit`](Self::with_limit): 256 MiB.
+    /// Maximum default of [`with_limit`](Self::with_limit): 256 MiB.
     pub const DEFAULT_LIMIT: usize = 256 << 20;
 
-    /// Makes a store with the default limit.
+    /// Makes a store with the default limit: [`DEFAULT_LIMIT`](Self::DEFAULT_LIMIT), or one eighth of the
+    /// [available memory](dma_process::available_memory) at the first allocation, if that is less.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_limit(Self::DEFAULT_LIMIT)
+        Self::of(OnceLock::new())
     }
 
     /// Makes a store that keeps at most `limit` bytes. With 0, it keeps nothing.
     #[must_use]
     pub fn with_limit(limit: usize) -> Self {
+        Self::of(limit.into())
+    }
+
+    fn of(limit: OnceLock<usize>) -> Self {
         let store = Arc::new(IdleStore { limit, process: ForkMark::new(), state: Mutex::default() });
         let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
         stores.retain(|store| store.strong_count() > 0);
@@ -157,10 +163,18 @@ impl IdleStore {
         Some(f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
+    fn limit(&self) -> usize {
+        *self.limit.get_or_init(|| {
+            let available = if cfg!(miri) { None } else { dma_process::available_memory() };
+            let part = available.map_or(usize::MAX, |bytes| usize::try_from(bytes / 8).unwrap_or(usize::MAX));
+            part.min(IdleMemory::DEFAULT_LIMIT)
+        })
+    }
+
     /// Returns the length of the class for `len` bytes. Returns `None` if such memory is not kept.
     pub(crate) fn class_len(&self, len: usize) -> Option<usize> {
         let class_len = len.max(MIN_LEN).checked_next_multiple_of(step(len.max(MIN_LEN)))?;
-        (class_len <= self.limit).then_some(class_len)
+        (class_len <= self.limit()).then_some(class_len)
     }
 
     /// Takes idle memory of the length `class_len`, which is the length of a class.
@@ -191,7 +205,7 @@ impl IdleStore {
             if state.is_closed {
                 return released;
             }
-            while state.report.bytes > self.limit.saturating_sub(len) {
+            while state.report.bytes > self.limit().saturating_sub(len) {
                 released.push(state.release_oldest());
             }
             let (class, since) = (class_of(len), state.calls);

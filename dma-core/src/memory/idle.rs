@@ -309,7 +309,8 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle is the content of each buffer, and the sum of the lengths. Memory is never in two buffers.
+        /// The oracle is the content of each buffer, and the sum of the lengths. Memory is never in two
+        /// buffers.
         #[test]
         fn buffers_never_share_memory(steps in prop::collection::vec((0..40_000_usize, any::<bool>()), 1..200)) {
             let engine = Recycling::new(100_000, usize::MAX);

@@ -411,7 +411,8 @@ impl Region {
             if self.0.home.as_ref().is_some_and(|home| home.owns_memory) {
                 return Ok(None);
             }
-            // SAFETY: `is_sole` has just returned true. If the region has a keeper, the keeper does not get it.
+            // SAFETY: `is_sole` has just returned true. If the region has a keeper, the keeper does not get
+            // it.
             let RegionInner { raw, memory, .. } = unsafe { self.0.into_inner() };
             drop(raw);
             return Ok(memory);

@@ -220,8 +220,8 @@ impl FreeSet {
         })
     }
 
-    /// Returns the calling thread's cache, for [`give_to_cache`]. Returns `None` for a thread without a cache,
-    /// and for a thread that has not taken a block yet.
+    /// Returns the calling thread's cache, for [`give_to_cache`]. Returns `None` for a thread without a
+    /// cache, and for a thread that has not taken a block yet.
     #[inline]
     pub(super) fn own_cache(&self) -> Option<&ThreadCache> {
         self.caches.of(known_thread_number())
@@ -306,8 +306,8 @@ impl FreeSet {
             }
             self.set_waited(true);
             self.recall();
-            // The flag is set, and the caches are closed. A later release takes the lock, and a block that was
-            // released earlier is in a word.
+            // The flag is set, and the caches are closed. A later release takes the lock, and a block that
+            // was released earlier is in a word.
             if let Some(block) = self.take_from_words(thread_number()) {
                 if waiting.waiters_without_block == 0 {
                     self.set_waited(false);
@@ -425,8 +425,8 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle is a list of free blocks and a FIFO list of tasks. A request fails exactly if no block is
-        /// free, wherever the blocks are.
+        /// The oracle is a list of free blocks and a FIFO list of tasks. A request fails exactly if no block
+        /// is free, wherever the blocks are.
         #[test]
         fn a_set_with_caches_is_a_set_with_a_wait_list(count in 1..70_usize, steps in steps()) {
             // Threads 0 to 2 have caches.

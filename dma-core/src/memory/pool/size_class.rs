@@ -65,8 +65,8 @@ impl Keeper for SizeClass {
         }
         let cache = class.free.own_cache();
         let ptr = last.into_ptr();
-        // The functions that release the block get no reference to the block or its class, because both may be
-        // freed as soon as the block is free.
+        // The functions that release the block get no reference to the block or its class, because both may
+        // be freed as soon as the block is free.
         if !free_set::give_to_cache(cache, number) {
             // SAFETY: the block is not released yet, so the class exists, and `keeper` is the pointer of its
             // `Arc`.

@@ -31,8 +31,8 @@ const REOPEN_AFTER: u32 = if cfg!(loom) {
 const OPEN: u32 = 0;
 /// State of a cache: it is empty, and its owner must not use it.
 const CLOSED: u32 = 1;
-/// State of a cache: its owner may only take blocks. The process could not execute the barrier of a recall, so
-/// only the owner may use the cache.
+/// State of a cache: its owner may only take blocks. The process could not execute the barrier of a recall,
+/// so only the owner may use the cache.
 const TAKE_ONLY: u32 = 2;
 
 /// The caches of the threads, by the numbers of the threads.
@@ -177,8 +177,8 @@ impl ThreadCache {
         put
     }
 
-    /// Counts a use of the cache if it is closed. Returns whether it is closed and the owner may open it. Only
-    /// the owner may call this.
+    /// Counts a use of the cache if it is closed. Returns whether it is closed and the owner may open it.
+    /// Only the owner may call this.
     pub(super) fn may_open(&self) -> bool {
         if self.state.load(Ordering::Relaxed) != CLOSED {
             return false;

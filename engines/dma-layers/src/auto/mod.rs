@@ -61,7 +61,7 @@ use std::sync::Arc;
 
 use dma_core::{
     Capabilities, DeviceMemory, DmaEngine, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor,
-    HostMemory, MemoryRequest, Place, QueueOptions, RawQueue, RawRegion, RegionInfo, Result,
+    HostMemory, IdleMemory, MemoryRequest, Place, QueueOptions, RawQueue, RawRegion, RegionInfo, Result,
 };
 
 use device::DeviceQueue;
@@ -81,6 +81,8 @@ pub struct AutoEngine {
     cpu: Arc<dyn DmaEngine>,
     info: EngineInfo,
     shared: Arc<AutoShared>,
+    /// `None` if the CPU's engine does not recycle memory.
+    idle_memory: Option<IdleMemory>,
 }
 
 impl AutoEngine {
@@ -149,7 +151,8 @@ impl AutoEngine {
             keys: Arc::default(),
             ledger: Ledger::new(engines),
         };
-        Ok(Self { cpu, info, shared: Arc::new(shared) })
+        let idle_memory = cpu.idle_memory().map(|_| IdleMemory::new());
+        Ok(Self { cpu, info, shared: Arc::new(shared), idle_memory })
     }
 
     /// Makes one engine of `cpu` and all `devices`. Without devices, returns `cpu` itself.
@@ -255,6 +258,10 @@ unsafe impl DmaEngine for AutoEngine {
     fn explain(&self) -> Option<String> {
         let others = self.cpu.explain().unwrap_or_default();
         Some(format!("{}{others}", self.report()))
+    }
+
+    fn idle_memory(&self) -> Option<&IdleMemory> {
+        self.idle_memory.as_ref()
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
