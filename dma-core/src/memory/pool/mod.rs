@@ -41,7 +41,8 @@ pub use windows::WindowPool;
 ///   buffer while only the caches of other threads have free buffers.
 /// - Up to 64 threads have a cache of up to 28 buffers of each size, if the system has `membarrier`. No
 ///   request fails, and no task waits, while a cache has a buffer: the request then takes the buffers of all
-///   caches, which makes each running thread of the process execute a memory barrier.
+///   caches, which makes each running thread of the process execute a memory barrier. If a sandbox forbids
+///   `membarrier` after the pool was made, only its own thread can take what a cache has then.
 /// - Memory of an abandoned operation, or of an export that a peer does not release, never returns to the
 ///   pool and stays [in use](PoolClass::in_use).
 /// - Clones share the buffers. When the last clone is dropped, free buffers are freed immediately, and each
