@@ -11,6 +11,8 @@ weekly='
 cargo bench -p dma-bench --bench api -- --table
 cargo bench -p dma-bench --bench harness
 cargo bench -p dma-bench --bench tasks
+cargo bench -p dma-core --bench pool
+cargo bench -p dma-cpu --bench allocate
 cargo bench -p dma-cpu --bench copy -- --hot
 cargo bench -p dma-cpu --bench copy -- --table
 cargo bench -p dma-cpu --bench instructions

@@ -67,17 +67,15 @@ impl MemoryRequest {
         with_place(place: Place);
     }
 
-    /// Returns the request for memory of the length `class_len` that can serve this and later requests.
-    /// Returns `None` for a request that only memory of its own can serve.
-    pub(crate) fn recyclable(&self, class_len: usize) -> Option<Self> {
-        let usual = Self::new(class_len);
-        let is_usual = self.access == usual.access
-            && self.export == usual.export
-            && self.node == usual.node
-            && self.place == usual.place
-            && self.align <= usual.align
-            && !(self.huge_pages && class_len < HUGE_PAGE);
-        is_usual.then(|| usual.with_huge_pages(class_len >= HUGE_PAGE))
+    /// Returns whether memory of the length `class_len` with the default properties can serve this request.
+    pub(crate) fn is_usual(&self, class_len: usize) -> bool {
+        self.access == Access::all()
+            && self.export.is_empty()
+            && self.node.is_none()
+            && self.place == Place::Host
+            && self.align <= Self::new(0).align
+            && self.align.is_power_of_two()
+            && !(self.huge_pages && class_len < HUGE_PAGE)
     }
 
     /// Checks that the request is valid. [`DmaEngine::allocate_raw`](crate::DmaEngine::allocate_raw) begins

@@ -1,11 +1,12 @@
 //! [`IdleMemory`]: allocated memory that an engine keeps after its last use, for later allocations.
+#![expect(unsafe_code, reason = "frees memory whose type it does not know")]
 
 use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use dma_process::ForkMark;
-
-use super::RawRegion;
 
 /// Memory is kept in classes of lengths. This is the length of the shortest class, in bytes.
 const MIN_LEN: usize = 4096;
@@ -76,13 +77,46 @@ struct State {
 }
 
 struct Idle {
-    raw: Box<dyn RawRegion>,
+    region: IdleRegion,
     /// The number of the call that kept the region.
     since: u64,
 }
 
+/// An idle region, whose type this module does not know. Dropping it frees the memory.
+pub(crate) struct IdleRegion {
+    ptr: NonNull<()>,
+    len: usize,
+    free: unsafe fn(NonNull<()>),
+}
+
+// SAFETY: `new` requires that any thread may free the region.
+unsafe impl Send for IdleRegion {}
+
+impl IdleRegion {
+    /// Makes a value from the pointer of a region of `len` bytes.
+    ///
+    /// # Safety
+    ///
+    /// `free` frees the region, may be called once, by any thread.
+    pub(crate) const unsafe fn new(ptr: NonNull<()>, len: usize, free: unsafe fn(NonNull<()>)) -> Self {
+        Self { ptr, len, free }
+    }
+
+    /// Returns the pointer of the region, which the caller now owns.
+    pub(crate) fn into_ptr(self) -> NonNull<()> {
+        ManuallyDrop::new(self).ptr
+    }
+}
+
+impl Drop for IdleRegion {
+    fn drop(&mut self) {
+        // SAFETY: this value owns the region, and is dropped once.
+        unsafe { (self.free)(self.ptr) };
+    }
+}
+
 /// Regions to drop when no lock is held, because this calls the engine.
-type Released = Vec<Box<dyn RawRegion>>;
+type Released = Vec<IdleRegion>;
 
 impl IdleMemory {
     /// Maximum default of [`with_limit`](Self::with_limit): 256 MiB.
@@ -178,7 +212,7 @@ impl IdleStore {
     }
 
     /// Takes idle memory of the length `class_len`, which is the length of a class.
-    pub(crate) fn take(&self, class_len: usize) -> Option<Box<dyn RawRegion>> {
+    pub(crate) fn take(&self, class_len: usize) -> Option<IdleRegion> {
         let (idle, released) = self.with(|state| {
             let released = state.next_call();
             let idle = state.classes.get_mut(class_of(class_len)).and_then(Vec::pop);
@@ -193,13 +227,13 @@ impl IdleStore {
             (idle, released)
         })?;
         drop(released);
-        idle.map(|idle| idle.raw)
+        idle.map(|idle| idle.region)
     }
 
     /// Keeps memory whose length is that of a class, or releases it.
-    pub(crate) fn keep(&self, raw: Box<dyn RawRegion>) {
-        let len = raw.info().len;
-        let mut raw = Some(raw);
+    pub(crate) fn keep(&self, region: IdleRegion) {
+        let len = region.len;
+        let mut region = Some(region);
         let released = self.with(|state| {
             let mut released = state.next_call();
             if state.is_closed {
@@ -212,15 +246,15 @@ impl IdleStore {
             if state.classes.len() <= class {
                 state.classes.resize_with(class + 1, Vec::new);
             }
-            state.classes[class].extend(raw.take().map(|raw| Idle { raw, since }));
+            state.classes[class].extend(region.take().map(|region| Idle { region, since }));
             state.report.bytes += len;
             state.report.regions += 1;
             released
         });
         match released {
-            Some(released) => drop((released, raw)),
+            Some(released) => drop((released, region)),
             // Leak the region: the engine is the parent's.
-            None => std::mem::forget(raw),
+            None => std::mem::forget(region),
         }
     }
 
@@ -254,10 +288,10 @@ impl State {
             let kept_until = self.calls.saturating_sub(MAX_AGE);
             for class in &mut self.classes {
                 let old = class.partition_point(|idle| idle.since < kept_until);
-                released.extend(class.drain(..old).map(|idle| idle.raw));
+                released.extend(class.drain(..old).map(|idle| idle.region));
             }
-            for raw in &released {
-                self.report.bytes -= raw.info().len;
+            for region in &released {
+                self.report.bytes -= region.len;
                 self.report.regions -= 1;
                 self.report.released += 1;
             }
@@ -266,14 +300,14 @@ impl State {
     }
 
     /// Returns the region that has not been used for longest. There must be one.
-    fn release_oldest(&mut self) -> Box<dyn RawRegion> {
+    fn release_oldest(&mut self) -> IdleRegion {
         let oldest = self.classes.iter_mut().filter(|class| !class.is_empty());
         let class = oldest.min_by_key(|class| class[0].since).expect("a region is idle");
-        let raw = class.remove(0).raw;
-        self.report.bytes -= raw.info().len;
+        let region = class.remove(0).region;
+        self.report.bytes -= region.len;
         self.report.regions -= 1;
         self.report.released += 1;
-        raw
+        region
     }
 }
 

@@ -27,7 +27,7 @@ pub use forward::ForwardEngine;
 pub(crate) use host_memory::HUGE_PAGE;
 pub use host_memory::{HostMemory, MemoryRequest};
 pub use idle_memory::{IdleMemory, IdleMemoryReport};
-pub(crate) use idle_memory::{IdleStore, release_all};
+pub(crate) use idle_memory::{IdleRegion, IdleStore, release_all};
 pub use info::*;
 pub use operation::*;
 pub use options::*;

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::region::{Home, Keeper, Range, Region, RegionHandle};
-use crate::contract::{IdleStore, release_all};
+use crate::contract::{HUGE_PAGE, IdleRegion, IdleStore, release_all};
 use crate::{BufferMut, DmaEngine, Error, ErrorKind, MemoryRequest, Result};
 
 impl Keeper for IdleStore {
@@ -17,9 +17,22 @@ impl Keeper for IdleStore {
         unsafe { Arc::increment_strong_count(keeper.as_ptr().cast_const()) };
         // SAFETY: the count was incremented just above, for this `Arc`.
         let store = unsafe { Arc::from_raw(keeper.as_ptr().cast_const()) };
-        // SAFETY: the caller passes the last handle.
-        store.keep(unsafe { last.into_raw() });
+        let len = last.info.len;
+        // SAFETY: the caller passes the last handle, and `free` frees its region.
+        store.keep(unsafe { IdleRegion::new(last.into_ptr().cast(), len, free) });
     }
+}
+
+/// Frees an idle region.
+///
+/// # Safety
+///
+/// `ptr` is the pointer of the last handle of a region, which is converted back only once.
+unsafe fn free(ptr: NonNull<()>) {
+    // SAFETY: the caller ensures that the pointer is converted back only once.
+    let last = unsafe { RegionHandle::from_ptr(ptr.cast()) };
+    // SAFETY: the caller ensures that this is the last handle.
+    unsafe { last.free() };
 }
 
 /// Allocates host memory for `request` from the engine's idle memory, or so that it can become idle. Returns
@@ -27,15 +40,20 @@ impl Keeper for IdleStore {
 pub(super) fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryRequest) -> Option<BufferMut> {
     let store = engine.idle_memory()?.store();
     let class_len = store.class_len(request.len)?;
-    let recyclable = request.recyclable(class_len)?;
-    request.validate().ok()?;
+    if !request.is_usual(class_len) {
+        return None;
+    }
     let idle = store.take(class_len);
     let clear = request.zeroed && idle.is_some();
-    let raw = match idle {
-        Some(raw) => raw,
-        None => engine.allocate_raw(&recyclable).ok().filter(|raw| raw.info().len == class_len)?,
+    let region = match idle {
+        // SAFETY: the pointer was that of the last handle, and `into_ptr` returns it only once.
+        Some(idle) => Region(unsafe { RegionHandle::from_ptr(idle.into_ptr().cast()) }),
+        None => {
+            let request = MemoryRequest::new(class_len).with_huge_pages(class_len >= HUGE_PAGE);
+            let raw = engine.allocate_raw(&request).ok().filter(|raw| raw.info().len == class_len)?;
+            Region::of_store(raw, engine.info().backend, Home::new(Arc::clone(store), 0))
+        }
     };
-    let region = Region::of_store(raw, engine.info().backend, Home::new(Arc::clone(store), 0));
     if !region.is_cpu_visible() {
         return None;
     }
@@ -312,6 +330,7 @@ mod tests {
         /// The oracle is the content of each buffer, and the sum of the lengths. Memory is never in two
         /// buffers.
         #[test]
+        #[cfg_attr(miri, ignore = "reads many bytes")]
         fn buffers_never_share_memory(steps in prop::collection::vec((0..40_000_usize, any::<bool>()), 1..200)) {
             let engine = Recycling::new(100_000, usize::MAX);
             let mut buffers = Vec::new();

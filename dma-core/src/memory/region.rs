@@ -160,16 +160,6 @@ impl RegionHandle {
         *unsafe { Box::from_raw(self.into_ptr().as_ptr()) }
     }
 
-    /// Frees the region, and returns its raw region. This handle must be the region's only handle.
-    ///
-    /// # Safety
-    ///
-    /// See [`into_inner`](Self::into_inner).
-    pub(crate) unsafe fn into_raw(self) -> Box<dyn RawRegion> {
-        // SAFETY: the caller ensures that `is_sole` has returned true.
-        unsafe { self.into_inner() }.raw
-    }
-
     /// Frees the region, even if it belongs to a pool. This handle must be the region's only handle.
     ///
     /// # Safety
