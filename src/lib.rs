@@ -112,7 +112,8 @@ pub mod contract {
     pub use dma_core::{
         Completion, Descriptor, DeviceAddr, ForwardEngine, InlineCopy, InlineExecutor, Operation, Outcome,
         PageMemory, QueueEvents, QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, RegionKey, Segment,
-        closest_name, guarded, options, parse_cores, parse_size, racy_copy,
+        closest_name, deferred_log, guarded, guarded_log, options, parse_cores, parse_size, racy_copy,
+        with_deferred_log,
     };
 }
 

@@ -23,7 +23,7 @@ pub fn guarded<R>(what: &str, f: impl FnOnce() -> R) -> Option<R> {
 /// `warn` in `guarded_log!(warn, ...)` are those of `tracing::warn!`.
 ///
 /// The crates of this library log with this macro, because a panic would end a thread or a queue that other
-/// operations use.
+/// operations use. The queues of engines log with [`deferred_log`](crate::deferred_log).
 #[macro_export]
 macro_rules! guarded_log {
     ($level:ident, $($event:tt)+) => {{

@@ -35,6 +35,7 @@
 #[doc(hidden)]
 pub mod configuration;
 mod contract;
+mod deferred_log;
 #[cfg(any(feature = "compio", feature = "tokio-uring", feature = "vm-memory"))]
 mod ecosystem;
 mod ext;
@@ -50,6 +51,9 @@ mod shared;
 pub mod reference;
 
 pub use contract::*;
+#[doc(hidden)]
+pub use deferred_log::log_event;
+pub use deferred_log::with_deferred_log;
 #[cfg(feature = "compio")]
 pub use ecosystem::CompioBufMut;
 pub use ext::DmaEngineExt;

@@ -51,7 +51,8 @@ impl RegionTable {
     pub(crate) fn remove(&self, key: RegionKey) {
         let queues: Vec<_> = lock(&self.queues).iter().filter_map(Weak::upgrade).collect();
         for queue in queues {
-            lock(&queue).forget(key.0);
+            // The queue's buffers are locked while it logs.
+            dma_core::with_deferred_log(|| lock(&queue).forget(key.0));
         }
         lock(&self.regions)[key.0] = None;
     }
@@ -338,12 +339,14 @@ impl QueueBuffers {
         if buf.is_null() {
             return;
         }
-        let _serial = lock(&self.device.maps);
+        let serial = lock(&self.device.maps);
         // SAFETY: `buf` is a buffer of this inventory or the head of a list, and no task uses it. The pointer
         // for the count may be NULL.
         let code = unsafe { (self.device.sdk.common.doca_buf_dec_refcount)(buf, std::ptr::null_mut()) };
+        drop(serial);
         if code != DOCA_SUCCESS {
-            dma_core::guarded_log!(error, target: "doca", error = %failed(&self.device.sdk, "doca_buf_dec_refcount", code), "a buffer is leaked");
+            let error = failed(&self.device.sdk, "doca_buf_dec_refcount", code);
+            dma_core::deferred_log!(error, target: "doca", %error, "a buffer is leaked");
         }
     }
 
@@ -383,7 +386,7 @@ impl Drop for QueueBuffers {
     fn drop(&mut self) {
         // The inventory is closed already, unless opening the queue failed before any buffer was created.
         if let Err(e) = self.close() {
-            dma_core::guarded_log!(error, target: "doca", error = %e, "an inventory of buffers is leaked");
+            dma_core::deferred_log!(error, target: "doca", error = %e, "an inventory of buffers is leaked");
         }
     }
 }

@@ -96,7 +96,7 @@ impl Mmap {
                 // Not every driver accepts a memfd as a dma-buf. The memory is mapped, so its address can be
                 // registered.
                 Err(e) => {
-                    dma_core::guarded_log!(debug, target: "doca", error = %e, "registering by address instead of by dma-buf")
+                    dma_core::deferred_log!(debug, target: "doca", error = %e, "registering by address instead of by dma-buf")
                 }
             }
         }
@@ -270,7 +270,7 @@ impl Drop for Mmap {
             // Leak the memory before the log line, because a log subscriber may panic.
             std::mem::forget(self.memory.take());
             std::mem::forget(Arc::clone(&self.device));
-            dma_core::guarded_log!(error, target: "doca", error = %e, "memory stays registered, and is leaked");
+            dma_core::deferred_log!(error, target: "doca", error = %e, "memory stays registered, and is leaked");
         }
     }
 }

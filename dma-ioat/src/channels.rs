@@ -96,7 +96,7 @@ impl Channels {
             // SPDK stops at a function that it cannot start. Skip this function, and continue.
             match pending {
                 Some(address) if self.broken.insert(address) => {
-                    dma_core::guarded_log!(warn, %address, "SPDK cannot start this I/OAT channel: see its messages");
+                    dma_core::deferred_log!(warn, %address, "SPDK cannot start this I/OAT channel: see its messages");
                 }
                 _ if self.channels.is_empty() => {
                     let functions = device::functions();
@@ -264,8 +264,8 @@ impl Channels {
 
     /// Marks a channel as lost. The device may write to the memory of its descriptors at any time.
     pub(crate) fn lose(&mut self, channel: &Channel, left: InFlight) {
-        dma_core::guarded_log!(error, address = %channel.address,
-            descriptors = left.submitted - left.done.load(Ordering::Relaxed),
+        let (address, descriptors) = (channel.address, left.submitted - left.done.load(Ordering::Relaxed));
+        dma_core::deferred_log!(error, %address, descriptors,
             "an I/OAT channel does not answer, and a reset does not stop it; it is abandoned"
         );
         self.mark(channel, Use::Lost(left));

@@ -175,13 +175,16 @@ unsafe impl DmaEngine for IoatEngine {
         let options = options.clone().with_depth(options.depth_on(&self.info.limits)?);
         let mut tried = false;
         let channel = loop {
-            let mut pool = self.environment.pool();
-            match pool.take(&self.environment.spdk, self.address) {
+            let (taken, returns) = dma_core::with_deferred_log(|| {
+                let mut pool = self.environment.pool();
+                let taken = pool.take(&self.environment.spdk, self.address);
+                (taken, pool.will_become_free(self.address))
+            });
+            match taken {
                 Ok(channel) => break channel,
                 // The channel is being attached again. This wait ends within the time limit of a restart.
-                Err(_) if pool.will_become_free(self.address) => drop(pool),
+                Err(_) if returns => {}
                 Err(none) => {
-                    drop(pool);
                     if tried || !recovery::revive(&self.environment, self.address) {
                         return Err(none);
                     }

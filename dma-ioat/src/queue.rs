@@ -293,7 +293,8 @@ impl IoatQueue {
         // SPDK does not report which descriptor was faulty. The next descriptors run one at a time, so that a
         // retry identifies the faulty one.
         let outcome = if to - from == 1 { Outcome::Failed(ErrorKind::DeviceFault) } else { Outcome::Aborted };
-        dma_core::guarded_log!(warn, address = %channel.address, in_flight = to - from, "an I/OAT channel halted");
+        let (address, in_flight) = (channel.address, to - from);
+        dma_core::deferred_log!(warn, %address, in_flight, "an I/OAT channel halted");
         self.halted = HaltedRange { numbers: from..to, outcome };
         // The number is twice that of the aborted descriptors, because their reports are counted too.
         self.isolate_left = if outcome == Outcome::Aborted { 2 * (to - from) } else { 0 };
@@ -331,14 +332,16 @@ impl IoatQueue {
             match over {
                 Ok(channel) => {
                     self.resets += 1;
-                    dma_core::guarded_log!(warn, address = %channel.address, resets = self.resets, "the I/OAT channel runs again");
+                    let (address, resets) = (channel.address, self.resets);
+                    dma_core::deferred_log!(warn, %address, resets, "the I/OAT channel runs again");
                     self.channel = Some(channel);
                 }
                 Err(why) => {
                     let message =
                         format!("the channel halted and could not be attached again: {}", why.message());
-                    dma_core::guarded_log!(error, message);
-                    self.lost = Some(error(ErrorKind::DeviceLost, message).with_hint(why.hint().to_owned()));
+                    self.lost =
+                        Some(error(ErrorKind::DeviceLost, message.clone()).with_hint(why.hint().to_owned()));
+                    dma_core::deferred_log!(error, message);
                 }
             }
         }

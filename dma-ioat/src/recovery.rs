@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use dma_core::Result;
+use dma_core::{Result, with_deferred_log};
 use dma_process::with_signals_blocked;
 
 use crate::channels::{Channel, InFlight};
@@ -66,7 +66,7 @@ impl Recovery {
         let work = move || unsafe { there.run() };
         let thread = std::thread::Builder::new().name("dma-ioat recovery".to_owned());
         if let Err(why) = with_signals_blocked(|| thread.spawn(work)) {
-            dma_core::guarded_log!(warn, %why, "no thread for the recovery of a channel");
+            dma_core::deferred_log!(warn, %why, "no thread for the recovery of a channel");
             // SAFETY: the thread did not start, so this is the only call of `run`. The caller of `start`
             // passes an attached channel that halted or hangs, and that is not used any more.
             unsafe { job.run() };
@@ -150,9 +150,10 @@ unsafe fn stop(environment: &Environment, channel: &Channel, left: InFlight) -> 
     // SAFETY: the caller guarantees that the function's channel is attached, and that no other code uses it.
     let stopped = unsafe { ffi::stop(&environment.spdk, channel.function) };
     if stopped {
-        dma_core::guarded_log!(warn, address = %channel.address, "an I/OAT channel did not answer; it was reset");
+        let address = channel.address;
+        dma_core::deferred_log!(warn, %address, "an I/OAT channel did not answer; it was reset");
     } else {
-        environment.pool().lose(channel, left);
+        with_deferred_log(|| environment.pool().lose(channel, left));
     }
     stopped
 }
@@ -170,7 +171,8 @@ pub(crate) fn revive(environment: &Arc<Environment>, address: Option<PciAddress>
         // uses it. Its callbacks write to the count that `left` holds.
         let runs = unsafe { ffi::process(&environment.spdk, channel.raw) };
         if runs && left.is_over() {
-            dma_core::guarded_log!(warn, address = %channel.address, "an I/OAT channel has recovered");
+            let address = channel.address;
+            dma_core::deferred_log!(warn, %address, "an I/OAT channel has recovered");
             environment.pool().give_back(&channel);
             some = true;
             continue;
@@ -187,7 +189,8 @@ pub(crate) fn revive(environment: &Arc<Environment>, address: Option<PciAddress>
                 some = true;
             }
             Err(why) => {
-                dma_core::guarded_log!(error, address = %channel.address, %why, "an I/OAT channel cannot be attached again")
+                let address = channel.address;
+                dma_core::deferred_log!(error, %address, %why, "an I/OAT channel cannot be attached again")
             }
         }
     }
@@ -211,16 +214,20 @@ unsafe fn reattach(environment: &Arc<Environment>, channel: &Channel) -> Result<
         unsafe { pool.detach(spdk, channel) };
     }
     loop {
-        {
+        let over = with_deferred_log(|| {
             let mut pool = environment.pool();
             let probed = pool.probe(spdk);
             if let Some(channel) = pool.take_back(channel.address) {
-                return Ok(channel);
+                return Some(Ok(channel));
             }
             if Instant::now() >= until || pool.broken.contains(&channel.address) {
                 pool.restarting.remove(&channel.address);
-                return Err(probed.err().unwrap_or_else(|| pool.absence_error(channel.address)));
+                return Some(Err(probed.err().unwrap_or_else(|| pool.absence_error(channel.address))));
             }
+            None
+        });
+        if let Some(over) = over {
+            return over;
         }
         std::thread::sleep(REATTACH_PAUSE);
     }

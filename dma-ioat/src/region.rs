@@ -153,7 +153,8 @@ impl Drop for IoatRegion {
         // names it any more.
         let code = unsafe { ffi::unregister(spdk, self.info.addr, self.info.len) };
         if code != 0 {
-            dma_core::guarded_log!(error, code, base = ?self.info.addr, len = self.info.len, "SPDK did not unregister memory");
+            let (base, len) = (self.info.addr, self.info.len);
+            dma_core::deferred_log!(error, code, ?base, len, "SPDK did not unregister memory");
         }
     }
 }

@@ -290,6 +290,10 @@ pub unsafe trait RawExport: fmt::Debug + Send + Sync {
 ///
 /// No method blocks. After the first operations, no method allocates.
 ///
+/// The caller holds a lock or a borrow during each call, and during the drop, so a queue logs with
+/// [`deferred_log`](crate::deferred_log), whose events are emitted after it. The methods that take `&self` do
+/// not log.
+///
 /// # Safety
 ///
 /// The safe API relies on this trait when it returns memory to its owner, so an implementer ensures:

@@ -184,7 +184,7 @@ impl Planner {
             // SAFETY: the chunk lies within a checked operation and within the device's limits, and a
             // transfer owns the operands. The bounce buffer that fills read belongs to this planner, and is
             // written only while nothing is in flight.
-            match unsafe { self.device.submit_one(descriptor) } {
+            match unsafe { self.device.submit_one(descriptor, &mut self.outcomes.log_events) } {
                 Ok(false) => break,
                 Ok(true) => {
                     let op = &mut self.outcomes.ops[slot_of(token) as usize];

@@ -27,7 +27,7 @@ impl Planner {
         debug_assert!(self.open_operations() == 1 && self.device.in_flight == 0);
         debug_assert!(!self.backlog.fence && self.delayed_since.is_none());
         // SAFETY: the pending descriptor was checked, and its operands are kept, as in `submit_while_room`.
-        match unsafe { self.device.run_one(pending) } {
+        match unsafe { self.device.run_one(pending, &mut self.outcomes.log_events) } {
             Ok(Progress::Reported) => {}
             Ok(progress) => return self.continue_alone(progress == Progress::Accepted),
             Err(error) => return self.refuse_alone(error),

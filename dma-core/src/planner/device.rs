@@ -4,6 +4,8 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 
+use super::LogEvent;
+use crate::deferred_log::{self, OuterCall};
 use crate::{Completion, Descriptor, NativeError, QueueEvents, QueueStats, RawQueue, Result};
 use dma_process::ForkMark;
 
@@ -67,13 +69,47 @@ impl EngineGuard {
         self.in_call || self.is_parents()
     }
 
-    /// Calls the engine. If the engine panics, it is poisoned.
+    /// Calls the engine, and appends the log events of its queue to `log`. If the engine panics, it is
+    /// poisoned.
     #[inline]
-    pub(super) fn call<R>(&mut self, engine: impl FnOnce() -> R) -> R {
+    fn call<R>(&mut self, log: &mut Vec<LogEvent>, engine: impl FnOnce() -> R) -> R {
+        let logs = CollectsLog::begin(log);
+        let result = self.call_executor(engine);
+        drop(logs);
+        result
+    }
+
+    /// Calls the engine's [`InlineExecutor`](crate::InlineExecutor), which does not log. If it panics, the
+    /// engine is poisoned.
+    #[inline]
+    pub(super) fn call_executor<R>(&mut self, executor: impl FnOnce() -> R) -> R {
         self.in_call = true;
-        let result = engine();
+        let result = executor();
         self.in_call = false;
         result
+    }
+}
+
+/// A call of the engine, in which events are deferred. The drop appends them to the list, also if the engine
+/// has panicked.
+struct CollectsLog<'a> {
+    log: &'a mut Vec<LogEvent>,
+    outer: OuterCall,
+}
+
+impl<'a> CollectsLog<'a> {
+    #[inline]
+    fn begin(log: &'a mut Vec<LogEvent>) -> Self {
+        Self { log, outer: deferred_log::begin() }
+    }
+}
+
+impl Drop for CollectsLog<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if deferred_log::end(&self.outer) {
+            self.log.extend(deferred_log::take_events().into_iter().map(LogEvent::Engine));
+        }
     }
 }
 
@@ -114,10 +150,14 @@ impl Device {
     ///
     /// The requirements are those of [`RawQueue::submit`].
     #[inline]
-    pub(super) unsafe fn submit(&mut self, descriptors: &[Descriptor<'_>]) -> Result<usize> {
+    pub(super) unsafe fn submit(
+        &mut self,
+        descriptors: &[Descriptor<'_>],
+        log: &mut Vec<LogEvent>,
+    ) -> Result<usize> {
         let Some(raw) = &mut self.raw else { return Ok(0) };
         // SAFETY: this method and the engine's method have the same requirements, and the caller meets them.
-        let accepted = self.guard.call(|| unsafe { raw.submit(descriptors) })?;
+        let accepted = self.guard.call(log, || unsafe { raw.submit(descriptors) })?;
         self.in_flight += accepted;
         self.descriptors += accepted as u64;
         self.doorbell_pending |= accepted > 0;
@@ -135,10 +175,14 @@ impl Device {
     ///
     /// The requirements are those of [`RawQueue::submit`].
     #[inline]
-    pub(super) unsafe fn run_one(&mut self, descriptor: &[Descriptor<'_>]) -> Result<Progress> {
+    pub(super) unsafe fn run_one(
+        &mut self,
+        descriptor: &[Descriptor<'_>],
+        log: &mut Vec<LogEvent>,
+    ) -> Result<Progress> {
         let Some(raw) = &mut self.raw else { return Ok(Progress::Full) };
         let Self { in_flight, reports, .. } = self;
-        let reported = self.guard.call(|| -> Result<Option<usize>> {
+        let reported = self.guard.call(log, || -> Result<Option<usize>> {
             // SAFETY: this method and the engine's method have the same requirements, and the caller meets
             // them.
             if unsafe { raw.submit(descriptor) }? == 0 {
@@ -172,29 +216,33 @@ impl Device {
     /// # Safety
     ///
     /// The requirements are those of [`RawQueue::submit`].
-    pub(super) unsafe fn submit_one(&mut self, descriptor: Descriptor<'_>) -> Result<bool> {
+    pub(super) unsafe fn submit_one(
+        &mut self,
+        descriptor: Descriptor<'_>,
+        log: &mut Vec<LogEvent>,
+    ) -> Result<bool> {
         // SAFETY: this method and the other method have the same requirements, and the caller meets them.
-        let accepted = unsafe { self.submit(&[descriptor]) }? > 0;
+        let accepted = unsafe { self.submit(&[descriptor], log) }? > 0;
         self.fence_in_flight |= accepted && descriptor.fence();
         Ok(accepted)
     }
 
     /// Rings the doorbell if the device has descriptors without a doorbell.
     #[inline]
-    pub(super) fn ring(&mut self) {
+    pub(super) fn ring(&mut self, log: &mut Vec<LogEvent>) {
         if self.doorbell_pending
             && let Some(raw) = &mut self.raw
         {
-            self.guard.call(|| raw.flush());
+            self.guard.call(log, || raw.flush());
             self.doorbell_pending = false;
         }
     }
 
     /// Polls the device once. Returns the number of completions, which are at the beginning of `reports`.
     #[inline]
-    pub(super) fn poll(&mut self) -> usize {
+    pub(super) fn poll(&mut self, log: &mut Vec<LogEvent>) -> usize {
         let Some(raw) = &mut self.raw else { return 0 };
-        let n = self.guard.call(|| raw.poll(&mut self.reports[..]));
+        let n = self.guard.call(log, || raw.poll(&mut self.reports[..]));
         self.polls += 1;
         if n > self.in_flight.min(MAX_COMPLETIONS) {
             let has = self.in_flight;
@@ -205,10 +253,10 @@ impl Device {
     }
 
     /// Stops the device, which then reports its descriptors as aborted.
-    pub(super) fn stop(&mut self) {
+    pub(super) fn stop(&mut self, log: &mut Vec<LogEvent>) {
         self.stopped = true;
         if let Some(raw) = &mut self.raw {
-            self.guard.call(|| raw.stop());
+            self.guard.call(log, || raw.stop());
         }
     }
 
@@ -224,13 +272,19 @@ impl Device {
         self.raw.as_ref().map_or(self.last_stats, |raw| raw.stats())
     }
 
-    /// Returns the queue's events, if the engine has events and the queue is open.
-    pub(super) fn events(&mut self) -> Option<&mut dyn QueueEvents> {
+    /// Calls `act` with the queue's events, if the engine has events and the queue is open.
+    pub(super) fn events<R>(
+        &mut self,
+        log: &mut Vec<LogEvent>,
+        act: impl FnOnce(&mut dyn QueueEvents) -> R,
+    ) -> Option<R> {
         // A forked child shares the event with its parent, which it must not disarm.
         if self.guard.is_parents() {
             return None;
         }
-        self.raw.as_mut()?.events()
+        let raw = self.raw.as_mut()?;
+        let _logs = CollectsLog::begin(log);
+        raw.events().map(act)
     }
 
     /// Panics, because the engine reported a descriptor twice or a descriptor that is not in flight. The
@@ -239,7 +293,7 @@ impl Device {
     #[cold]
     pub(super) fn miscounted(&mut self, what: fmt::Arguments<'_>) -> ! {
         let backend = self.backend;
-        self.guard.call(|| {
+        self.guard.call_executor(|| {
             panic!(
                 "engine `{backend}` breaks the contract of `RawQueue`, to report every descriptor once: it reports {what}; its queue is abandoned"
             )
@@ -247,7 +301,7 @@ impl Device {
     }
 
     /// Closes the queue. Drops the raw queue if the device is idle; otherwise leaks it.
-    pub(super) fn abandon(&mut self) {
+    pub(super) fn abandon(&mut self, log: &mut Vec<LogEvent>) {
         let is_idle = self.is_idle();
         let Some(raw) = self.raw.take() else { return };
         // If the engine panics below, the raw queue must not be dropped.
@@ -257,6 +311,7 @@ impl Device {
             return;
         }
         self.guard.in_call = false;
+        let _logs = CollectsLog::begin(log);
         self.last_stats = raw.stats();
         if is_idle {
             drop(ManuallyDrop::into_inner(raw));

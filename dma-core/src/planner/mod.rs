@@ -228,7 +228,7 @@ impl Planner {
             return None;
         }
         let Executed { result, operations, bytes } =
-            self.device.guard.call(|| run(&self.inline, &self.lists))?;
+            self.device.guard.call_executor(|| run(&self.inline, &self.lists))?;
         self.outcomes.count_executed(operations, bytes);
         Some(result)
     }
@@ -276,7 +276,9 @@ impl Planner {
             // and rights, and overlap. A transfer owns the operands. Until the completion, the transfer keeps
             // the operands registered and inaccessible to the program; if the device does not respond, the
             // transfer leaks them.
-            let accepted = unsafe { self.device.submit(&self.backlog.pending[self.backlog.submitted..]) };
+            let Self { device, backlog, outcomes, .. } = self;
+            let accepted =
+                unsafe { device.submit(&backlog.pending[backlog.submitted..], &mut outcomes.log_events) };
             match accepted {
                 Ok(0) => {
                     self.backlog.compact();
@@ -315,7 +317,7 @@ impl Planner {
             self.push = true;
             self.pump(ended);
         }
-        self.device.ring();
+        self.device.ring(&mut self.outcomes.log_events);
     }
 
     /// Returns the longest time for which awaited operations may wait to share a doorbell.
@@ -361,7 +363,7 @@ impl Planner {
         let cpu_chunks = self.cpu_chunks;
         if self.push {
             self.pump(ended);
-            self.device.ring();
+            self.device.ring(&mut self.outcomes.log_events);
         }
         let mut total = 0;
         for _ in 0..MAX_ROUNDS {
@@ -373,7 +375,7 @@ impl Planner {
         }
         if total > 0 && self.push {
             self.pump(ended);
-            self.device.ring();
+            self.device.ring(&mut self.outcomes.log_events);
         }
         self.resume_if_idle();
         total + (self.cpu_chunks - cpu_chunks) as usize
@@ -382,7 +384,7 @@ impl Planner {
     /// Polls the device with one call, and processes its reports. Returns their number.
     #[inline]
     fn poll_once(&mut self, ended: &mut Vec<u32>) -> usize {
-        let n = self.device.poll();
+        let n = self.device.poll(&mut self.outcomes.log_events);
         self.take_reports(n, ended);
         n
     }
@@ -404,7 +406,7 @@ impl Planner {
             return;
         }
         self.delayed_since = None;
-        self.device.ring();
+        self.device.ring(&mut self.outcomes.log_events);
         for _ in 0..polls {
             if self.outcomes.ops[slot as usize].has_ended() {
                 break;
@@ -432,7 +434,7 @@ impl Planner {
         }
         self.inline.end();
         self.alone = BUSY;
-        self.device.stop();
+        self.device.stop(&mut self.outcomes.log_events);
         for descriptor in self.backlog.pending.split_off(self.backlog.submitted) {
             self.outcomes.ops[slot_of(descriptor.token()) as usize].descriptors -= 1;
             self.record_failed(descriptor.token(), Outcome::Aborted, None);
@@ -483,11 +485,11 @@ impl Planner {
                 self.outcomes.log_events.push(LogEvent::Abandoned { descriptors: self.device.in_flight });
             }
         }
-        self.device.abandon();
+        self.device.abandon(&mut self.outcomes.log_events);
     }
 
-    /// Returns the queue's events, if the engine has events and the queue is open.
-    pub(crate) fn events(&mut self) -> Option<&mut dyn QueueEvents> {
-        self.device.events()
+    /// Calls `act` with the queue's events, if the engine has events and the queue is open.
+    pub(crate) fn events<R>(&mut self, act: impl FnOnce(&mut dyn QueueEvents) -> R) -> Option<R> {
+        self.device.events(&mut self.outcomes.log_events, act)
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use super::error::Failure;
-use crate::{Completion, Counters, NativeError, Outcome, guarded};
+use crate::deferred_log::{DeferredEvent, log_event};
+use crate::{Completion, Counters, NativeError, Outcome};
 
 /// The operations of a queue, with the counts and reasons of their ends.
 #[derive(Debug)]
@@ -74,6 +75,8 @@ impl OpState {
 /// use the queue.
 #[derive(Debug)]
 pub(crate) enum LogEvent {
+    /// An event of the engine's queue.
+    Engine(DeferredEvent),
     /// A descriptor was refused or has failed.
     Failed { slot: u32, outcome: Outcome, native: Option<NativeError> },
     /// The device was abandoned with this many descriptors in flight.
@@ -85,9 +88,11 @@ pub(crate) enum LogEvent {
 }
 
 impl LogEvent {
-    /// Logs the event with `tracing`, and catches a panic of the program's log subscriber.
+    /// Logs the event with `tracing`, and catches a panic of the program's log subscriber. In a call of
+    /// another queue, whose engine uses this queue, the event is deferred.
     pub(crate) fn emit(self, backend: &'static str) {
-        guarded("the log", || match self {
+        log_event(move || match self {
+            Self::Engine(event) => event.emit(),
             Self::Failed { slot, outcome, native } => {
                 tracing::warn!(backend, slot, ?outcome, ?native, "operation failed");
             }

@@ -74,7 +74,9 @@ impl Planner {
                     let fenced = fence == Fence::Device && query.is_native();
                     // SAFETY: the chunk lies within a checked operation and within the device's limits, and a
                     // transfer owns the operands. Only this operation uses the bounce buffer.
-                    match unsafe { device.submit_one(descriptor.with_fence(fenced)) } {
+                    match unsafe {
+                        device.submit_one(descriptor.with_fence(fenced), &mut outcomes.log_events)
+                    } {
                         Ok(false) => return Advance::NoRoom,
                         Ok(true) => {
                             query.record_submitted();

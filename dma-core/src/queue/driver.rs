@@ -36,12 +36,10 @@ impl Driver {
     /// [`QueueOptions::stall_timeout`]: crate::QueueOptions::stall_timeout
     pub fn run(&self) -> Result<()> {
         loop {
-            if let Some(events) = self.shared.borrow_mut().planner.events() {
-                events.disarm();
-            }
+            self.shared.borrow_mut().planner.events(|events| events.disarm());
             flush(&self.shared);
             while poll(&self.shared) > 0 {}
-            if self.shared.borrow_mut().events()?.arm()? {
+            if self.shared.borrow_mut().events(|events| events.arm())? {
                 break;
             }
         }

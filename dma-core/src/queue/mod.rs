@@ -281,7 +281,7 @@ impl Queue {
     pub fn driver(&self) -> Result<Driver> {
         let mut state = self.shared.borrow_mut();
         let interval = state.stall_detector.poll_interval();
-        let timer = StallTimer::new(interval, state.events()?.fd()?)?;
+        let timer = state.events(|events| StallTimer::new(interval, events.fd()?))?;
         state.cooperative = false;
         drop(state);
         Ok(Driver { threads: PhantomData, shared: Rc::clone(&self.shared), timer })

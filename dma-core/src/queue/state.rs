@@ -240,15 +240,15 @@ impl QueueState {
         self.stall_detector.observe(self.planner.reported(), self.planner.polls(), Instant::now())
     }
 
-    /// Returns the engine's events.
-    pub(super) fn events(&mut self) -> Result<&mut dyn QueueEvents> {
+    /// Calls `act` with the engine's events.
+    pub(super) fn events<R>(&mut self, act: impl FnOnce(&mut dyn QueueEvents) -> Result<R>) -> Result<R> {
         let (refusal, backend) = (self.planner.refusal(), self.planner.backend);
-        self.planner.events().ok_or_else(|| {
+        self.planner.events(act).unwrap_or_else(|| {
             let lacking = || {
                 Error::new(ErrorKind::Unsupported, "the queue has no file descriptor to sleep on")
                     .with_hint("await transfers without a driver: they poll the device themselves")
             };
-            refusal.unwrap_or_else(lacking).with_operation("drive queue").with_backend(backend)
+            Err(refusal.unwrap_or_else(lacking).with_operation("drive queue").with_backend(backend))
         })
     }
 

@@ -240,11 +240,11 @@ fn sleep(queue: &RefCell<QueueState>) {
             std::thread::sleep(Duration::from_micros(50));
             return;
         }
-        let Some(events) = state.planner.events() else { return };
-        if !events.arm().unwrap_or(false) {
-            return;
-        }
-        events.fd().ok().and_then(|fd| fd.try_clone_to_owned().ok())
+        let armed = state.planner.events(|events| {
+            events.arm().is_ok_and(|armed| armed).then(|| events.fd().ok()?.try_clone_to_owned().ok())
+        });
+        let Some(Some(fd)) = armed else { return };
+        fd
     };
     if let Some(fd) = fd {
         let nap = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
@@ -252,9 +252,7 @@ fn sleep(queue: &RefCell<QueueState>) {
         // Ignore errors, because the caller polls again in any case.
         let _ = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&nap));
     }
-    if let Some(events) = queue.borrow_mut().planner.events() {
-        events.disarm();
-    }
+    queue.borrow_mut().planner.events(|events| events.disarm());
 }
 
 impl QueueState {

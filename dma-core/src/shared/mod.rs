@@ -61,8 +61,8 @@ pub(crate) const SLOT_BYTES: usize =
 /// - Operations are unordered, and there is no fence, because threads and lanes run in parallel. If an
 ///   operation depends on an earlier operation, await the earlier operation before you submit the dependent
 ///   one.
-/// - Wakers, destructors of operands and log subscribers may use the queue. However, engines log while their
-///   lane is locked. A subscriber that uses the queue during an engine's log event may deadlock.
+/// - Wakers, destructors of operands and log subscribers may use the queue, also in the log events of its
+///   engine.
 /// - Dropping the last clone closes the queue, like [`close`](Self::close) with
 ///   [`QueueOptions::drop_timeout`]. A transfer in flight keeps the queue open, as a clone does.
 /// - In a forked child, operations fail with `Unsupported`, as those of a [`Queue`](crate::Queue) do. The

@@ -264,11 +264,13 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        let _serial = creation();
+        let serial = creation();
         // SAFETY: all objects made from the device are destroyed, because each of them keeps the device.
         let code = unsafe { (self.sdk.common.doca_dev_close)(self.raw()) };
+        drop(serial);
         if code != DOCA_SUCCESS {
-            dma_core::guarded_log!(error, target: "doca", device = self.address, error = %failed(&self.sdk, "doca_dev_close", code), "a device stays open");
+            let (device, error) = (self.address.clone(), failed(&self.sdk, "doca_dev_close", code));
+            dma_core::deferred_log!(error, target: "doca", device, %error, "a device stays open");
         }
     }
 }

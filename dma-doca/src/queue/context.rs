@@ -121,7 +121,7 @@ impl DmaContext {
             Err(e) => {
                 if let Err(also) = context.destroy_locked() {
                     context.leak();
-                    dma_core::guarded_log!(error, target: "doca", error = %also, "a context is leaked");
+                    dma_core::deferred_log!(error, target: "doca", error = %also, "a context is leaked");
                 }
                 Err(e)
             }

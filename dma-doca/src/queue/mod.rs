@@ -86,7 +86,9 @@ impl DocaQueue {
         let list = engine.device.capabilities.max_list_len as usize;
         let buffers =
             QueueBuffers::new(&engine.device, &engine.table, depth, list).map_err(|e| scarce(e, engine))?;
-        let context = DmaContext::start(&engine.device, count).map_err(|e| scarce(e, engine))?;
+        // The call logs while it serializes the creation of objects.
+        let context = dma_core::with_deferred_log(|| DmaContext::start(&engine.device, count))
+            .map_err(|e| scarce(e, engine))?;
         Ok(Self {
             engine: Arc::clone(engine),
             context,

@@ -35,7 +35,8 @@ impl DocaQueue {
                 self.context.done.end_late(slot, 0, Outcome::Aborted);
             }
             self.ring = false;
-            dma_core::guarded_log!(warn, target: "doca", device = self.engine.device.address, in_flight = self.in_flight(), "the device stopped a queue after an error");
+            let (device, in_flight) = (self.engine.device.address.clone(), self.in_flight());
+            dma_core::deferred_log!(warn, target: "doca", device, in_flight, "the device stopped a queue after an error");
             self.quiesce(true);
         }
         let ContextState::Quiescing { until, restart } = self.state else { return };
@@ -75,7 +76,8 @@ impl DocaQueue {
                 self.context.done.settled();
                 self.state = ContextState::Running;
                 self.resets += 1;
-                dma_core::guarded_log!(info, target: "doca", device = self.engine.device.address, resets = self.resets, "a queue runs again");
+                let (device, resets) = (self.engine.device.address.clone(), self.resets);
+                dma_core::deferred_log!(info, target: "doca", device, resets, "a queue runs again");
             }
             Err(e) => {
                 let code = e.native().map_or(DOCA_ERROR_UNKNOWN, |native| native.code as doca_error_t);
@@ -86,7 +88,8 @@ impl DocaQueue {
 
     fn mark_lost(&mut self, code: doca_error_t, what: &'static str) {
         let error = call_failed(&self.engine, what, code);
-        dma_core::guarded_log!(error, target: "doca", device = self.engine.device.address, error = %error, "a queue is lost");
+        let device = self.engine.device.address.clone();
+        dma_core::deferred_log!(error, target: "doca", device, %error, "a queue is lost");
         self.state = ContextState::Lost(native(&self.engine.device.sdk, code), what);
     }
 
@@ -151,10 +154,10 @@ impl Drop for DocaQueue {
         self.context.leak();
         match closed {
             Some(Err(e)) => {
-                dma_core::guarded_log!(error, target: "doca", error = %e, "a queue could not be destroyed, and is leaked")
+                dma_core::deferred_log!(error, target: "doca", error = %e, "a queue could not be destroyed, and is leaked")
             }
             _ => {
-                dma_core::guarded_log!(error, target: "doca", "the device does not stop a queue, which is leaked with its memory")
+                dma_core::deferred_log!(error, target: "doca", "the device does not stop a queue, which is leaked with its memory")
             }
         }
     }

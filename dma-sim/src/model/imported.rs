@@ -10,7 +10,7 @@ impl From<RemoteError> for PeerError {
             RemoteError::PeerGone { .. } => Self::Gone,
             RemoteError::Revoked { .. } => Self::Revoked,
             error => {
-                dma_core::guarded_log!(warn, %error, "imported memory cannot be reached");
+                dma_core::deferred_log!(warn, %error, "imported memory cannot be reached");
                 Self::Revoked
             }
         }

@@ -195,7 +195,8 @@ impl Drop for Allocation {
                 self.memory.used().remove(&self.offset);
             }
             Err(errno) => {
-                dma_core::guarded_log!(error, %errno, len = self.size, "simulated device memory is leaked")
+                let len = self.size;
+                dma_core::deferred_log!(error, %errno, len, "simulated device memory is leaked")
             }
         }
     }

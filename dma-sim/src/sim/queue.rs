@@ -68,12 +68,8 @@ fn recover(state: &mut DeviceState, channel: ChannelId, stopped: bool, resets: &
         && state.device.restart(channel).is_ok()
     {
         *resets += 1;
-        dma_core::guarded_log!(
-            warn,
-            channel = channel.index(),
-            resets = *resets,
-            "the device reset a queue, which runs again"
-        );
+        let (channel, resets) = (channel.index(), *resets);
+        dma_core::deferred_log!(warn, channel, resets, "the device reset a queue, which runs again");
     }
 }
 

@@ -172,7 +172,7 @@ impl Drop for SimRegion {
             // memory is leaked, because the device may still write it. It is leaked before the message is
             // logged, because a log subscriber may panic.
             std::mem::forget(std::mem::replace(&mut self.backing, Backing::Registered));
-            dma_core::guarded_log!(error, %error, "a region was dropped while the device uses it; its memory is leaked");
+            dma_core::deferred_log!(error, %error, "a region was dropped while the device uses it; its memory is leaked");
         }
     }
 }

@@ -84,7 +84,13 @@ impl CudaQueue {
             Ok(None) => None,
             Ok(Some(_)) => Table::new(device, TABLE_SHARE * pending.len_max()),
             Err(error) => {
-                dma_core::guarded_log!(debug, device = device.name, %error, "many copies are not submitted by a kernel");
+                let (device, why) = (device.name.clone(), error.to_string());
+                dma_core::deferred_log!(
+                    debug,
+                    device,
+                    error = why,
+                    "many copies are not submitted by a kernel"
+                );
                 None
             }
         };
@@ -296,7 +302,8 @@ impl CudaQueue {
         if self.lost.is_none() {
             let device = &self.stream.device;
             let why = crate::device::explain(&device.driver, code);
-            dma_core::guarded_log!(error, device = device.name, %why, in_flight = self.tokens.number, "a CUDA context is lost");
+            let (device, in_flight) = (device.name.clone(), self.tokens.number);
+            dma_core::deferred_log!(error, device, %why, in_flight, "a CUDA context is lost");
             self.lost = Some(code);
             if let Some(signal) = &self.signal {
                 signal.set();
@@ -398,7 +405,7 @@ impl CudaQueue {
             Ok(()) => group.signals = true,
             Err(code) => {
                 // The signal wakes the owner, whose poll finds the failure.
-                dma_core::guarded_log!(debug, code, "the driver refuses to queue a host function");
+                dma_core::deferred_log!(debug, code, "the driver refuses to queue a host function");
                 signal.set();
             }
         }
@@ -513,9 +520,12 @@ unsafe impl RawQueue for CudaQueue {
     fn events(&mut self) -> Option<&mut dyn QueueEvents> {
         if self.signal.is_none() {
             self.stream.device.driver.cuLaunchHostFunc?;
-            let signal = Stream::new(&self.stream.device).and_then(Signal::new);
-            self.signal =
-                signal.inspect_err(|error| dma_core::guarded_log!(warn, %error, "a queue cannot signal its completions, so its users have to poll")).ok();
+            match Stream::new(&self.stream.device).and_then(Signal::new) {
+                Ok(signal) => self.signal = Some(signal),
+                Err(error) => {
+                    dma_core::deferred_log!(warn, %error, "a queue cannot signal its completions, so its users have to poll");
+                }
+            }
         }
         self.signal.is_some().then_some(self as &mut dyn QueueEvents)
     }

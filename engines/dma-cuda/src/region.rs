@@ -233,7 +233,8 @@ impl CudaRegion {
 impl Drop for CudaRegion {
     fn drop(&mut self) {
         if let Err(code) = self.memory.free(&self.device) {
-            dma_core::guarded_log!(warn, device = self.device.name, code, memory = ?self.memory, "the driver refuses to free memory");
+            let (device, memory) = (self.device.name.clone(), format!("{:?}", self.memory));
+            dma_core::deferred_log!(warn, device, code, memory, "the driver refuses to free memory");
         }
     }
 }

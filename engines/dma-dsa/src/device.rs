@@ -229,9 +229,10 @@ impl WorkQueue {
         }
         let portal = Kernel::new(file, self.shared).map_err(|errno| cannot_open(&path, errno))?;
         if !portal.takes_batches() {
-            dma_core::guarded_log!(
+            let queue = self.name.clone();
+            dma_core::deferred_log!(
                 info,
-                queue = self.name,
+                queue,
                 "descriptors go through write(): mapping needs CAP_SYS_RAWIO"
             );
         }

@@ -80,7 +80,8 @@ impl Opened {
             return Err(changed());
         }
         live.portal = Some(portal);
-        dma_core::guarded_log!(warn, queue = self.wq.name, "a work queue that was disabled is used again");
+        let queue = self.wq.name.clone();
+        dma_core::deferred_log!(warn, queue, "a work queue that was disabled is used again");
         Ok(live.generation)
     }
 }

@@ -209,12 +209,8 @@ impl Device {
         let mut event = ibv_async_event { element: std::ptr::null_mut(), event_type: -1 };
         // SAFETY: the device is open, its file does not block, and the variable has room for an event.
         while unsafe { (self.verbs.ibv_get_async_event)(self.context.as_ptr(), &raw mut event) } == 0 {
-            dma_core::guarded_log!(
-                warn,
-                device = self.name,
-                event = event.event_type,
-                "an RDMA device reported an event"
-            );
+            let (device, event_type) = (self.name.clone(), event.event_type);
+            dma_core::deferred_log!(warn, device, event = event_type, "an RDMA device reported an event");
             self.fatal.fetch_or(event.event_type == EVENT_DEVICE_FATAL, Ordering::Relaxed);
             // SAFETY: the call above has written the event.
             unsafe { (self.verbs.ibv_ack_async_event)(&raw mut event) };

@@ -204,7 +204,8 @@ impl RdmaQueue {
     fn refused(&mut self, errno: rustix::io::Errno, bad: *mut ibv_send_wr) {
         let at = (self.posted..self.head).find(|n| ptr::eq(self.ring.at(*n).cast(), bad));
         let at = at.unwrap_or(self.posted);
-        dma_core::guarded_log!(warn, device = self.pair.device().name, %errno, "an RDMA device refused a request");
+        let device = self.pair.device().name.clone();
+        dma_core::deferred_log!(warn, device, %errno, "an RDMA device refused a request");
         self.posted = at;
         if self.abort() {
             let place = self.place(at);
@@ -319,14 +320,12 @@ impl RdmaQueue {
             Ok(()) => {
                 self.resets += 1;
                 self.state = PairState::Runs;
-                dma_core::guarded_log!(
-                    warn,
-                    device = self.pair.device().name,
-                    "a queue pair was connected again"
-                );
+                let device = self.pair.device().name.clone();
+                dma_core::deferred_log!(warn, device, "a queue pair was connected again");
             }
             Err(why) => {
-                dma_core::guarded_log!(error, device = self.pair.device().name, %why, "a queue pair cannot be connected");
+                let (device, error) = (self.pair.device().name.clone(), why.to_string());
+                dma_core::deferred_log!(error, device, why = error, "a queue pair cannot be connected");
                 // Waiting descriptors are ended, because otherwise they would wait for the port.
                 if self.abort() {
                     self.state = match why.kind() {

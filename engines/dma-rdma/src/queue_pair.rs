@@ -225,7 +225,8 @@ impl QueuePair {
 impl Drop for QueuePair {
     fn drop(&mut self) {
         if !self.destroy() {
-            dma_core::guarded_log!(error, device = self.device.name, "a queue pair cannot be destroyed");
+            let device = self.device.name.clone();
+            dma_core::deferred_log!(error, device, "a queue pair cannot be destroyed");
             std::mem::forget((Arc::clone(&self.device), Arc::clone(&self.keeps)));
         }
     }

@@ -67,8 +67,9 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         if !self.device.deregister(self.handle) {
-            dma_core::guarded_log!(error, device = self.device.name, "memory cannot be deregistered");
             std::mem::forget(self.memory.take());
+            let device = self.device.name.clone();
+            dma_core::deferred_log!(error, device, "memory cannot be deregistered");
         }
     }
 }

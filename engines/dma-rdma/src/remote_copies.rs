@@ -120,7 +120,8 @@ impl RdmaQueue {
     /// Ends all copies that wait for a connection.
     #[cold]
     fn not_connected(&mut self, why: &Error) {
-        dma_core::guarded_log!(warn, device = self.pair.device().name, %why, "a queue pair cannot be connected to an exporter");
+        let (device, error) = (self.pair.device().name.clone(), why.to_string());
+        dma_core::deferred_log!(warn, device, why = error, "a queue pair cannot be connected to an exporter");
         // The queue pair must be reset, because one side may have been connected.
         if self.abort_link() {
             self.end_all(error::connecting(why.kind()));

@@ -44,6 +44,8 @@ struct Script {
     full: bool,
     /// True if the device reports nothing.
     mute: bool,
+    /// True if the engine logs when it is polled, and when its event is armed.
+    logs: bool,
     /// Number of calls of `poll`.
     polls: u64,
     /// Number of polls that report nothing. Each later poll reports one descriptor.
@@ -138,6 +140,9 @@ unsafe impl RawQueue for Odd {
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
         let mut script = lock(&self.script);
         script.polls += 1;
+        if script.logs {
+            crate::deferred_log!(info, "the engine polls");
+        }
         if script.mute || script.silent.is_some_and(|silent| script.polls <= silent) {
             return 0;
         }
@@ -203,6 +208,9 @@ impl QueueEvents for Odd {
         let mut script = lock(&self.script);
         script.armed = true;
         script.arms += 1;
+        if script.logs {
+            crate::deferred_log!(info, "the engine arms its event");
+        }
         Ok(true)
     }
     fn disarm(&mut self) {

@@ -136,6 +136,32 @@ fn the_log_may_use_the_queue() {
     drop(LOGGED.take());
 }
 
+#[test]
+fn the_log_may_use_the_queue_of_an_engine_that_logs() {
+    let rig = Rig::new();
+    lock(&rig.script).logs = true;
+    let transfer = rig.copy(21);
+    let Rig { queue, script, .. } = rig;
+    let driver = queue.driver().expect("the queue has an event");
+    LOGGED.set(Some(queue));
+    let events = Arc::<Mutex<Vec<tracing::Level>>>::default();
+    let of_log = Arc::clone(&events);
+    let uses = move |event: &tracing::Event<'_>| {
+        LOGGED.with_borrow(|queue| queue.as_ref().map(|queue| (queue.poll(), queue.counters())));
+        of_log.lock().expect("no thread panics while it holds the lock").push(*event.metadata().level());
+    };
+    with_log(uses, || {
+        driver.run().expect("it is armed");
+        transfer.wait().expect("it is copied");
+        // The event of the last arm is emitted by this poll.
+        LOGGED.with_borrow(|queue| queue.as_ref().map(Queue::poll));
+    });
+    lock(&script).logs = false;
+    drop((driver, LOGGED.take()));
+    let events = events.lock().expect("no thread panics while it holds the lock");
+    assert!(events.len() >= 3 && events.iter().all(|level| *level == tracing::Level::INFO), "{events:?}");
+}
+
 /// After a panic of the engine, it is unknown which descriptors the engine has accepted. If they were
 /// submitted again, the device could write to memory that was returned.
 #[test]

@@ -368,6 +368,8 @@ impl Lane {
         self.refuses.store(true, Ordering::SeqCst);
         self.give_up(&mut core);
         self.core.clear_poison();
+        // The engine may have logged why it panics.
+        self.emit(&mut core);
         core.callbacks.push(DeferredCallback::Emit(LogEvent::Panicked, self.backend));
         core.callbacks.extend(self.wait_queue.all().into_iter().map(DeferredCallback::Wake));
         core

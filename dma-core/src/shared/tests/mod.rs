@@ -4,6 +4,7 @@
 
 mod closing;
 mod doorbell_delay;
+mod engine_logs;
 mod panics;
 mod ready;
 mod stalls;
@@ -39,6 +40,8 @@ const HANGS: Duration = Duration::from_secs(60);
 struct Script {
     /// True if the device reports nothing.
     mute: AtomicBool,
+    /// True if the engine logs in polls, in the stop and in the drop.
+    logs: AtomicBool,
     /// True if polls panic.
     panics: AtomicBool,
     /// True if the device reports all operations as failed.
@@ -59,8 +62,17 @@ struct Odd {
     stopped: bool,
 }
 
+impl Odd {
+    fn log(&self, text: &'static str) {
+        if self.script.logs.load(SeqCst) {
+            crate::deferred_log!(info, "{text}");
+        }
+    }
+}
+
 impl Drop for Odd {
     fn drop(&mut self) {
+        self.log("the engine drops its queue");
         self.script.dropped.store(true, SeqCst);
     }
 }
@@ -82,6 +94,8 @@ unsafe impl RawQueue for Odd {
         self.inner.flush();
     }
     fn poll(&mut self, completions: &mut [Completion]) -> usize {
+        self.log("the engine polls");
+        self.log("the engine still polls");
         assert!(!self.script.panics.load(SeqCst), "this test makes the engine panic");
         let only = *self.script.only.lock().expect("no thread panics while it holds the lock");
         if self.stopped {
@@ -106,6 +120,7 @@ unsafe impl RawQueue for Odd {
         self.inner.explain(code)
     }
     fn stop(&mut self) {
+        self.log("the engine stops");
         if self.script.stops.load(SeqCst) {
             self.script.mute.store(false, SeqCst);
         }

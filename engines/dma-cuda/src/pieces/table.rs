@@ -41,9 +41,10 @@ impl Table {
         let made =
             device.call(|driver| unsafe { (driver.cuMemHostAlloc)(&raw mut start, bytes, HOST_PORTABLE) });
         if let Err(code) = made {
-            dma_core::guarded_log!(
+            let device = device.name.clone();
+            dma_core::deferred_log!(
                 warn,
-                device = device.name,
+                device,
                 code,
                 bytes,
                 "the driver refuses pinned memory for tables of copies"

@@ -126,7 +126,8 @@ impl DsaQueue {
                 Err(errno) => {
                     let kind = error::kind_of(errno);
                     list.over = Some((Outcome::Failed(kind), -errno.raw_os_error()));
-                    dma_core::guarded_log!(warn, queue = self.opened.wq.name, %errno, "a work queue refuses descriptors");
+                    let queue = self.opened.wq.name.clone();
+                    dma_core::deferred_log!(warn, queue, %errno, "a work queue refuses descriptors");
                     if kind == ErrorKind::DeviceLost {
                         self.watch.lose(REFUSED);
                     }
@@ -162,13 +163,8 @@ impl DsaQueue {
     /// queue must no longer access this process's memory.
     #[cold]
     fn give_up(&mut self, why: &'static str) {
-        dma_core::guarded_log!(
-            error,
-            queue = self.opened.wq.name,
-            in_flight = self.in_flight,
-            why,
-            "a work queue is lost"
-        );
+        let (queue, in_flight) = (self.opened.wq.name.clone(), self.in_flight);
+        dma_core::deferred_log!(error, queue, in_flight, why, "a work queue is lost");
         self.watch.lose(why);
         self.abort_unsent();
         self.lists.abort_sent();

@@ -125,7 +125,7 @@ impl EndedDescriptor<'_> {
             // SAFETY: the pages are within a range that the descriptor names, which the caller of `submit`
             // keeps mapped.
             if let Err(errno) = unsafe { populate(fault, POPULATE.min(end - fault), write) } {
-                dma_core::guarded_log!(warn, %errno, fault, "a page that the device lacks cannot be mapped");
+                dma_core::deferred_log!(warn, %errno, fault, "a page that the device lacks cannot be mapped");
                 return false;
             }
         }

@@ -152,8 +152,13 @@ impl DeviceQueue {
                 opened.queue = Some(queue);
             }
             Err(error) => {
-                dma_core::guarded_log!(warn, %error, "the device cannot open a queue, so the CPU copies");
-                shared.ledger.note_reason(error.to_string());
+                let why = error.to_string();
+                shared.ledger.note_reason(why.clone());
+                dma_core::deferred_log!(
+                    warn,
+                    error = why,
+                    "the device cannot open a queue, so the CPU copies"
+                );
                 opened.state = DeviceState::BackedOff(now + MIN_BACKOFF);
                 opened.is_over = true;
                 opened.events = cpu.map(|cpu| Events::new([cpu.fd()]));
@@ -216,7 +221,7 @@ impl DeviceQueue {
         }
         (self.state, self.failures, self.done_since_return) = (DeviceState::Used, 0, 0);
         counts.returned.add(1);
-        dma_core::guarded_log!(info, "copies go to the device again");
+        dma_core::deferred_log!(info, "copies go to the device again");
     }
 
     fn reopen(&mut self) -> Result<Box<dyn RawQueue>> {
@@ -239,7 +244,13 @@ impl DeviceQueue {
     /// Stops using the device for its backoff time.
     fn leave(&mut self, why: &str, learner: &mut Learner, counts: &Counts) {
         if self.state == DeviceState::Used {
-            dma_core::guarded_log!(warn, why, backoff = ?self.backoff, "copies go to the CPU instead of the device");
+            let (reason, backoff) = (why.to_owned(), self.backoff);
+            dma_core::deferred_log!(
+                warn,
+                why = reason,
+                ?backoff,
+                "copies go to the CPU instead of the device"
+            );
             self.back_off(why);
             learner.forget_device();
             counts.left.add(1);

@@ -169,22 +169,26 @@ impl RecordEngine {
     ///
     /// `InUse` while queues are open; `Closed` if the trace was already finished; errors of the file.
     pub fn finish(&self) -> Result<()> {
-        let record = &self.layered.wrapper;
-        let mut state = record.state();
-        if state.open > 0 {
-            return Err(Error::new(ErrorKind::InUse, "queues of the recorded engine are open")
-                .with_hint("drop them first"));
-        }
-        record.finish(&mut state)
+        dma_core::with_deferred_log(|| {
+            let record = &self.layered.wrapper;
+            let mut state = record.state();
+            if state.open > 0 {
+                return Err(Error::new(ErrorKind::InUse, "queues of the recorded engine are open")
+                    .with_hint("drop them first"));
+            }
+            record.finish(&mut state)
+        })
     }
 }
 
 impl Drop for RecordEngine {
     fn drop(&mut self) {
-        let record = &self.layered.wrapper;
-        let mut state = record.state();
-        state.engine = false;
-        record.finish_if_unused(&mut state);
+        dma_core::with_deferred_log(|| {
+            let record = &self.layered.wrapper;
+            let mut state = record.state();
+            state.engine = false;
+            record.finish_if_unused(&mut state);
+        });
     }
 }
 

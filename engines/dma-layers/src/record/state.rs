@@ -99,8 +99,9 @@ impl Record {
             Err(error) => Err(sink.give_up(error)),
         };
         finished.inspect_err(|error| {
-            dma_core::guarded_log!(error, %error, "the trace is lost");
-            state.lost = Some(error.to_string());
+            let why = error.to_string();
+            state.lost = Some(why.clone());
+            dma_core::deferred_log!(error, error = why, "the trace is lost");
         })
     }
 }
@@ -109,8 +110,9 @@ impl RecordState {
     pub(super) fn give_up(&mut self, error: io::Error) {
         let Some(sink) = self.sink.take() else { return };
         let error = sink.give_up(error);
-        dma_core::guarded_log!(error, %error, "the trace is given up");
-        self.lost = Some(error.to_string());
+        let why = error.to_string();
+        self.lost = Some(why.clone());
         self.error = Some(error);
+        dma_core::deferred_log!(error, error = why, "the trace is given up");
     }
 }

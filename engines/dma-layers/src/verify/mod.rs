@@ -200,10 +200,9 @@ impl Wrapper for Verify {
 
     fn open(this: &Arc<Self>, _: &QueueOptions, depth: usize) -> Result<VerifyQueue> {
         let staging = this.stages.as_ref().and_then(|engine| {
-            let opened = Staging::open(&**engine);
-            opened
-                .inspect_err(
-                    |error| dma_core::guarded_log!(warn, %error, "copies of device memory are not verified"),
+            Staging::open(&**engine)
+                .map_err(
+                    |error| dma_core::deferred_log!(warn, %error, "copies of device memory are not verified"),
                 )
                 .ok()
         });
@@ -365,7 +364,7 @@ impl VerifyQueue {
                     // The copy is not reported and keeps its slot, because the device may still read its
                     // operands. Dropping the staging queue leaks it.
                     (self.staging, _) = (None, self.staged.pop_front());
-                    dma_core::guarded_log!(
+                    dma_core::deferred_log!(
                         error,
                         "a copy of device memory to host memory does not end, so its queue is leaked"
                     );
