@@ -1,5 +1,5 @@
-//! [`deferred_log`](crate::deferred_log): log events of engines' queues, which are emitted after the call of the
-//! engine, when the program may use the queue again.
+//! [`deferred_log`](crate::deferred_log): log events of engines' queues, which are emitted after the call of
+//! the engine, when the program may use the queue again.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -9,12 +9,12 @@ use crate::guarded;
 
 /// Logs an event with `tracing`, and catches a panic of the program's log subscriber, as
 /// [`guarded_log`](crate::guarded_log) does. Within a call of a [`RawQueue`](crate::RawQueue), the event is
-/// emitted after the queue's caller has released its lock, so that the log subscriber may use the queue, and
-/// may call an engine that holds a lock of its own now. The events of a queue keep their order. Elsewhere, the
-/// event is emitted at once.
+/// emitted after the caller of the queue has released its lock. The log subscriber may then use the queue,
+/// and the engine holds no lock of its own. The events of a queue keep their order. Elsewhere, the event is
+/// emitted at once.
 ///
-/// The methods of a queue that may change it and the drop of a queue log with this macro, and so does all code
-/// that they call. The event owns the variables that its fields name, which are `Send` and `'static`:
+/// A queue logs with this macro in its methods that take `&mut self` and in its drop. So does all code that
+/// they call. The event owns the variables that its fields name, which must be `Send` and `'static`:
 ///
 /// ```
 /// # struct Channel { address: String }
@@ -87,8 +87,8 @@ pub(crate) fn take_events() -> Vec<DeferredEvent> {
 }
 
 impl DeferredEvent {
-    /// Emits the event, and catches a panic of the program's log subscriber. In a call of another queue, whose
-    /// engine uses this queue, the event is deferred again.
+    /// Emits the event, and catches a panic of the program's log subscriber. In a call of another queue,
+    /// whose engine uses this queue, the event is deferred again.
     pub(crate) fn emit(self) {
         if IN_CALL.get() == InCall::No {
             guarded("the log", self.0);
@@ -103,9 +103,10 @@ impl DeferredEvent {
     }
 }
 
-/// Runs `f`. The events that `f` logs with [`deferred_log`](crate::deferred_log) are emitted when it has returned
-/// or panicked, or after the current call of an engine's queue. An engine calls this function around code that
-/// logs while a lock of the engine is held, if that code also runs outside of the calls of its queues.
+/// Runs `f`. The events that `f` logs with [`deferred_log`](crate::deferred_log) are emitted when `f` has
+/// returned or panicked. Within a call of a [`RawQueue`](crate::RawQueue), they are emitted after this call.
+/// An engine uses this function for code that holds a lock of the engine, logs, and also runs outside of the
+/// calls of queues.
 pub fn with_deferred_log<R>(f: impl FnOnce() -> R) -> R {
     /// Emits the events when it is dropped.
     struct Emits(OuterCall);

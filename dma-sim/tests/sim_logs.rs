@@ -1,5 +1,5 @@
-//! The program's log subscriber uses a shared queue in the events of its engine, whose device fails and is reset.
-//! The test has a process of its own, because the subscriber is that of all threads.
+//! The program's log subscriber uses a shared queue in the events of its engine, whose device fails and is
+//! reset. The test has a process of its own, because the subscriber is that of all threads.
 
 use std::cell::Cell;
 use std::sync::mpsc::channel;

@@ -40,8 +40,8 @@ impl Messages {
     }
 }
 
-/// Returns a log subscriber that calls the methods of the rig's queue at the first event, copies and waits. Then
-/// it calls `done`.
+/// Returns a log subscriber that calls the methods of the rig's queue at the first event, copies and waits.
+/// Then it calls `done`.
 fn uses_queue(rig: &Rig, done: impl Fn() + Send + Sync + 'static) -> impl Fn() + Send + Sync + 'static {
     let memory = || rig.engine.allocate(32).expect("memory");
     let first = Mutex::new(Some((rig.queue.clone(), memory(), memory())));
