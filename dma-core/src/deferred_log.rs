@@ -46,9 +46,10 @@ impl fmt::Debug for DeferredEvent {
     }
 }
 
-/// Whether a thread is in a call of an engine's queue.
+/// The state of a thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum InCall {
+    /// Outside of calls of engines' queues.
     No,
     /// In a call, which has deferred no event.
     Yes,
@@ -67,6 +68,11 @@ thread_local! {
 /// A call of an engine's queue by this thread, which may be within a call of another queue. Pass the value to
 /// [`end`].
 pub(crate) struct OuterCall(InCall);
+
+/// Returns whether events of this thread are deferred now.
+pub(crate) fn is_in_call() -> bool {
+    IN_CALL.get() != InCall::No
+}
 
 /// Begins a call, in which events are deferred.
 #[inline]
@@ -90,10 +96,10 @@ impl DeferredEvent {
     /// Emits the event, and catches a panic of the program's log subscriber. In a call of another queue,
     /// whose engine uses this queue, the event is deferred again.
     pub(crate) fn emit(self) {
-        if IN_CALL.get() == InCall::No {
-            guarded("the log", self.0);
-        } else {
+        if is_in_call() {
             self.defer();
+        } else {
+            guarded("the log", self.0);
         }
     }
 
@@ -129,10 +135,10 @@ pub fn with_deferred_log<R>(f: impl FnOnce() -> R) -> R {
 /// [`deferred_log`](crate::deferred_log).
 #[doc(hidden)]
 pub fn log_event(event: impl FnOnce() + Send + 'static) {
-    if IN_CALL.get() == InCall::No {
-        guarded("the log", event);
-    } else {
+    if is_in_call() {
         DeferredEvent(Box::new(event)).defer();
+    } else {
+        guarded("the log", event);
     }
 }
 

@@ -4,6 +4,8 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
+use crate::deferred_log;
+
 /// Runs code of the program, such as a waker, the destructor of an owner of memory, or a log subscriber.
 /// Catches and logs its panic, because the thread also serves other operations. Returns `None` if it
 /// panicked. `what` is the subject of the log message.
@@ -56,8 +58,13 @@ fn report(what: &str, panic: Box<dyn Any + Send>) {
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
+    let text = format!("{what} panicked: {message}");
     // The log subscriber may also panic, and then the drop of the payload. Two panics at once would abort.
-    ignore_panic(|| tracing::error!("{what} panicked: {message}"));
+    if deferred_log::is_in_call() {
+        deferred_log::log_event(move || tracing::error!("{text}"));
+    } else {
+        ignore_panic(|| tracing::error!("{text}"));
+    }
     ignore_panic(|| drop(panic));
 }
 

@@ -42,7 +42,7 @@ impl tracing::Subscriber for Uses {
     fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
     fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
     fn event(&self, event: &tracing::Event<'_>) {
-        // The copy below may be logged, too.
+        // The copy below may also be logged.
         if IN_EVENT.replace(true) {
             return;
         }
@@ -54,7 +54,7 @@ impl tracing::Subscriber for Uses {
             if queue.available() > 0
                 && let Ok(transfer) = queue.copy(src, dst)
             {
-                // The device may fail this copy, too.
+                // The device may also fail this copy.
                 let _ = transfer.wait();
             }
             if event.metadata().target().starts_with("dma_sim::sim::queue") {

@@ -92,14 +92,14 @@ impl EngineGuard {
 
 /// A call of the engine, in which events are deferred. The drop appends them to the list, also if the engine
 /// has panicked.
-struct CollectsLog<'a> {
+pub(super) struct CollectsLog<'a> {
     log: &'a mut Vec<LogEvent>,
     outer: OuterCall,
 }
 
 impl<'a> CollectsLog<'a> {
     #[inline]
-    fn begin(log: &'a mut Vec<LogEvent>) -> Self {
+    pub(super) fn begin(log: &'a mut Vec<LogEvent>) -> Self {
         Self { log, outer: deferred_log::begin() }
     }
 }

@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     BufferMut, Capabilities, Counters, Descriptor, EngineId, EngineInfo, Error, InlineExecutor, Outcome,
-    QueueEvents, QueueOptions, RawQueue,
+    QueueEvents, QueueOptions, RawQueue, guarded,
 };
 pub(crate) use admission::Begun;
 use alone::{BUSY, IDLE};
@@ -47,7 +47,7 @@ use backlog::Backlog;
 pub use batch::Batch;
 use bounce::BounceBuffer;
 use check::Lists;
-use device::{Device, MAX_COMPLETIONS};
+use device::{CollectsLog, Device, MAX_COMPLETIONS};
 pub use error::{OpError, OpFailure};
 use inline::{Executed, Inline};
 pub(crate) use outcomes::{LogEvent, OpState};
@@ -486,6 +486,15 @@ impl Planner {
             }
         }
         self.device.abandon(&mut self.outcomes.log_events);
+    }
+
+    /// Abandons the device as [`abandon`](Self::abandon) does, and catches and logs a panic of the engine.
+    pub(crate) fn abandon_guarded(&mut self) {
+        let mut events = Vec::new();
+        let logs = CollectsLog::begin(&mut events);
+        guarded("the engine", || self.abandon());
+        drop(logs);
+        self.outcomes.log_events.append(&mut events);
     }
 
     /// Calls `act` with the queue's events, if the engine has events and the queue is open.

@@ -111,8 +111,7 @@ impl Lane {
         if std::mem::replace(&mut core.over, true) {
             return;
         }
-        let planner = &mut core.planner;
-        guarded("the engine", || planner.abandon());
+        core.planner.abandon_guarded();
         for (op, slot) in core.planner.outcomes.ops.iter().zip(&self.slots) {
             if !op.has_ended() {
                 // SAFETY: the operation has not ended. The planner has abandoned the device and never ends

@@ -134,6 +134,30 @@ fn an_engine_that_panics_loses_no_event() {
 }
 
 #[test]
+fn the_log_may_use_a_queue_whose_engine_panics_as_it_is_dropped() {
+    let rig = Rig::still();
+    rig.script.logs.store(true, SeqCst);
+    rig.script.drop_panics.store(true, SeqCst);
+    let messages = Messages::default();
+    let (of_log, queue) = (messages.clone(), rig.queue.clone());
+    let uses = move |event: &tracing::Event<'_>| {
+        of_log.add(event);
+        _ = queue.counters();
+    };
+    let (done, receiver) = signal();
+    std::thread::spawn(move || {
+        with_log(uses, || rig.lane().drain(rig.lane().close(Instant::now())));
+        done();
+    });
+    heard(&receiver);
+    let expected = [
+        "the engine drops its queue",
+        "the engine panicked: this test makes the engine's drop panic",
+    ];
+    assert_eq!(messages.take(), expected);
+}
+
+#[test]
 fn a_queue_that_is_closed_loses_no_event() {
     let rig = Rig::still();
     rig.mute(true);

@@ -52,6 +52,8 @@ struct Script {
     stop_takes: Mutex<Duration>,
     /// The only thread to which the device reports.
     only: Mutex<Option<ThreadId>>,
+    /// True if the drop of the engine's queue panics.
+    drop_panics: AtomicBool,
     dropped: AtomicBool,
 }
 
@@ -74,6 +76,7 @@ impl Drop for Odd {
     fn drop(&mut self) {
         self.log("the engine drops its queue");
         self.script.dropped.store(true, SeqCst);
+        assert!(!self.script.drop_panics.load(SeqCst), "this test makes the engine's drop panic");
     }
 }
 
