@@ -40,6 +40,17 @@ impl Messages {
     }
 }
 
+/// Runs `act` on another thread, and fails if it hangs.
+#[track_caller]
+fn within_limit(act: impl FnOnce() + Send + 'static) {
+    let (done, receiver) = signal();
+    std::thread::spawn(move || {
+        act();
+        done();
+    });
+    heard(&receiver);
+}
+
 /// Returns a log subscriber that calls the methods of the rig's queue at the first event, copies and waits.
 /// Then it calls `done`.
 fn uses_queue(rig: &Rig, done: impl Fn() + Send + Sync + 'static) -> impl Fn() + Send + Sync + 'static {
@@ -122,9 +133,11 @@ fn an_engine_that_panics_loses_no_event() {
         of_log.add(event);
         _ = queue.counters();
     };
-    with_log(uses, || {
-        catch_unwind(AssertUnwindSafe(|| drop(transfer.wait()))).expect_err("the engine panics");
-        rig.lane().drive(Caller::Closer);
+    within_limit(move || {
+        with_log(uses, || {
+            catch_unwind(AssertUnwindSafe(|| drop(transfer.wait()))).expect_err("the engine panics");
+            rig.lane().drive(Caller::Closer);
+        });
     });
     let messages = messages.take();
     let expected = ["the engine polls", "the engine still polls"];
@@ -144,16 +157,9 @@ fn the_log_may_use_a_queue_whose_engine_panics_as_it_is_dropped() {
         of_log.add(event);
         _ = queue.counters();
     };
-    let (done, receiver) = signal();
-    std::thread::spawn(move || {
-        with_log(uses, || rig.lane().drain(rig.lane().close(Instant::now())));
-        done();
-    });
-    heard(&receiver);
-    let expected = [
-        "the engine drops its queue",
-        "the engine panicked: this test makes the engine's drop panic",
-    ];
+    within_limit(move || with_log(uses, || rig.lane().drain(rig.lane().close(Instant::now()))));
+    let expected =
+        ["the engine drops its queue", "the engine panicked: this test makes the engine's drop panic"];
     assert_eq!(messages.take(), expected);
 }
 
@@ -170,8 +176,10 @@ fn a_queue_that_is_closed_loses_no_event() {
         of_log.add(event);
         _ = queue.counters();
     };
-    with_log(uses, || rig.lane().drain(rig.lane().close(Instant::now())));
-    drop(transfer);
+    within_limit(move || {
+        with_log(uses, || rig.lane().drain(rig.lane().close(Instant::now())));
+        drop(transfer);
+    });
     let messages = messages.take();
     let at = |text| messages.iter().position(|message| message == text);
     let (polls, stops) = (at("the engine polls"), at("the engine stops"));
