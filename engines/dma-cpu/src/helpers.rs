@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::copy_tuner::{ticks, ticks_in};
+use super::clock::{ticks, ticks_in};
 
 /// Minimum time that an idle thread polls before it sleeps. The thread also polls at least as long as a
 /// wake-up takes.

@@ -8,7 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use dma_core::{CacheHint, Completion, DeviceAddr, InlineCopy, InlineExecutor, Operation, racy_copy};
 
 use super::Kernel;
-use super::copy_tuner::{CopyTuner, LEARN_MIN, STREAM_MIN, ticks};
+use super::clock::ticks;
+use super::copy_tuner::{CopyTuner, LEARN_MIN, STREAM_MIN};
 use super::execute::{Work, WorkKind};
 use super::kernel::SHORT;
 use super::long_copy::LongCopies;

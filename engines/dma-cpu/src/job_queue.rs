@@ -9,7 +9,8 @@ use crossbeam_utils::CachePadded;
 use dma_core::Segment;
 
 use super::Kernel;
-use super::copy_tuner::{Pick, ticks, ticks_in};
+use super::clock::{ticks, ticks_in};
+use super::copy_tuner::Pick;
 use super::event::Event;
 use super::execute::{Failure, Work, WorkKind};
 use super::helpers::Helpers;

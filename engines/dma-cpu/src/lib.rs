@@ -1,6 +1,7 @@
 //! The CPU as a DMA device: an engine for every machine.
 
 mod backend;
+mod clock;
 mod copy_tuner;
 mod doctor;
 mod engine;

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use dma_core::Result;
 use dma_process::{ForkMark, spawn_thread};
 
-use super::copy_tuner::ticks_in;
+use super::clock::ticks_in;
 use super::helpers::{Helpers, MAX_WAKE_UP_PART, lock};
 use super::job_queue::{BusyPeriod, JobQueue};
 

@@ -4,8 +4,8 @@
 
 use std::sync::OnceLock;
 
-use super::clock::ticks;
 use crate::Kernel;
+use crate::clock::ticks;
 
 /// Maximum length of a copy that one core executes alone if the data is in its own cache, because other cores
 /// would have to fetch the data from this cache. Trials may override it. See [`alone_max`].

@@ -3,7 +3,6 @@
 #![expect(unsafe_code, reason = "copies between raw addresses; reads the time stamp counter")]
 
 mod class_index;
-mod clock;
 mod core_cache;
 mod drift;
 mod estimate;
@@ -20,10 +19,10 @@ use std::convert::Infallible;
 use dma_core::{CacheHint, InlineCopy};
 
 use super::Kernel;
+use super::clock::{ticks, ticks_in};
 use super::kernel::{SHORT, second_level_cache};
 pub(super) use class_index::LEARN_MIN;
 use class_index::{LENGTH_CLASSES, class_of};
-pub(super) use clock::{ticks, ticks_in};
 pub(super) use core_cache::hot_cost;
 use core_cache::{MAYBE_ALONE_MAX, alone_max};
 use length_class::LengthClass;

@@ -10,7 +10,7 @@ use dma_core::InlineCopy;
 
 use super::Kernel;
 use super::x86_64::orders;
-use crate::copy_tuner::ticks;
+use crate::clock::ticks;
 
 /// The process's race. Its outcome holds for copies and batches of all lengths.
 static RACE: Race = Race::new();

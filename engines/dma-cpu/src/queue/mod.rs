@@ -13,7 +13,8 @@ use dma_core::{
     Operation, Outcome, QueueEvents, QueueOptions, QueueStats, RawQueue, Result,
 };
 
-use super::copy_tuner::{CopyTuner, Pick, STREAM_MIN, hot_cost, ticks};
+use super::clock::ticks;
+use super::copy_tuner::{CopyTuner, Pick, STREAM_MIN, hot_cost};
 use super::event::Event;
 use super::execute::{Failure, Work, WorkKind, is_local};
 use super::inline::ShortOperations;

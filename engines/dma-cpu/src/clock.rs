@@ -1,4 +1,4 @@
-//! The tuner's clock.
+//! A cheap clock, for times that are compared with one another.
 
 #![cfg_attr(not(miri), expect(unsafe_code, reason = "reads the time stamp counter"))]
 
