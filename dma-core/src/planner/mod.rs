@@ -272,11 +272,11 @@ impl Planner {
     fn submit_while_room(&mut self, ended: &mut Vec<u32>) -> bool {
         while self.backlog.waiting() > 0 {
             self.alone = BUSY;
+            let Self { device, backlog, outcomes, .. } = self;
             // SAFETY: every pending descriptor was checked for this engine, its limits, its regions' bounds
             // and rights, and overlap. A transfer owns the operands. Until the completion, the transfer keeps
             // the operands registered and inaccessible to the program; if the device does not respond, the
             // transfer leaks them.
-            let Self { device, backlog, outcomes, .. } = self;
             let accepted =
                 unsafe { device.submit(&backlog.pending[backlog.submitted..], &mut outcomes.log_events) };
             match accepted {
