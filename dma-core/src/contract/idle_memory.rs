@@ -335,7 +335,7 @@ mod tests {
             let class_len = store.0.class_len(len).expect("it is kept");
             assert!(class_len >= len && (class_len - len <= len / 8 || class_len == MIN_LEN), "{len}");
             assert_eq!(store.0.class_len(class_len), Some(class_len));
-            assert!(len <= MIN_LEN || class_len % 512 == 0);
+            assert!(len <= MIN_LEN || class_len.is_multiple_of(512));
             numbers.push(class_of(class_len));
             len = class_len + 1;
         }
