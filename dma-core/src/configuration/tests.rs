@@ -39,7 +39,7 @@ fn options_are_written_as_people_write_them() {
     assert_eq!(
         toml::to_string(&memory).expect("TOML"),
         "len = 1500\nalign = \"4K\"\naccess = [\"READ\", \"WRITE\"]\nexport = [\"READ\"]\nhuge_pages = true\n\
-         node = 1\nplace = \"host\"\n"
+         zeroed = true\nnode = 1\nplace = \"host\"\n"
     );
 }
 
