@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -156,12 +157,15 @@ impl DeviceTransfer {
     }
 
     fn block(&mut self, until: Option<Instant>) -> bool {
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let unpark = Arc::new(Unpark { thread: std::thread::current(), woken: AtomicBool::new(false) });
+        let waker = Waker::from(Arc::clone(&unpark));
         let mut context = Context::from_waker(&waker);
         while self.drive(&mut context).is_pending() {
             match until.map(|until| until.saturating_duration_since(Instant::now())) {
-                None => std::thread::park(),
                 Some(Duration::ZERO) => return false,
+                // Other code on this thread, such as a log subscriber, may have consumed the token.
+                _ if unpark.woken.swap(false, Ordering::Acquire) => {}
+                None => std::thread::park(),
                 Some(left) => std::thread::park_timeout(left),
             }
         }
@@ -502,11 +506,15 @@ impl Future for DeviceTransfer {
 }
 
 /// Wakes the blocked thread.
-struct Unpark(Thread);
+struct Unpark {
+    thread: Thread,
+    woken: AtomicBool,
+}
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        self.woken.store(true, Ordering::Release);
+        self.thread.unpark();
     }
 }
 

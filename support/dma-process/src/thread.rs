@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "sets the signal mask of the calling thread, and signal actions")]
 
 use std::mem::MaybeUninit;
-use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Barrier};
 
 use crate::headroom::check_mappings;
 use crate::{Limit, LimitError, check_headroom};
@@ -28,9 +28,10 @@ pub fn spawn_thread(
     // first.
     check_headroom(STACK)?;
     check_mappings()?;
-    let (begun, begins) = sync_channel(1);
+    let begun = Arc::new(Barrier::new(2));
+    let begins = Arc::clone(&begun);
     let body = move || {
-        _ = begun.send(());
+        begins.wait();
         body();
     };
     let thread =
@@ -39,8 +40,9 @@ pub fn spawn_thread(
             LimitError::new(Limit::Threads, message, "raise the limits on threads and on address space")
         })?;
     // The standard library maps the signal stack before it calls the body. A check says nothing while a
-    // thread has yet to do this. The receiver also ends if the thread has ended.
-    _ = begins.recv();
+    // thread has yet to do this. A barrier leaves the token of `std::thread::park` to the caller, who may
+    // expect it; a channel would consume it.
+    begun.wait();
     Ok(thread)
 }
 
@@ -129,6 +131,16 @@ mod tests {
             assert_eq!(is_blocked, !FAULTS.contains(&signal), "signal {signal}");
         }
         assert_eq!(blocked(), before);
+    }
+
+    #[test]
+    fn a_start_leaves_the_callers_token_to_park() {
+        std::thread::current().unpark();
+        for _ in 0..100 {
+            spawn_thread("parked".to_owned(), || {}).expect("a thread").join().expect("no panic");
+        }
+        // This would block for ever without the token.
+        std::thread::park();
     }
 
     #[test]

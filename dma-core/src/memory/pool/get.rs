@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake};
 use std::time::{Duration, Instant};
 
@@ -85,7 +86,8 @@ impl Take {
     /// Blocks the thread until the future is ready. Returns `None` after `timeout`.
     pub(super) fn wait(mut self, timeout: Duration) -> Option<Result<Range>> {
         let until = deadline(timeout);
-        let waker = Arc::new(Unpark(std::thread::current())).into();
+        let unpark = Arc::new(Unpark { thread: std::thread::current(), woken: AtomicBool::new(false) });
+        let waker = Arc::clone(&unpark).into();
         loop {
             if let Poll::Ready(got) = Pin::new(&mut self).poll(&mut Context::from_waker(&waker)) {
                 return Some(got);
@@ -94,17 +96,24 @@ impl Take {
             if left.is_zero() {
                 return None;
             }
-            std::thread::park_timeout(left);
+            // Other code on this thread, such as a log subscriber, may have consumed the token.
+            if !unpark.woken.swap(false, Ordering::Acquire) {
+                std::thread::park_timeout(left);
+            }
         }
     }
 }
 
 /// Wakes the blocked thread.
-struct Unpark(std::thread::Thread);
+struct Unpark {
+    thread: std::thread::Thread,
+    woken: AtomicBool,
+}
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        self.woken.store(true, Ordering::Release);
+        self.thread.unpark();
     }
 }
 
