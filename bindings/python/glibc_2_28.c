@@ -1,5 +1,5 @@
-// What the compiler's libstdc++ expects of the C library and glibc 2.28 does not have. bindings/python/wheel links it into the NIXL
-// plugin, where no other library sees it.
+// Symbols that the compiler's libstdc++ needs and glibc 2.28 lacks. bindings/python/wheel links them into the NIXL
+// plugin, where no other library sees them.
 #include <errno.h>
 #include <pthread.h>
 #include <time.h>

@@ -51,7 +51,7 @@ pub(crate) struct RegionInner {
 
 /// Reuses regions: the last handle of a region goes to the region's keeper.
 pub(crate) trait Keeper: Any + Send + Sync {
-    /// Whether the memory is a part of the keeper's memory, so that a program cannot deregister it.
+    /// True if the memory is a part of the keeper's memory, so that a program cannot deregister it.
     const OWNS_MEMORY: bool;
 
     /// Takes back the region with this number. `last` is its last handle.

@@ -40,7 +40,7 @@ pub(super) struct SizeClass {
     pub(super) exhausted: AtomicU64,
 }
 
-/// What a class needs to add buffers.
+/// The means of a class to add buffers.
 pub(super) struct Growth {
     pub(super) engine: Arc<dyn DmaEngine>,
     /// The number of buffers that are added at a time.
