@@ -1,11 +1,11 @@
 //! [`deferred_log`](crate::deferred_log): log events of engines' queues, which are emitted after the call of
 //! the engine, when the program may use the queue again.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::mem::{ManuallyDrop, take};
-
-use crate::guarded;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Logs an event with `tracing`, and catches a panic of the program's log subscriber, as
 /// [`guarded_log`](crate::guarded_log) does. Within a call of a [`RawQueue`](crate::RawQueue), the event is
@@ -99,7 +99,7 @@ impl DeferredEvent {
         if is_in_call() {
             self.defer();
         } else {
-            guarded("the log", self.0);
+            emit_now(self.0);
         }
     }
 
@@ -138,7 +138,38 @@ pub fn log_event(event: impl FnOnce() + Send + 'static) {
     if is_in_call() {
         DeferredEvent(Box::new(event)).defer();
     } else {
-        guarded("the log", event);
+        emit_now(event);
+    }
+}
+
+/// Emits a log event, and catches a panic of the program's log subscriber.
+fn emit_now(event: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(event)) {
+        report_panic("the log", panic);
+    }
+}
+
+/// Logs the panic of a part of the program, of which `what` is the name.
+#[cold]
+pub(crate) fn report_panic(what: &str, panic: Box<dyn Any + Send>) {
+    let message = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message");
+    let text = format!("{what} panicked: {message}");
+    // The log subscriber may also panic, and then the drop of the payload. Two panics at once would abort.
+    if is_in_call() {
+        log_event(move || tracing::error!("{text}"));
+    } else {
+        ignore_panic(|| tracing::error!("{text}"));
+    }
+    ignore_panic(|| drop(panic));
+}
+
+fn ignore_panic(f: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(f)) {
+        std::mem::forget(panic);
     }
 }
 
@@ -147,8 +178,9 @@ mod tests {
     use std::panic::catch_unwind;
     use std::sync::{Arc, Mutex};
 
+    use test_support::log::with_log;
+
     use super::*;
-    use crate::queue::fault_injection_tests::with_log;
 
     /// Runs `act` with a function that appends to a list. The log subscriber also appends to the list, once
     /// for each event. Returns the list.

@@ -1,10 +1,9 @@
 //! [`guarded`] and [`guarded_log`](crate::guarded_log): run code of the program, and catch its panic.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-use crate::deferred_log;
+use crate::deferred_log::report_panic;
 
 /// Runs code of the program, such as a waker, the destructor of an owner of memory, or a log subscriber.
 /// Catches and logs its panic, because the thread also serves other operations. Returns `None` if it
@@ -15,7 +14,7 @@ pub fn guarded<R>(what: &str, f: impl FnOnce() -> R) -> Option<R> {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(result) => Some(result),
         Err(panic) => {
-            report(what, panic);
+            report_panic(what, panic);
             None
         }
     }
@@ -51,33 +50,11 @@ pub(crate) fn drop_operands<T: ?Sized>(operands: Box<T>) {
     guarded("the drop of a transfer's operands", || drop(operands));
 }
 
-#[cold]
-fn report(what: &str, panic: Box<dyn Any + Send>) {
-    let message = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message");
-    let text = format!("{what} panicked: {message}");
-    // The log subscriber may also panic, and then the drop of the payload. Two panics at once would abort.
-    if deferred_log::is_in_call() {
-        deferred_log::log_event(move || tracing::error!("{text}"));
-    } else {
-        ignore_panic(|| tracing::error!("{text}"));
-    }
-    ignore_panic(|| drop(panic));
-}
-
-fn ignore_panic(f: impl FnOnce()) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(f)) {
-        std::mem::forget(panic);
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use test_support::log::with_log;
+
     use super::*;
-    use crate::queue::fault_injection_tests::with_log;
 
     /// A panic's payload, or a value, whose drop panics.
     struct PanickingDrop;

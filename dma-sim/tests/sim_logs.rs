@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use dma_core::{BufferMut, DmaEngineExt, SharedQueue, SharedQueueOptions};
 use dma_sim::sim::{SimEngine, SimOptions};
+use test_support::log::set_log;
 
 /// A time limit that a test reaches only if it hangs.
 const HANGS: Duration = Duration::from_secs(60);
@@ -29,47 +30,33 @@ fn memory(engine: &SimEngine) -> (BufferMut, BufferMut) {
     (engine.allocate(64).unwrap(), engine.allocate(64).unwrap())
 }
 
-/// A log subscriber that calls the methods of the queue, copies and waits.
-struct Uses;
-
-impl tracing::Subscriber for Uses {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
+/// The log subscriber: calls the methods of the queue, copies and waits.
+fn use_queue(event: &tracing::Event<'_>) {
+    // The copy below may also be logged.
+    if IN_EVENT.replace(true) {
+        return;
     }
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn event(&self, event: &tracing::Event<'_>) {
-        // The copy below may also be logged.
-        if IN_EVENT.replace(true) {
-            return;
+    let used = lock(&USED).clone();
+    if let Some((engine, queue)) = used {
+        assert!(queue.counters().submitted > 0);
+        assert_eq!(queue.stalled(), None);
+        let (src, dst) = memory(&engine);
+        if queue.available() > 0
+            && let Ok(transfer) = queue.copy(src, dst)
+        {
+            // The device may also fail this copy.
+            let _ = transfer.wait();
         }
-        let used = lock(&USED).clone();
-        if let Some((engine, queue)) = used {
-            assert!(queue.counters().submitted > 0);
-            assert_eq!(queue.stalled(), None);
-            let (src, dst) = memory(&engine);
-            if queue.available() > 0
-                && let Ok(transfer) = queue.copy(src, dst)
-            {
-                // The device may also fail this copy.
-                let _ = transfer.wait();
-            }
-            if event.metadata().target().starts_with("dma_sim::sim::queue") {
-                lock(&THREADS).extend(std::thread::current().name().map(str::to_owned));
-            }
+        if event.metadata().target().starts_with("dma_sim::sim::queue") {
+            lock(&THREADS).extend(std::thread::current().name().map(str::to_owned));
         }
-        IN_EVENT.set(false);
     }
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
+    IN_EVENT.set(false);
 }
 
 #[test]
 fn a_log_subscriber_may_use_the_queue_in_events_of_its_engine() {
-    tracing::subscriber::set_global_default(Uses).unwrap();
+    set_log(use_queue);
     let faults = "fail:p=0.3+reset:p=0.3".parse().unwrap();
     let engine = Arc::new(SimEngine::open(&SimOptions::new().with_seed(2).with_faults(faults)).unwrap());
     let queue = engine.open_shared_queue(&SharedQueueOptions::new()).unwrap();

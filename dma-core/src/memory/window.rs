@@ -462,7 +462,7 @@ mod tests {
         let export = Export::new(Box::new(Held), descriptor, &window.0);
         drop(window);
         let log = |_: &tracing::Event<'_>| panic!("this log subscriber panics");
-        crate::queue::fault_injection_tests::with_log(log, || drop(export));
+        test_support::log::with_log(log, || drop(export));
         assert_eq!(region.0.users(), 2, "the memory was freed while the peer can access it");
     }
 }

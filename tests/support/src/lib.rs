@@ -8,6 +8,7 @@ pub mod counting;
 pub mod default_signals;
 pub mod free_port;
 pub mod hold;
+pub mod log;
 pub mod script;
 pub mod stand_ins;
 pub mod with_queues;

@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::{Duration, Instant};
 
+use test_support::log::with_log;
+
 use crate::reference::{ReferenceEngine, ReferenceOptions};
 use crate::{
     Access, Batch, BufferMut, Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind,
@@ -318,39 +320,6 @@ fn poll(transfer: &mut Pair, waker: &Waker) -> Poll<std::result::Result<(), Erro
 /// Returns whether the call panics.
 fn panics(act: impl FnOnce()) -> bool {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).is_err()
-}
-
-/// A log subscriber that calls a closure at every event.
-struct Log<F>(F);
-
-impl<F: Fn(&tracing::Event<'_>) + 'static> tracing::Subscriber for Log<F> {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn event(&self, event: &tracing::Event<'_>) {
-        (self.0)(event);
-    }
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
-}
-
-/// Runs `act` with a log subscriber that calls `event`.
-pub(crate) fn with_log<R>(
-    event: impl Fn(&tracing::Event<'_>) + Send + Sync + 'static,
-    act: impl FnOnce() -> R,
-) -> R {
-    // Set a second subscriber. If there is only one, and another thread logs an event first, `tracing` may
-    // cache that no subscriber wants the event (`tracing-core` 0.1.36, `Dispatchers::has_just_one`).
-    static GLOBAL: std::sync::Once = std::sync::Once::new();
-    GLOBAL.call_once(|| {
-        tracing::subscriber::set_global_default(Log(|_: &tracing::Event<'_>| ())).expect("the only one")
-    });
-    tracing::subscriber::with_default(Log(event), act)
 }
 
 /// A waker that notes that it was woken.

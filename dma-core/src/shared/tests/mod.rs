@@ -19,13 +19,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::ThreadId;
 use std::time::Instant;
 
+use test_support::log::with_log;
+
 use super::lane::{Caller, nap_for};
 use super::slot::{Request, Seen};
 use super::wait_queue::WaitQueue;
 use super::*;
 use crate::planner::Planner;
 use crate::planner::wait::deadline;
-use crate::queue::fault_injection_tests::with_log;
 use crate::reference::{ReferenceEngine, ReferenceOptions};
 use crate::{
     Completion, Descriptor, DmaEngine, DmaEngineExt, ErrorKind, HostMemory, NativeError, Outcome,
