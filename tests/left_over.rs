@@ -8,7 +8,7 @@ use test_support::stand_ins;
 const WORK: &str = "DMA_TEST_WORK";
 
 /// Number of measured rounds. The two rounds before them load libraries and warm up.
-const ROUNDS: usize = 40;
+const ROUNDS: usize = 12;
 
 /// Returns the numbers of this process's file descriptors, threads, and mappings of files, such as libraries.
 fn left() -> [usize; 3] {

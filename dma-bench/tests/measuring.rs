@@ -296,8 +296,8 @@ fn no_pass_begins_after_the_limit() {
 #[test]
 fn a_soak_compares_every_operation_and_keeps_a_time_series() {
     for words in [
-        "-e cpu:threads=0 -o 4K,64K -q 4 --duration 0.3 --series=0.05",
-        "-e cpu:threads=0 -o 4K -q 4 -T 2 --duration 0.3 --series=0.05",
+        "-e cpu:threads=0 -o 4K,64K -q 4 --duration 0.06 --series=0.01",
+        "-e cpu:threads=0 -o 4K -q 4 -T 2 --duration 0.06 --series=0.01",
         "-e sim:profile=dsa -o 4K -q 4 --duration 0.003 --series=0.0005",
     ] {
         let (all, output) = cells(words);

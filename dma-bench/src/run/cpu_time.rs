@@ -65,7 +65,9 @@ mod tests {
 
     use super::*;
 
-    /// Number of steps of the busy loop.
+    /// Number of rounds.
+    const ROUNDS: u32 = 50;
+    /// Number of steps of the busy loop in a round.
     const STEPS: u32 = 40;
     /// Minimum total duration of these steps in nanoseconds.
     const LEAST: f64 = 10e3;
@@ -78,31 +80,32 @@ mod tests {
     #[test]
     fn time_of_a_running_thread_counts() {
         let (id, steps, end) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
+        let wait_for_step = |step| {
+            while steps.load(Ordering::Acquire) < step {
+                std::thread::yield_now();
+            }
+        };
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 id.store(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs(), Ordering::Release);
                 while !end.load(Ordering::Acquire) {
                     work();
-                    steps.fetch_add(1, Ordering::Relaxed);
+                    steps.fetch_add(1, Ordering::Release);
                 }
             });
-            let (mut counted, mut ran) = (0, 0);
-            let until = Instant::now() + Duration::from_secs(60);
-            // Counts the steps in which the other thread's time advanced by less than a tick.
-            while ran < 50 && Instant::now() < until {
+            // Counts the rounds in which the other thread's time advanced. Most rounds are shorter than a
+            // tick.
+            let mut counted = 0;
+            for _ in 0..ROUNDS {
+                wait_for_step(steps.load(Ordering::Relaxed) + 1);
                 let id = id.load(Ordering::Acquire);
                 let (all, own) = (of_process(&[id]), of_thread());
-                let stepped = steps.load(Ordering::Relaxed);
-                std::thread::sleep(Duration::from_micros(300));
-                let stepped = steps.load(Ordering::Relaxed) - stepped;
+                wait_for_step(steps.load(Ordering::Relaxed) + STEPS);
                 let (spent, own) = (of_process(&[id]) - all, of_thread() - own);
-                if stepped >= STEPS {
-                    ran += 1;
-                    counted += u32::from(spent - own >= LEAST);
-                }
+                counted += u32::from(spent - own >= LEAST);
             }
             end.store(true, Ordering::Release);
-            assert!(ran > 0 && counted > ran / 2, "{counted} of {ran}");
+            assert!(counted > ROUNDS / 2, "{counted} of {ROUNDS}");
         });
     }
 

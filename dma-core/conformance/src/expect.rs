@@ -27,6 +27,13 @@ pub(super) fn expect_arrived(src: &[u8], dst: &[u8], what: impl Display) {
     );
 }
 
+/// Returns whether `bytes` repeat `pattern`. In an unoptimised build, comparing slices is much faster than
+/// iterating over bytes.
+pub(super) fn repeats(bytes: &[u8], pattern: &[u8]) -> bool {
+    let first = bytes.len().min(pattern.len());
+    bytes[..first] == pattern[..first] && bytes[first..] == bytes[..bytes.len() - first]
+}
+
 /// Panics unless `operations` operations were accepted and all are done.
 #[track_caller]
 pub(super) fn expect_all_completed(counters: Counters, operations: u64, when: impl Display) {

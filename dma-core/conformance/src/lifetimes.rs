@@ -11,10 +11,10 @@ use dma_core::{Access, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, HostMem
 /// The operation of a dropped transfer continues. When it has ended, its slot and its memory become free.
 pub fn dropped_transfers_finish(engine: &dyn DmaEngine) {
     let q = queue(engine);
-    let source = allocate(engine, 10_000).freeze();
+    let source = allocate(engine, 1000).freeze();
     for _ in 0..3 {
         for _ in 0..q.depth() {
-            drop(q.copy(source.clone(), allocate(engine, 10_000)).expect(ACCEPTS));
+            drop(q.copy(source.clone(), allocate(engine, 1000)).expect(ACCEPTS));
         }
         q.flush();
         let (mut left, mut since) = (q.depth(), std::time::Instant::now());

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::expect::repeats;
 use super::{ACCEPTS, COMPLETES, allocate, expect_arrived, expect_kind, queue, sample};
 use dma_core::{
     Access, BufferMut, Capabilities, DeviceAddr, DeviceMemory, DmaEngine, DmaEngineExt, ErrorKind,
@@ -67,7 +68,7 @@ pub fn device_memory_is_zeroed_and_aligned(engine: &dyn DmaEngine) {
         let addr = window.region().as_raw().info().addr;
         assert!(addr.0.is_multiple_of(align as u64), "{len} bytes aligned to {align} at {addr:?}");
         let bytes = bytes_of(engine, &q, &window);
-        assert!(bytes.iter().all(|byte| *byte == 0), "allocated device memory is zeroed");
+        assert!(repeats(&bytes, &[0]), "allocated device memory is zeroed");
         let mut used = bytes;
         used.fill(0xff);
         q.copy(used, window).expect(ACCEPTS).wait().expect(COMPLETES);
@@ -87,9 +88,8 @@ pub fn bytes_pass_between_all_places(engine: &dyn DmaEngine) {
             let got = bytes_of(engine, &q, &whole);
             let what = format!("a copy of {len} bytes from {from} to {to} memory");
             expect_arrived(&sample(len as u64, len + 3)[3..], &got[offset..offset + len], &what);
-            let beside = got[..offset].iter().chain(&got[offset + len..]);
             assert!(
-                beside.clone().all(|byte| *byte == 0x5a),
+                repeats(&got[..offset], &[0x5a]) && repeats(&got[offset + len..], &[0x5a]),
                 "{what} does not change the bytes around its destination"
             );
         }
@@ -147,7 +147,7 @@ pub fn answers_are_given_in_all_places(engine: &dyn DmaEngine) {
         let middle = dst.slice(5..LEN - 5);
         q.fill(middle, *b"12345678").expect(ACCEPTS).wait().expect(COMPLETES);
         let got = bytes_of(engine, &q, &dst);
-        let filled = got[5..LEN - 5].iter().zip(b"12345678".iter().cycle()).all(|(a, b)| a == b);
+        let filled = repeats(&got[5..LEN - 5], b"12345678");
         let beside = got[..5] == bytes[..5] && got[LEN - 5..] == bytes[LEN - 5..];
         assert!(filled && beside, "a fill in {b} memory");
     }

@@ -191,7 +191,7 @@ fn extent(warm: u64, ops: u64, timed_every: u64) -> Extent {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     /// For any order of accepting and reporting, the requested number of operations runs, no place is used
     /// twice at once, each timed operation is counted once, and all bytes are right.
