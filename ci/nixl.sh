@@ -6,6 +6,7 @@
 # between VRAM of two processes are correct on the stand-in for CUDA's driver.
 #
 #   ci/nixl.sh            runs the tests that CI runs
+#   ci/nixl.sh figures    prints the times of transfers by this plugin and by UCX, on a machine without other load
 #   ci/nixl.sh full       runs 10,000 transfers over cpu, doca and dsa on their stand-ins, kills 100 peers, and
 #                         shows that tests of the plugin tell wrong declarations of NIXL's classes
 #
@@ -44,9 +45,9 @@ done
 mkdir -p "$prefix/torch"
 echo >"$prefix/torch/torch.py"
 
-# The plugin of `full` is the one that users install. Without optimisation it is built in a third of the time.
+# The plugin of `full` and `figures` is the one that users install. Without optimisation it is built in a third of the time.
 profile=dev
-[[ "${1:-}" != full ]] || profile=release
+[[ -z "${1:-}" ]] || profile=release
 bindings/c/nixl/install "$prefix/plugin" --profile "$profile"
 tests=bindings/c/tests/nixl
 in_wheel() { # VERSION PROGRAM [ARGUMENT...]
@@ -61,6 +62,14 @@ in_wheel() { # VERSION PROGRAM [ARGUMENT...]
     }
 }
 runner=()
+
+if [[ "${1:-}" == figures ]]; then
+    libraries=$prefix/$newest/.nixl_cu12.mesonpy.libs
+    cc -std=c11 -O2 -Wall -Wextra -pedantic -Werror "$tests/figures.c" -o "$prefix/figures" "$libraries/libnixl_capi.so" \
+        -Wl,-rpath,"$libraries",--allow-shlib-undefined
+    python3 "$tests/figures.py" "$prefix/figures" "$prefix/plugin" "${2:-5}"
+    exit
+fi
 
 standins/rdma-emu/install "$prefix/rdma" --profile dev
 export DMA_IBVERBS_LIB_DIR=$prefix/rdma

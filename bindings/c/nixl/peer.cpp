@@ -143,7 +143,8 @@ size_t Position::advance(const std::vector<iovec> &pieces, size_t len) {
 Outcome Peer::copy(Direction direction, const std::vector<iovec> &local, const std::vector<iovec> &remote, Position begin,
                    size_t len) const {
   const auto call = direction == WRITE ? process_vm_writev : process_vm_readv;
-  if (has_exited())
+  // A read needs only the check after it: if another process has the number by now, only this process's memory has changed.
+  if (direction == WRITE && has_exited())
     return {DISCONNECTED, "it has exited"};
   while (len > 0) {
     iovec ours[PIECES], theirs[PIECES];
