@@ -37,6 +37,7 @@ cargo test -p dma-layers --test auto_failover -- --ignored --nocapture
 elsewhere='
 cargo bench -p dma --bench instructions
 cargo bench -p dma-c --bench instructions
+cargo bench -p dma-c --bench posts
 cargo bench -p dma-bench --bench api
 cargo bench -p dma-rdma -p dma-dsa --bench instructions
 cargo test --doc -p dma

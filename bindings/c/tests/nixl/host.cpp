@@ -50,7 +50,8 @@ static void table() {
   CHECK((call<int, const Text &>(agent.engine, connect_, "nobody") == NOT_FOUND));
   CHECK((call<int, const Text &>(agent.engine, disconnect, "nobody") == DONE));
   CHECK(agent.notify("nobody", "note") == NOT_FOUND);
-  for (const Options &bad : {Options{{"engine", "none"}}, Options{{"engin", "cpu"}}, Options{{"ptrace", "all"}}, Options{{"stall_ms", "x"}}, Options{{"fallback", "sim"}}, Options{{"remote", "cpu"}},
+  CHECK(!Agent("other", {{"engine_config", ""}}).failed());
+  for (const Options &bad : {Options{{"engine", "none"}}, Options{{"engin", "cpu"}}, Options{{"engine_config", "x"}}, Options{{"ptrace", "all"}}, Options{{"stall_ms", "x"}}, Options{{"fallback", "sim"}}, Options{{"remote", "cpu"}},
                              Options{{"listen", "127.0.0.1"}}, Options{{"peers", "remote"}}, Options{{"remote", "cpu"}, {"listen", "eth0"}},
                              Options{{"remote", "cpu"}, {"listen", "127.0.0.1"}, {"peers", "all"}}})
     CHECK(Agent("bad", bad).failed());
