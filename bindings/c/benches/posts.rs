@@ -1,13 +1,12 @@
 //! Instructions of a post of a prepared transfer by the NIXL plugin, from `postXfer` to the return of
-//! `checkXfer` that it is done: within a process, by the engine `cpu`, and between processes, by system calls.
-//! Instructions of the kernel and of NIXL itself are not included. The pieces have 64 bytes, so the copies
-//! themselves are a small part.
+//! `checkXfer` that it is done: within a process, by the engine `cpu`, and between processes, by system
+//! calls. Instructions of the kernel and of NIXL itself are not included. The pieces have 64 bytes, so the
+//! copies themselves are a small part.
 //!
-//! `cargo bench -p dma-c --bench posts` runs `tests/nixl/posts.cpp` under `valgrind --tool=callgrind` with two
-//! numbers of posts, and prints the instructions of one additional post. It exits with 1 if a count exceeds
-//! its figure by more than 3 %, unless it runs with `--test`. The figures hold for the compiler and the C
-//! library that `tests/benches/instructions.rs` names; on other systems, counts are printed but not compared.
-//! Needs a C++17 compiler and valgrind.
+//! `cargo bench -p dma-c --bench posts` runs `tests/nixl/posts.cpp` under `valgrind --tool=callgrind` with
+//! two numbers of posts, and prints the instructions of one additional post. It exits with 1 if a count
+//! exceeds its figure by more than 3 %, unless it runs with `--test`. The figures hold for the compilers in
+//! [`COMPILERS`]; on other systems, counts are printed but not compared. Needs a C++17 compiler and valgrind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,6 +17,7 @@ use test_support::callgrind;
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 /// The functions by which the plugin identifies the release of NIXL.
 const FUNCTIONS: &str = include_str!("../tests/nixl/libnixl-1.5.1.txt");
+/// The compilers for which the figures in [`POSTS`] hold.
 const COMPILERS: [&str; 2] = ["rustc 1.95.0", "c++ (Debian 12.2.0-14+deb12u1) 12.2.0"];
 const MAX_RISE: f64 = 1.03;
 /// Kind of transfer, number of pieces, and the expected number of instructions of a post.
@@ -51,7 +51,8 @@ fn build() -> PathBuf {
     run(Command::new("cc").args(library_of_nixl));
     let sources = fs::read_dir(Path::new(HERE).join("nixl")).expect("the plugin's sources");
     let sources = sources.map(|entry| entry.expect("a file").path());
-    let mut sources: Vec<_> = sources.filter(|path| path.extension().is_some_and(|end| end == "cpp")).collect();
+    let mut sources: Vec<_> =
+        sources.filter(|path| path.extension().is_some_and(|end| end == "cpp")).collect();
     sources.sort();
     let mut plugin = Command::new("c++");
     plugin.args(["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-shared"]);
@@ -59,7 +60,9 @@ fn build() -> PathBuf {
     plugin.arg(format!("-Wl,--version-script={HERE}/nixl/exports.map,-rpath,{}", dir.display()));
     run(plugin.arg("-pthread"));
     let program = Path::new(HERE).join("tests/nixl/posts.cpp");
-    run(Command::new("c++").args(["-std=c++17", "-O2"]).arg(program).args(["-ldl", "-pthread", "-rdynamic", "-o", "posts"]));
+    let mut posts = Command::new("c++");
+    posts.args(["-std=c++17", "-O2", "-rdynamic"]).arg(program);
+    run(posts.args(["-ldl", "-pthread", "-o", "posts"]));
     dir
 }
 
