@@ -199,7 +199,7 @@ pub trait DmaEngineExt: DmaEngine {
         if descriptor.is_empty() && descriptor.backend() == backend {
             return memory::import_no_bytes(self, descriptor.rights()).map(Window::new).map_err(fail);
         }
-        let raw = self.import_raw(descriptor).map_err(fail)?;
+        let raw = memory::with_idle_memory_released(|| self.import_raw(descriptor)).map_err(fail)?;
         Ok(Window::new(Range::whole(Region::of_import(raw, descriptor, backend))))
     }
 
@@ -250,7 +250,7 @@ fn open<E: DmaEngine + ?Sized>(engine: &E, options: &QueueOptions) -> Result<Ope
         options.depth.saturating_mul(crate::queue::SLOT_BYTES.max(crate::shared::SLOT_BYTES)),
     )
     .map_err(|e| fail(e.into()))?;
-    let raw = engine.open_queue_raw(&options).map_err(fail)?;
+    let raw = memory::open_with_idle_memory_released(|| engine.open_queue_raw(&options)).map_err(fail)?;
     let has = |capabilities| info.capabilities.contains(capabilities);
     let answers = Capabilities::COMPARE | Capabilities::CRC32C | Capabilities::COPY_CRC32C;
     // The CPU may be unable to reach imported memory and device memory. To compute a result that the device

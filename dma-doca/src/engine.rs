@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dma_core::{
     Capabilities, DeviceMemory, DmaEngine, EngineId, EngineInfo, ErrorKind, ExportDescriptor, HostMemory,
-    Limits, MemoryRequest, PciAddress, QueueOptions, RawQueue, RawRegion, Result,
+    IdleMemory, Limits, MemoryRequest, PciAddress, QueueOptions, RawQueue, RawRegion, Result,
 };
 use doca_sys::bindings::DOCA_SUCCESS;
 
@@ -45,6 +45,7 @@ const MOST: u32 = 2048;
 #[derive(Debug)]
 pub struct DocaEngine {
     inner: Arc<EngineState>,
+    idle_memory: IdleMemory,
 }
 
 impl DocaEngine {
@@ -75,7 +76,7 @@ impl DocaEngine {
             info,
             device,
         };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { inner: Arc::new(inner), idle_memory: IdleMemory::pinned() })
     }
 }
 
@@ -145,6 +146,10 @@ unsafe impl DmaEngine for DocaEngine {
 
     fn id(&self) -> EngineId {
         self.inner.id
+    }
+
+    fn idle_memory(&self) -> Option<&IdleMemory> {
+        Some(&self.idle_memory)
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {

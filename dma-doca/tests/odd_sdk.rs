@@ -21,6 +21,8 @@ thread_local! {
     static REFUSE: Cell<Option<(u32, doca_error_t)>> = const { Cell::new(None) };
     /// If set, destroying maps fails.
     static KEEP_MAPS: Cell<bool> = const { Cell::new(false) };
+    /// Number of maps that were destroyed.
+    static DESTROYED: Cell<u32> = const { Cell::new(0) };
     /// Number of buffers that are created before a failure.
     static BUFFERS: Cell<Option<u32>> = const { Cell::new(None) };
     /// Number of tasks that are created before a failure.
@@ -101,6 +103,7 @@ unsafe extern "C" fn mmap_destroy(map: *mut doca_mmap) -> doca_error_t {
     if KEEP_MAPS.get() {
         return DOCA_ERROR_IN_USE;
     }
+    DESTROYED.set(DESTROYED.get() + 1);
     // SAFETY: the caller meets the requirements of the stand-in's function, whose arguments are passed on
     // unchanged.
     unsafe { doca_mmap_destroy(map) }
@@ -286,6 +289,24 @@ fn memory_that_stays_registered_is_never_unmapped() {
     assert!(is_mapped(address), "the device may still write there");
 }
 
+#[test]
+fn allocations_use_registrations_again() {
+    let engine = open("", &[], |common, _| common.doca_mmap_destroy = mmap_destroy);
+    let before = DESTROYED.get();
+    let buffer = engine.allocate(5000).unwrap();
+    let key = buffer.region().as_raw().info().key;
+    drop(buffer);
+    let [first, second] = [0, 0].map(|_| engine.allocate(5000).unwrap());
+    assert_eq!(first.region().as_raw().info().key, key);
+    drop(second);
+    assert_eq!(DESTROYED.get(), before, "the memory stays registered");
+    assert!(engine.idle_memory().unwrap().release() >= 5000);
+    assert_eq!(DESTROYED.get(), before + 1, "released memory is deregistered");
+    drop(first);
+    drop(engine);
+    assert_eq!(DESTROYED.get(), before + 2, "the engine deregisters idle memory");
+}
+
 /// Opens the host's side of a card, with calls that can fail to destroy maps.
 fn exporter() -> DocaEngine {
     doca_emu::use_config(Some("memlock = \"100G\"\n")).unwrap();
@@ -339,6 +360,8 @@ fn an_operation_that_cannot_be_prepared_fails_alone() {
         if nth % 4 == 0 {
             queue = engine.open_queue(&QueueOptions::new().with_depth(4)).unwrap();
         }
+        // The queue already has buffers for memory that is used again.
+        engine.idle_memory().unwrap().release();
         let make = || engine.allocate(LEN).unwrap();
         let (mut a, mut b) = (make(), make());
         let (tail, end) = (a.split_off(100), b.split_off(999));

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use dma_core::{
     Capabilities, Discovered, DmaEngine, EngineId, EngineInfo, EngineName, Error, ErrorKind,
-    ExportDescriptor, HostMemory, Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
+    ExportDescriptor, HostMemory, IdleMemory, Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion,
+    Result,
 };
 
 use crate::channels::Channel;
@@ -46,6 +47,7 @@ pub struct IoatEngine {
     address: Option<PciAddress>,
     /// The NUMA node of the engine's channels. -1 if they are on several nodes.
     numa: i32,
+    idle_memory: IdleMemory,
 }
 
 impl IoatEngine {
@@ -93,7 +95,11 @@ impl IoatEngine {
             let numa = info.numa_node.and_then(|node| i32::try_from(node).ok()).unwrap_or(-1);
             break (info, numa);
         };
-        Ok(Self { environment, id: EngineId::unique(), info, address: options.address, numa })
+        let idle_memory = environment.memory().map_or_else(IdleMemory::new, |bytes| {
+            // Without huge pages, the environment's memory does not grow.
+            IdleMemory::with_limit((bytes / 8).min(IdleMemory::DEFAULT_LIMIT))
+        });
+        Ok(Self { environment, id: EngineId::unique(), info, address: options.address, numa, idle_memory })
     }
 
     /// Detaches the channels without a queue, so that other processes can attach them. Returns their number.
@@ -147,6 +153,10 @@ unsafe impl DmaEngine for IoatEngine {
 
     fn id(&self) -> EngineId {
         self.id
+    }
+
+    fn idle_memory(&self) -> Option<&IdleMemory> {
+        Some(&self.idle_memory)
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {

@@ -135,6 +135,14 @@ impl Environment {
         !matches!(&*lock(&self.phase), SetUpPhase::Up(settings) if !settings.huge)
     }
 
+    /// Returns the number of bytes that the environment has reserved, or `None` if it grows as needed.
+    pub(crate) fn memory(&self) -> Option<usize> {
+        match &*lock(&self.phase) {
+            SetUpPhase::Up(settings) if !settings.huge => settings.mem.map(|mib| (mib as usize) << 20),
+            _ => None,
+        }
+    }
+
     /// Sets up the environment. The flag next to an error is true if the error is final.
     fn set_up(&self, options: &IoatOptions) -> Result<Settings, (Error, bool)> {
         let known = ffi::core_count(&self.spdk) > 0;

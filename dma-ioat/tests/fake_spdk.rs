@@ -352,6 +352,24 @@ impl AsMut<[u8]> for Aligned {
 }
 
 #[test]
+fn allocations_use_memory_of_the_environment_again() {
+    let engine = open::<20>(1);
+    let before = machine::<20>().memory();
+    let buffer = engine.allocate(5000).unwrap();
+    let address = buffer.as_ptr();
+    drop(buffer);
+    assert_eq!(machine::<20>().memory(), before + 1, "the memory stays allocated");
+    let [first, second] = [0, 0].map(|_| engine.allocate(5000).unwrap());
+    assert_eq!((first.as_ptr(), machine::<20>().memory()), (address, before + 2));
+    drop(second);
+    assert!(engine.idle_memory().unwrap().release() >= 5000);
+    assert_eq!(machine::<20>().memory(), before + 1, "released memory is freed");
+    drop(first);
+    drop(engine);
+    assert_eq!(machine::<20>().memory(), before, "the engine frees idle memory");
+}
+
+#[test]
 fn memory_is_registered_in_pages_of_2_mib_and_comes_back() {
     let engine = open::<14>(1);
     let before = machine::<14>().memory();
@@ -394,6 +412,7 @@ fn memory_is_registered_in_pages_of_2_mib_and_comes_back() {
     machine::<14>().untranslatable = false;
     whole(&engine).expect("refused memory is not registered any more");
     drop((queue, dst));
+    engine.idle_memory().unwrap().release();
     assert_eq!(machine::<14>().memory(), before, "all memory was freed");
 }
 

@@ -553,3 +553,21 @@ fn a_shared_queue_on_a_stuck_channel_says_so() {
     let counters = queue.close(SHORT);
     assert_eq!((counters.in_flight, counters.completed, counters.abandoned), (0, 0, 0), "{counters:?}");
 }
+
+#[test]
+fn memory_of_a_copy_in_flight_is_not_used_again() {
+    let engine = SimEngine::open(&SimOptions::new().with_clock(Clock::Manual)).unwrap();
+    let queue = engine.open_queue(&QueueOptions::new()).unwrap();
+    let report = || engine.idle_memory().unwrap().report();
+    let transfer = copy(&engine, &queue).unwrap();
+    queue.flush();
+    drop(transfer);
+    assert_eq!((report().regions, report().reused), (0, 0), "the device still copies");
+    drop((engine.allocate(LEN).unwrap(), engine.allocate(LEN).unwrap()));
+    assert_eq!((report().regions, report().reused), (2, 0));
+    engine.settle();
+    assert_eq!(queue.poll(), 1);
+    assert_eq!(report().regions, 4, "all views were dropped, and the copy has ended");
+    assert!(engine.allocate(LEN).unwrap().iter().all(|byte| *byte == 0));
+    assert_eq!(report().reused, 1);
+}

@@ -121,6 +121,7 @@ macro_rules! conformance_tests {
             memory_of_others_becomes_a_window
             read_only_memory_is_read_in_place
             frozen_buffers_become_bytes
+            idle_memory_is_used_again
             pools_get_their_buffers_back
             pools_of_device_memory_get_their_windows_back
             plain_bytes_are_copied

@@ -1,9 +1,12 @@
-//! Cases: memory of pools, and plain bytes that are copied through pool buffers.
+//! Cases: memory of pools, idle memory, and plain bytes that are copied through pool buffers.
 
-use super::{ACCEPTS, COMPLETES, expect_arrived, expect_kind, patience, queue, queue_options, sample};
+use super::{
+    ACCEPTS, COMPLETES, allocate, expect_arrived, expect_kind, patience, queue, queue_options, queued_len,
+    sample,
+};
 use dma_core::{
-    Access, BufferPool, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, NumaNodes,
-    PoolOptions, SharedQueueOptions, WindowPool,
+    Access, BufferPool, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, IdleMemory, MemoryRequest,
+    NumaNodes, PoolOptions, SharedQueueOptions, WindowPool,
 };
 
 /// Buffers of a pool are used in copies like other buffers. A buffer returns to the pool when it is dropped
@@ -59,6 +62,94 @@ pub fn pools_get_their_buffers_back(engine: &dyn DmaEngine) {
         0,
         "the buffer returns to the pool after the export is revoked"
     );
+}
+
+/// An engine with [idle memory](DmaEngine::idle_memory) takes memory for a later allocation after its last
+/// view was dropped and its last operation has ended. It does not take memory that was exported, or that has
+/// fewer rights.
+pub fn idle_memory_is_used_again(engine: &dyn DmaEngine) {
+    let Some(idle) = engine.idle_memory() else { return };
+    // A failed allocation elsewhere in the process releases the memory, so that nothing can be checked.
+    for _attempt in 0..100 {
+        idle.release();
+        if use_idle_memory(engine, idle) {
+            break;
+        }
+    }
+}
+
+/// Returns false if the process has released idle memory meanwhile.
+fn use_idle_memory(engine: &dyn DmaEngine, idle: &IdleMemory) -> bool {
+    let len = queued_len(engine, 5000);
+    // A queue may allocate memory for itself when it is opened.
+    let q = queue(engine);
+    let last = (allocate(engine, 64), allocate(engine, 64));
+    let start = idle.report();
+    // Panics if the counts since the start are others and no memory was released.
+    let expect = |regions: usize, reused: u64, what: &str| {
+        let now = idle.report();
+        let undisturbed = now.released == start.released;
+        if undisturbed {
+            assert_eq!((now.regions, now.reused - start.reused), (regions, reused), "{what}");
+        }
+        undisturbed
+    };
+    let (mut src, dst) = (allocate(engine, len), allocate(engine, len));
+    if src.region().len() == len {
+        // The limit of the idle memory is less than this.
+        return true;
+    }
+    src.copy_from_slice(&sample(3, len));
+    let mut addresses = [src.as_ptr(), dst.as_ptr()];
+    drop(q.copy(src, dst).expect(ACCEPTS));
+    if q.counters().in_flight > 0 && !expect(0, 0, "memory of an operation in flight is not idle") {
+        return false;
+    }
+    q.fence();
+    let _last = q.copy(last.0, last.1).expect(ACCEPTS).wait().expect(COMPLETES);
+    if !expect(2, 0, "memory is idle when its operation has ended") {
+        return false;
+    }
+
+    let (mut src, dst) = (allocate(engine, len), allocate(engine, len));
+    if !expect(0, 2, "an allocation takes idle memory of its length") {
+        return false;
+    }
+    let mut again = [src.as_ptr(), dst.as_ptr()];
+    addresses.sort();
+    again.sort();
+    assert_eq!(addresses, again, "an allocation takes the memory that was idle, each region once");
+    assert!(src.iter().chain(&dst[..]).all(|byte| *byte == 0), "`allocate` clears idle memory");
+    src.copy_from_slice(&sample(4, len));
+    let (src, dst) = q.copy(src, dst).expect(ACCEPTS).wait().expect(COMPLETES);
+    expect_arrived(&src, &dst, "a copy between buffers of recycled memory");
+    drop((src, dst));
+    let mut dst = engine.allocate_for_overwrite(len).expect("an engine allocates memory");
+    let mut src = engine.allocate_for_overwrite(len).expect("an engine allocates memory");
+    src.copy_from_slice(&sample(5, len));
+    dst.fill(0x5a);
+    let (src, dst) = q.copy(src, dst).expect(ACCEPTS).wait().expect(COMPLETES);
+    expect_arrived(&src, &dst, "a copy between buffers of recycled memory that was not cleared");
+    if !expect(0, 4, "an allocation to be overwritten takes idle memory of its length") {
+        return false;
+    }
+
+    let request = MemoryRequest::new(len);
+    drop(engine.allocate_with(&request.clone().with_access(Access::READ)).expect("memory to read"));
+    if engine.info().capabilities.contains(Capabilities::EXPORT) {
+        let window = engine.allocate_window(&request.exportable(Access::all())).expect("exportable memory");
+        let export = window.export(Access::all()).expect("exportable memory can be exported");
+        drop(window);
+        export.revoke(patience()).expect("an export that no copy uses is revoked");
+    }
+    if !expect(0, 4, "memory that was exported, or that has fewer rights, is not recycled") {
+        return false;
+    }
+    drop((src, dst));
+    let undisturbed = expect(2, 4, "memory is idle when its last view was dropped");
+    idle.release();
+    assert_eq!(idle.report().regions, 0, "released memory is not idle");
+    undisturbed
 }
 
 /// Windows of a pool of device memory are used in copies like other windows, and return to the pool.

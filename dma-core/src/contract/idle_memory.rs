@@ -18,8 +18,23 @@ const MAX_AGE: u64 = 1024;
 /// After this number of calls, memory of the age [`MAX_AGE`] is released.
 const SWEEP_EVERY: u64 = 64;
 
-/// The stores of this process.
-static STORES: Mutex<Vec<Weak<IdleStore>>> = Mutex::new(Vec::new());
+type Stores = Vec<Weak<IdleStore>>;
+
+/// Runs `f` on the stores of this process.
+#[cfg(not(test))]
+fn with_stores<R>(f: impl FnOnce(&mut Stores) -> R) -> R {
+    static STORES: Mutex<Stores> = Mutex::new(Vec::new());
+    f(&mut STORES.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Runs `f` on the stores of this thread: tests that run at the same time do not release each other's memory.
+#[cfg(test)]
+fn with_stores<R>(f: impl FnOnce(&mut Stores) -> R) -> R {
+    thread_local! {
+        static STORES: std::cell::RefCell<Stores> = const { std::cell::RefCell::new(Vec::new()) };
+    }
+    STORES.with_borrow_mut(f)
+}
 
 /// The idle memory of an engine: host memory that was [allocated](crate::DmaEngineExt::allocate), whose last
 /// view was dropped, and that stays registered for a later allocation of about the same length.
@@ -35,8 +50,8 @@ static STORES: Mutex<Vec<Weak<IdleStore>>> = Mutex::new(Vec::new());
 /// - when the engine is dropped;
 /// - when 1,024 later allocations and drops of the engine's memory have not used it;
 /// - the longest unused first, as soon as there is more than the [limit](Self::with_limit);
-/// - when an allocation or a registration of any engine of the process fails for lack of memory or resources.
-///   The call then tries again;
+/// - when a call of any engine of the process, such as an allocation, a registration, an import, an export or
+///   the opening of a queue, fails for lack of memory. The call then tries again;
 /// - by [`release`](Self::release).
 ///
 /// A forked child does not use the memory.
@@ -62,6 +77,8 @@ pub struct IdleMemoryReport {
 pub(crate) struct IdleStore {
     /// The limit in bytes. Set by the first allocation if the program has not set it.
     limit: OnceLock<usize>,
+    /// True if the memory is pinned. The default limit then depends on the limit of locked memory.
+    is_pinned: bool,
     process: ForkMark,
     state: Mutex<State>,
 }
@@ -126,20 +143,29 @@ impl IdleMemory {
     /// [available memory](dma_process::available_memory) at the first allocation, if that is less.
     #[must_use]
     pub fn new() -> Self {
-        Self::of(OnceLock::new())
+        Self::of(OnceLock::new(), false)
+    }
+
+    /// Makes a store for an engine that pins its memory. The default limit is that of [`new`](Self::new), or
+    /// one eighth of the [limit of locked memory](dma_process::memlock_limit), if that is less.
+    #[must_use]
+    pub fn pinned() -> Self {
+        Self::of(OnceLock::new(), true)
     }
 
     /// Makes a store that keeps at most `limit` bytes. With 0, it keeps nothing.
     #[must_use]
     pub fn with_limit(limit: usize) -> Self {
-        Self::of(limit.into())
+        Self::of(limit.into(), false)
     }
 
-    fn of(limit: OnceLock<usize>) -> Self {
-        let store = Arc::new(IdleStore { limit, process: ForkMark::new(), state: Mutex::default() });
-        let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
-        stores.retain(|store| store.strong_count() > 0);
-        stores.push(Arc::downgrade(&store));
+    fn of(limit: OnceLock<usize>, is_pinned: bool) -> Self {
+        let (process, state) = (ForkMark::new(), Mutex::default());
+        let store = Arc::new(IdleStore { limit, is_pinned, process, state });
+        with_stores(|stores| {
+            stores.retain(|store| store.strong_count() > 0);
+            stores.push(Arc::downgrade(&store));
+        });
         Self(store)
     }
 
@@ -181,7 +207,7 @@ impl Drop for IdleMemory {
 
 /// Releases the idle memory of all engines. Returns whether there was any.
 pub(crate) fn release_all() -> bool {
-    let stores = STORES.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let stores = with_stores(|stores| stores.clone());
     // Upgrade the pointers without the lock, because releasing memory calls the engine.
     let stores = stores.iter().filter_map(Weak::upgrade);
     stores.map(|store| store.release()).sum::<usize>() > 0
@@ -200,8 +226,9 @@ impl IdleStore {
     fn limit(&self) -> usize {
         *self.limit.get_or_init(|| {
             let available = if cfg!(miri) { None } else { dma_process::available_memory() };
-            let part = available.map_or(usize::MAX, |bytes| usize::try_from(bytes / 8).unwrap_or(usize::MAX));
-            part.min(IdleMemory::DEFAULT_LIMIT)
+            let lockable = if self.is_pinned { dma_process::memlock_limit() } else { None };
+            let part = available.into_iter().chain(lockable).min().unwrap_or(u64::MAX) / 8;
+            usize::try_from(part).unwrap_or(usize::MAX).min(IdleMemory::DEFAULT_LIMIT)
         })
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::region::{Home, Keeper, Range, Region, RegionHandle};
 use crate::contract::{HUGE_PAGE, IdleRegion, IdleStore, release_all};
-use crate::{BufferMut, DmaEngine, Error, ErrorKind, MemoryRequest, Result};
+use crate::{BufferMut, DmaEngine, ErrorKind, MemoryRequest, Result};
 
 impl Keeper for IdleStore {
     const OWNS_MEMORY: bool = false;
@@ -66,17 +66,22 @@ pub(super) fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryReques
     Some(buffer)
 }
 
-/// Runs `call`. If it fails for lack of memory or of resources, releases the idle memory of all engines and
-/// runs it again.
-pub(super) fn with_idle_memory_released<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
-    let lacks = |error: &Error| {
-        matches!(
-            error.kind(),
-            ErrorKind::OutOfMemory | ErrorKind::OutOfResources | ErrorKind::PermissionDenied
-        )
-    };
+/// Runs `call`, which allocates or registers memory. If it fails for lack of memory or of resources, releases
+/// the idle memory of all engines and runs it again.
+pub(crate) fn with_idle_memory_released<T>(call: impl FnMut() -> Result<T>) -> Result<T> {
+    use ErrorKind::{OutOfMemory, OutOfResources, PermissionDenied};
+    released_if(|kind| matches!(kind, OutOfMemory | OutOfResources | PermissionDenied), call)
+}
+
+/// Runs `call`, which opens a queue. If it fails for lack of memory, releases the idle memory of all engines
+/// and runs it again. A lack of resources is not enough: most often, all channels of the device are in use.
+pub(crate) fn open_with_idle_memory_released<T>(call: impl FnMut() -> Result<T>) -> Result<T> {
+    released_if(|kind| matches!(kind, ErrorKind::OutOfMemory | ErrorKind::PermissionDenied), call)
+}
+
+fn released_if<T>(lacks: fn(ErrorKind) -> bool, mut call: impl FnMut() -> Result<T>) -> Result<T> {
     match call() {
-        Err(error) if lacks(&error) && release_all() => call(),
+        Err(error) if lacks(error.kind()) && release_all() => call(),
         result => result,
     }
 }
@@ -90,8 +95,8 @@ mod tests {
     use super::*;
     use crate::reference::{ReferenceEngine, doc_engine};
     use crate::{
-        Access, DmaEngineExt, EngineId, EngineInfo, ExportDescriptor, HostMemory, IdleMemory, QueueOptions,
-        RawExport, RawQueue, RawRegion, RegionInfo,
+        Access, DmaEngineExt, EngineId, EngineInfo, Error, ExportDescriptor, HostMemory, IdleMemory,
+        QueueOptions, RawExport, RawQueue, RawRegion, RegionInfo,
     };
 
     /// The reference engine with idle memory, and with an amount of memory that it can allocate.

@@ -125,7 +125,8 @@ pub(crate) fn register_device<E: DmaEngine + ?Sized>(
     // SAFETY: while a `DeviceMemory` exists, its bytes are allocated and no reference to them exists. The
     // region keeps the `DeviceMemory` until the raw region has been dropped. Views of the region are windows,
     // which make no references.
-    let raw = unsafe { engine.register_device_raw(&memory, request) }.map_err(fail)?;
+    let raw = idle::with_idle_memory_released(|| unsafe { engine.register_device_raw(&memory, request) })
+        .map_err(fail)?;
     debug_assert_eq!(
         (raw.info().addr, raw.info().len),
         (memory.addr(), memory.len()),

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use crate::memory::empty_region::NothingGranted;
+use crate::memory::idle::with_idle_memory_released;
 use crate::memory::location::ListedExport;
 use crate::memory::region::{Range, Region, view_methods};
 use crate::{
@@ -196,8 +197,8 @@ impl Window {
         // SAFETY: no reference to a window's bytes exists. The export keeps a handle of the region, so the
         // window cannot become a buffer while the export lives. If revoking fails, the export leaks the
         // handle.
-        let raw =
-            unsafe { self.0.region.as_raw().export(self.offset(), self.len(), rights) }.map_err(fail)?;
+        let export = || unsafe { self.0.region.as_raw().export(self.offset(), self.len(), rights) };
+        let raw = with_idle_memory_released(export).map_err(fail)?;
         let descriptor =
             ExportDescriptor::new(self.0.region.0.backend, rights, self.len() as u64, raw.native())
                 .map_err(fail)?;

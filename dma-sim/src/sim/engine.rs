@@ -6,8 +6,8 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use dma_core::{
-    Capabilities, DmaEngine, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor, HostMemory, Limits,
-    MemoryRequest, Place, QueueOptions, RawQueue, RawRegion, Result,
+    Capabilities, DmaEngine, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor, HostMemory,
+    IdleMemory, Limits, MemoryRequest, Place, QueueOptions, RawQueue, RawRegion, Result,
 };
 
 use super::device_memory::DeviceMemory;
@@ -40,6 +40,7 @@ pub struct SimEngine {
     info: EngineInfo,
     wakes: bool,
     memory: Option<Arc<DeviceMemory>>,
+    idle_memory: IdleMemory,
 }
 
 /// Default depth of queues. It is sufficient to keep each of the modelled devices busy.
@@ -84,7 +85,8 @@ impl SimEngine {
             .with_capabilities(capabilities)
             .with_limits(limits)
             .with_model(options.model());
-        Ok(Self { shared: Arc::new(SharedDevice::new(device, options.clock)), info, wakes, memory })
+        let shared = Arc::new(SharedDevice::new(device, options.clock));
+        Ok(Self { shared, info, wakes, memory, idle_memory: IdleMemory::new() })
     }
 
     /// Returns the clock.
@@ -166,6 +168,10 @@ unsafe impl DmaEngine for SimEngine {
 
     fn id(&self) -> EngineId {
         self.shared.id
+    }
+
+    fn idle_memory(&self) -> Option<&IdleMemory> {
+        Some(&self.idle_memory)
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dma_core::{
     Capabilities, DeviceMemory, Discovered, DmaEngine, DmaEngineExt, EngineId, EngineInfo, EngineName, Error,
-    ErrorKind, ExportDescriptor, HostMemory, Limits, MemoryRequest, Queue, QueueOptions, RawQueue, RawRegion,
-    Result,
+    ErrorKind, ExportDescriptor, HostMemory, IdleMemory, Limits, MemoryRequest, Queue, QueueOptions,
+    RawQueue, RawRegion, Result,
 };
 
 use crate::Driver;
@@ -37,6 +37,8 @@ pub struct CudaEngine {
     id: EngineId,
     device: Arc<Device>,
     info: EngineInfo,
+    /// Pinned host memory. Device memory is not kept, because only the device could clear it.
+    idle_memory: IdleMemory,
 }
 
 impl CudaEngine {
@@ -112,7 +114,7 @@ impl CudaEngine {
         if let Some(model) = &device.model {
             info = info.with_model(format!("stand-in driver: {model}"));
         }
-        Ok(Self { id: EngineId::unique(), device, info })
+        Ok(Self { id: EngineId::unique(), device, info, idle_memory: IdleMemory::new() })
     }
 
     /// Opens a queue, and returns it together with its stream, which can order transfers with other work on
@@ -201,6 +203,10 @@ unsafe impl DmaEngine for CudaEngine {
 
     fn info(&self) -> &EngineInfo {
         &self.info
+    }
+
+    fn idle_memory(&self) -> Option<&IdleMemory> {
+        Some(&self.idle_memory)
     }
 
     fn explain(&self) -> Option<String> {

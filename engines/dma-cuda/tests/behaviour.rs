@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use dma_core::{
 };
 use dma_cuda::{CUmemcpyAttributes, CudaDevice, CudaEngine, CudaOptions, Pieces};
 use proptest::prelude::*;
-use support::{HEALTHY, driver, open, options};
+use support::{HEALTHY, driver, open, open_with, options};
 
 /// Returns bytes that differ from their neighbours.
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
@@ -31,6 +31,41 @@ fn read(engine: &CudaEngine, window: &Window) -> Vec<u8> {
     let host = engine.allocate(window.len()).unwrap();
     let (_, host) = queue.copy(window.clone(), host).unwrap().wait().unwrap();
     host.to_vec()
+}
+
+#[test]
+fn allocations_use_pinned_memory_again() {
+    static PINNED: AtomicUsize = AtomicUsize::new(0);
+    unsafe extern "C" fn host_alloc(addr: *mut *mut c_void, len: usize, flags: c_uint) -> c_int {
+        PINNED.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the arguments are the caller's, unchanged.
+        unsafe { (driver(HEALTHY).cuMemHostAlloc)(addr, len, flags) }
+    }
+    unsafe extern "C" fn host_free(addr: *mut c_void) -> c_int {
+        PINNED.fetch_sub(1, Ordering::Relaxed);
+        // SAFETY: the arguments are the caller's, unchanged.
+        unsafe { (driver(HEALTHY).cuMemFreeHost)(addr) }
+    }
+    let mut counting = driver(HEALTHY);
+    (counting.cuMemHostAlloc, counting.cuMemFreeHost) = (host_alloc, host_free);
+    let engine = open_with(&counting, &options(0)).unwrap();
+    let pinned = || PINNED.load(Ordering::Relaxed);
+    let before = pinned();
+    let buffer = engine.allocate(5000).unwrap();
+    let address = buffer.as_ptr();
+    drop(buffer);
+    assert_eq!(pinned(), before + 1, "the memory stays pinned");
+    let [first, second] = [0, 0].map(|_| engine.allocate(5000).unwrap());
+    assert_eq!((first.as_ptr(), pinned()), (address, before + 2));
+    drop(second);
+    assert!(engine.idle_memory().unwrap().release() >= 5000);
+    assert_eq!(pinned(), before + 1, "released memory is freed");
+    // Device memory is freed at once.
+    drop(engine.allocate_device(5000).unwrap());
+    assert_eq!(engine.idle_memory().unwrap().report().regions, 0);
+    drop(first);
+    drop(engine);
+    assert_eq!(pinned(), 0, "the engine frees idle memory");
 }
 
 #[test]

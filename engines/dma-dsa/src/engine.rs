@@ -4,7 +4,8 @@ use std::sync::{Arc, RwLock};
 
 use dma_core::{
     Capabilities, Discovered, DmaEngine, EngineId, EngineInfo, EngineName, Error, ErrorKind,
-    ExportDescriptor, HostMemory, Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
+    ExportDescriptor, HostMemory, IdleMemory, Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion,
+    Result,
 };
 use dma_process::ForkMark;
 
@@ -38,6 +39,7 @@ pub struct DsaEngine {
     opened: Arc<Opened>,
     id: EngineId,
     info: EngineInfo,
+    idle_memory: IdleMemory,
 }
 
 impl DsaEngine {
@@ -112,7 +114,8 @@ impl DsaEngine {
         let fork = ForkMark::new();
         let live = RwLock::new(Live { portal: Some(portal), generation: 0 });
         let opened = Opened { wq, options: options.clone(), live, entries, fork, batch };
-        Ok(Self { opened: Arc::new(opened), id: EngineId::unique(), info })
+        let idle_memory = IdleMemory::new();
+        Ok(Self { opened: Arc::new(opened), id: EngineId::unique(), info, idle_memory })
     }
 
     /// Returns the opened work queue.
@@ -143,6 +146,10 @@ unsafe impl DmaEngine for DsaEngine {
 
     fn id(&self) -> EngineId {
         self.id
+    }
+
+    fn idle_memory(&self) -> Option<&IdleMemory> {
+        Some(&self.idle_memory)
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {

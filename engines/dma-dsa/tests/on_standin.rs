@@ -47,6 +47,17 @@ fn conforms_with_two_descriptors_at_a_time() {
 }
 
 #[test]
+fn allocations_use_memory_again() {
+    let (_emu, engine) = open("");
+    let buffer = engine.allocate(5000).unwrap();
+    let address = buffer.as_ptr();
+    drop(buffer);
+    assert_eq!(engine.allocate(5000).unwrap().as_ptr(), address);
+    let report = engine.idle_memory().unwrap().report();
+    assert_eq!((report.reused, report.missed), (1, 1));
+}
+
+#[test]
 fn random_programs_leave_the_right_bytes() {
     let config = ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() };
     let queues = (any::<bool>(), 1..20_u32, 1..40_u32, 0..4_u32, any::<u64>());

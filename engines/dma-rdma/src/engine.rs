@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use dma_core::{
     Capabilities, DeviceMemory, Discovered, DmaEngine, EngineId, EngineInfo, EngineName, ErrorKind,
-    ExportDescriptor, HostMemory, Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion, Result,
+    ExportDescriptor, HostMemory, IdleMemory, Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion,
+    Result,
 };
 
 use crate::RdmaOptions;
@@ -42,6 +43,7 @@ const MAX_TRANSFER: u64 = 1 << 30;
 pub struct RdmaEngine {
     pub(crate) inner: Arc<EngineState>,
     info: EngineInfo,
+    idle_memory: IdleMemory,
 }
 
 impl RdmaEngine {
@@ -106,7 +108,7 @@ impl RdmaEngine {
             Some(_) => info.with_model("rdma-emu"),
             None => info,
         };
-        Ok(Self { inner: Arc::new(EngineState::new(device)), info })
+        Ok(Self { inner: Arc::new(EngineState::new(device)), info, idle_memory: IdleMemory::pinned() })
     }
 
     fn check_export(&self, request: &MemoryRequest) -> Result<()> {
@@ -133,6 +135,10 @@ unsafe impl DmaEngine for RdmaEngine {
 
     fn id(&self) -> EngineId {
         self.inner.id
+    }
+
+    fn idle_memory(&self) -> Option<&IdleMemory> {
+        Some(&self.idle_memory)
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {

@@ -8,6 +8,7 @@ mod file_limit;
 mod fork;
 mod headroom;
 mod limit_error;
+mod lockable;
 mod output_file;
 mod thread;
 
@@ -16,5 +17,6 @@ pub use file_limit::check_file_size;
 pub use fork::ForkMark;
 pub use headroom::check_headroom;
 pub use limit_error::{Limit, LimitError, open_files_remedy};
+pub use lockable::memlock_limit;
 pub use output_file::OutputFile;
 pub use thread::{keep_ignored_signals, spawn_thread, with_signals_blocked};

@@ -87,6 +87,7 @@ const FAULTS: &[Row] = &[
         "device_memory_of_others_is_registered",
         "host memory is not device memory",
     ),
+    (Fault::IdleMemoryChanges, plain, "idle_memory_is_used_again", "when its operation has ended"),
     (Fault::ExportsWholeRegion, sim, "exports_grant_only_what_they_say", "an export can be imported"),
     (Fault::ExportsForWriting, sim, "exports_grant_only_what_they_say", "the range and the rights"),
     (Fault::ExportsBeyondRequest, sim, "exports_grant_only_what_they_say", "not exportable for writing"),

@@ -69,6 +69,27 @@ proptest! {
     }
 }
 
+#[test]
+fn allocations_use_registrations_again() {
+    let nic = Nic::default();
+    let engine = nic.open();
+    let idle_memory = engine.idle_memory().unwrap();
+    let before = nic.state().objects;
+    let buffer = engine.allocate(5000).unwrap();
+    let key = buffer.region().as_raw().info().key;
+    drop(buffer);
+    assert_eq!(nic.state().objects, before + 1, "the memory stays registered");
+    let [first, second] = [0, 0].map(|_| engine.allocate(5000).unwrap());
+    assert_eq!(first.region().as_raw().info().key, key);
+    assert_eq!(nic.state().objects, before + 2);
+    drop(second);
+    assert!(idle_memory.release() >= 5000);
+    assert_eq!(nic.state().objects, before + 1, "released memory is deregistered");
+    drop(first);
+    drop(engine);
+    assert_eq!(nic.state().objects, 0, "the engine deregisters idle memory");
+}
+
 fn buffers(engine: &RdmaEngine, len: usize) -> (BufferMut, BufferMut) {
     let mut src = engine.allocate(len).unwrap();
     src.iter_mut().enumerate().for_each(|(i, byte)| *byte = i as u8 | 1);

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use dma_core::Finding;
 use rustix::process::{Resource, getrlimit};
-use rustix::thread::{CapabilitySet, capabilities};
 
 use super::{is_root, read};
 
@@ -32,10 +31,9 @@ pub fn memlock(least: u64) -> Finding {
 /// returns `None`: then another limit, such as the device's, was exceeded.
 #[must_use]
 pub fn exceeded_memlock(len: u64) -> Option<u64> {
-    let limit = getrlimit(Resource::Memlock).current?;
-    let may_exceed = capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::IPC_LOCK));
+    let limit = dma_process::memlock_limit()?;
     let status = read("/proc/self/status").unwrap_or_default();
-    (!may_exceed && locked(&status).saturating_add(len) > limit).then_some(limit)
+    (locked(&status).saturating_add(len) > limit).then_some(limit)
 }
 
 /// Returns the number of bytes that a process has locked or pinned, from the text of `/proc/PID/status`

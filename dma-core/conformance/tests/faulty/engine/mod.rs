@@ -6,13 +6,13 @@ mod queue;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dma_core::{
     Access, Capabilities, DeviceAddr, DeviceMemory, DmaEngine, EngineId, EngineInfo, Error, ErrorKind,
-    ExportDescriptor, HostMemory, Limits, MemoryRequest, Place, QueueOptions, RawExport, RawQueue, RawRegion,
-    RegionInfo, RegionKey, Result,
+    ExportDescriptor, HostMemory, IdleMemory, Limits, MemoryRequest, Place, QueueOptions, RawExport,
+    RawQueue, RawRegion, RegionInfo, RegionKey, Result,
 };
 use queue::FaultyQueue;
 
@@ -47,6 +47,7 @@ pub(crate) enum Fault {
     RegistersACopy,
     RegistersOneByteLess,
     RegistersAnyDeviceAddress,
+    IdleMemoryChanges,
 
     // Exports.
     ExportsWholeRegion,
@@ -121,6 +122,9 @@ pub(crate) struct Faulty {
     info: EngineInfo,
     fault: Fault,
     had_events: Arc<AtomicBool>,
+    idle_memory: [IdleMemory; 2],
+    /// Number of calls of `idle_memory`.
+    idle_calls: AtomicUsize,
 }
 
 impl Faulty {
@@ -142,7 +146,14 @@ impl Faulty {
             Fault::RegistersUndeclared => info.capabilities -= Capabilities::REGISTER,
             _ => {}
         }
-        Self { inner: Arc::new(inner), info, fault, had_events: Arc::default() }
+        Self {
+            inner: Arc::new(inner),
+            info,
+            fault,
+            had_events: Arc::default(),
+            idle_memory: Default::default(),
+            idle_calls: AtomicUsize::new(0),
+        }
     }
 
     fn is(&self, fault: Fault) -> bool {
@@ -167,6 +178,16 @@ unsafe impl DmaEngine for Faulty {
 
     fn id(&self) -> EngineId {
         self.inner.id()
+    }
+
+    fn idle_memory(&self) -> Option<&IdleMemory> {
+        match self.fault {
+            Fault::None => Some(&self.idle_memory[0]),
+            Fault::IdleMemoryChanges => {
+                Some(&self.idle_memory[self.idle_calls.fetch_add(1, Ordering::Relaxed) % 2])
+            }
+            _ => None,
+        }
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {
