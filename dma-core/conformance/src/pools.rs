@@ -1,5 +1,6 @@
 //! Cases: memory of pools, idle memory, and plain bytes that are copied through pool buffers.
 
+use super::expect::repeats;
 use super::{
     ACCEPTS, COMPLETES, allocate, expect_arrived, expect_kind, patience, queue, queue_options, queued_len,
     sample,
@@ -119,7 +120,7 @@ fn use_idle_memory(engine: &dyn DmaEngine, idle: &IdleMemory) -> bool {
     addresses.sort();
     again.sort();
     assert_eq!(addresses, again, "an allocation takes the memory that was idle, each region once");
-    assert!(src.iter().chain(&dst[..]).all(|byte| *byte == 0), "`allocate` clears idle memory");
+    assert!(repeats(&src, &[0]) && repeats(&dst, &[0]), "`allocate` clears idle memory");
     src.copy_from_slice(&sample(4, len));
     let (src, dst) = q.copy(src, dst).expect(ACCEPTS).wait().expect(COMPLETES);
     expect_arrived(&src, &dst, "a copy between buffers of recycled memory");
