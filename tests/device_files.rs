@@ -437,6 +437,99 @@ fn device_faults_and_stalls_leave_no_file() {
     }
 }
 
+/// A failure that ends a GPU's context leaves neither a file nor a wait without an end.
+#[test]
+fn a_lost_gpu_leaves_no_file() {
+    let engine = open("standin-gpu:3");
+    let pool = BufferPool::new(&engine, &PoolOptions::new().with_class(8192, 2)).expect("a pool");
+    // The engine never reports operations of a lost context, so their waits end as if the device had stalled.
+    let options = QueueOptions::new()
+        .with_stall_timeout(Duration::from_millis(50))
+        .with_drop_timeout(Duration::from_millis(50));
+    let queue = engine.open_shared_queue(&SharedQueueOptions::new().with_queue(options)).expect("a queue");
+    let files = DeviceFiles::new(&queue, &pool, &FileQueueOptions::new()).expect("it opens");
+    let folder = folder();
+    let to = folder.path().join("to");
+    std::fs::write(&to, "before").expect("written");
+    let pieces = vec![FilePiece::new(0..100_000, window(&engine, 100_000))];
+    let (e, _) = failed(files.save(&to, pieces).expect("valid").wait().expect_err("the device fails"));
+    assert!(matches!(e.kind(), ErrorKind::DeviceLost | ErrorKind::TimedOut), "{e}");
+    assert_eq!(engine.allocate(64).expect_err("the context is lost").kind(), ErrorKind::DeviceLost);
+    assert!(e.operation().contains("/to from device memory") && e.backend() == "cuda", "{e}");
+    assert_eq!(std::fs::read(&to).expect("readable"), b"before");
+    assert_eq!(names(folder.path()), ["to"]);
+}
+
+const FULL_DISK: &str = "DMA_TEST_FULL_DISK";
+/// Size of the file system that becomes full.
+const DISK_LEN: u64 = 256 << 10;
+
+/// Runs as the child process of the test below, with a small file system.
+#[test]
+#[ignore = "the next test runs this in a separate process"]
+fn full_disk_child() {
+    let Some(disk) = std::env::var_os(FULL_DISK) else { return };
+    let disk = Path::new(&disk);
+    let to = disk.join("to");
+    for name in ["cpu", "sim:device_memory=8M", "standin-gpu:1"] {
+        for method in [Method::IoUring, Method::Threads] {
+            let Some(setup) = Setup::new(name, (16 << 10, 3), 64, Some(method)) else { continue };
+            std::fs::write(&to, "before").expect("written");
+            let whole = window(&setup.engine, 600_000);
+            let is_unchanged = || {
+                setup.settle();
+                assert_eq!(names(disk), ["to"], "{name}");
+                assert_eq!(std::fs::read(&to).expect("readable"), b"before", "{name}");
+            };
+            // Without and with a hole.
+            for gap in [0, 5000] {
+                let pieces = vec![
+                    FilePiece::new(0..1, whole.slice(..1)),
+                    FilePiece::new(1 + gap..600_000 + gap, whole.slice(1..)),
+                ];
+                let mut save = setup.files.save(&to, pieces).expect("valid");
+                assert!(save.wait_timeout(LONG));
+                assert!((1..DISK_LEN).contains(&save.moved()), "{name}: {} bytes", save.moved());
+                let (e, pieces) = failed(save.wait().expect_err("no space"));
+                assert_eq!((e.kind(), pieces.len()), (ErrorKind::OutOfResources, 2), "{name}: {e}");
+                let operation = e.operation();
+                assert!(
+                    operation.contains("/to from device memory") && operation.contains("bytes "),
+                    "{operation}"
+                );
+                is_unchanged();
+            }
+            // All space is free again.
+            let pieces = vec![FilePiece::new(0..100_000, whole.slice(..100_000))];
+            setup.files.save(&to, pieces).expect("valid").wait().expect("saved");
+            assert_eq!(std::fs::read(&to).expect("readable").len(), 100_000);
+            println!("full: {name} {method:?}");
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_becomes_full_leaves_the_old_file() {
+    let folder = folder();
+    let mount = format!("mount -t tmpfs -o size={DISK_LEN} none \"$0\" && exec \"$@\"");
+    let inside = |program: &Path| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", &mount]).arg(folder.path()).arg(program);
+        command
+    };
+    let probe = inside("true".as_ref()).stderr(std::process::Stdio::null()).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        println!("skipped: this user may not mount a file system");
+        return;
+    }
+    let mut child = inside(&std::env::current_exe().expect("this program"));
+    child.args(["--exact", "full_disk_child", "--ignored", "--nocapture", "--test-threads=1"]);
+    let output = child.env(FULL_DISK, folder.path()).output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("full: standin-gpu:1 Threads"), "{text}{error}");
+}
+
 #[test]
 fn cancelled_and_dropped_transfers_leave_neither_file_nor_buffers() {
     for name in ["cpu", "sim:device_memory=8M", "standin-gpu:1"] {

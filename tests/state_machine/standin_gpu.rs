@@ -1,6 +1,6 @@
 //! The backend `standin-gpu`: GPUs of the stand-in driver. The driver runs in this process, so that no
-//! library must be built and loaded. Copies of GPU 0 take no time, copies of GPU 1 take 20 us longer, and the
-//! driver refuses some copies of GPU 2.
+//! library must be built and loaded. Copies of GPU 0 take no time, copies of GPU 1 take 20 us longer, the
+//! driver refuses some copies of GPU 2, and one of GPU 3 ends its context for the whole process.
 #![expect(unsafe_code, reason = "passes the stand-in's functions to the engine")]
 
 use std::sync::Arc;
@@ -14,6 +14,8 @@ const GPUS: &str = "memory = '64M'
 delay = '20us'
 [[gpu]]
 faults = 'refuse:p=0.05+slow:p=0.05:for=20us'
+[[gpu]]
+faults = 'fail@5'
 ";
 
 /// The backend: see the module's documentation.
@@ -22,7 +24,7 @@ pub(crate) struct StandinGpu;
 
 impl Backend for StandinGpu {
     fn name_format(&self) -> NameFormat {
-        NameFormat::new("standin-gpu", CudaOptions::INFO).with_device("0, 1 or 2")
+        NameFormat::new("standin-gpu", CudaOptions::INFO).with_device("0 to 3")
     }
 
     fn about(&self) -> &'static str {

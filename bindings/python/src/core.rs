@@ -3,16 +3,20 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dma::files::FileQueue;
 use dma::{Counters, Driver, Error, ErrorKind, Queue, QueueOptions, SharedQueue};
 use dma_process::ForkMark;
 use pyo3::prelude::*;
 
+use crate::device_files::DeviceQueue;
 use crate::error::{in_use, raise};
 use crate::interpreter::{detached, interpreter_ends};
 use crate::transfer::InFlight;
+
+/// Time that the interpreter's end waits for blocks of a file in flight.
+const DEVICE_FILES_DROP: Duration = Duration::from_secs(5);
 
 /// A queue for one thread at a time.
 pub(crate) struct Local {
@@ -35,6 +39,7 @@ pub(crate) enum AnyQueue {
     Local(Mutex<Box<OneThread>>),
     Shared(SharedQueue),
     Files(FileQueue),
+    Device(DeviceQueue),
 }
 
 pub(crate) struct Core {
@@ -86,6 +91,10 @@ impl Core {
 
     pub(crate) fn files(queue: FileQueue) -> Arc<Self> {
         Self::new(AnyQueue::Files(queue), Duration::MAX, Duration::MAX)
+    }
+
+    pub(crate) fn device_files(queue: DeviceQueue) -> Arc<Self> {
+        Self::new(AnyQueue::Device(queue), Duration::MAX, DEVICE_FILES_DROP)
     }
 
     /// Notes that the calling thread uses the queue.
@@ -168,7 +177,8 @@ impl Core {
         let stalled = match &self.queue {
             AnyQueue::Local(lock) => Self::with_local(lock, |queue, _| queue.stalled()).unwrap_or_default(),
             AnyQueue::Shared(queue) => queue.stalled(),
-            AnyQueue::Files(_) => None,
+            // Transfers of device files detect stalls themselves.
+            AnyQueue::Files(_) | AnyQueue::Device(_) => None,
         };
         let Some(time) = stalled else { return Ok(()) };
         let error =
@@ -192,7 +202,7 @@ impl Core {
                 counters => counters,
             },
             AnyQueue::Shared(queue) => Ok(queue.counters()),
-            AnyQueue::Files(_) => Ok(Counters::default()),
+            AnyQueue::Files(_) | AnyQueue::Device(_) => Ok(Counters::default()),
         }
     }
 
@@ -217,6 +227,10 @@ impl Core {
             }
             AnyQueue::Shared(queue) => queue.close(timeout),
             AnyQueue::Files(_) => Counters::default(),
+            AnyQueue::Device(queue) => {
+                queue.close(Instant::now().checked_add(timeout));
+                Counters::default()
+            }
         });
         self.reap(py);
         counters

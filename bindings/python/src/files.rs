@@ -32,7 +32,7 @@ use crate::view::view_of;
 ///     OSError).
 ///     dma.Unsupported: the file system has no direct access.
 #[pyclass(module = "dma.files", frozen)]
-pub(crate) struct File(DmaFile);
+pub(crate) struct File(pub(crate) DmaFile);
 
 #[pymethods]
 impl File {
@@ -60,6 +60,19 @@ impl File {
     #[getter]
     fn direct(&self) -> bool {
         self.0.is_direct()
+    }
+}
+
+/// Reads the method of a file queue: "io_uring", "threads", or `None` for the best that works.
+pub(crate) fn method_of(py: Python<'_>, method: Option<&str>) -> PyResult<Option<Method>> {
+    match method {
+        None => Ok(None),
+        Some("io_uring") => Ok(Some(Method::IoUring)),
+        Some("threads") => Ok(Some(Method::Threads)),
+        Some(other) => {
+            let error = invalid(format!("the method {other:?}"), "give \"io_uring\", \"threads\" or None");
+            Err(raise(py, &error))
+        }
     }
 }
 
@@ -97,16 +110,7 @@ impl FileQueue {
         threads: usize,
         pools: Vec<PyRef<'_, Pool>>,
     ) -> PyResult<Self> {
-        let method = match method {
-            None => None,
-            Some("io_uring") => Some(Method::IoUring),
-            Some("threads") => Some(Method::Threads),
-            Some(other) => {
-                let error =
-                    invalid(format!("the method {other:?}"), "give \"io_uring\", \"threads\" or None");
-                return Err(raise(py, &error));
-            }
-        };
+        let method = method_of(py, method)?;
         let options = FileQueueOptions::new().with_depth(depth).with_method(method).with_threads(threads);
         let pools: Vec<_> = pools.iter().map(|pool| &pool.0).collect();
         let queue = Files::with_pools(&options, &pools).map_err(|e| raise(py, &e))?;

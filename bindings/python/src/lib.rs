@@ -8,6 +8,7 @@
 mod arguments;
 mod batch;
 mod core;
+mod device_files;
 mod dlpack;
 mod engine;
 mod error;
@@ -62,6 +63,7 @@ fn _dma(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::PyBatch>()?;
     module.add_class::<engine::Engine>()?;
     module.add_class::<export::PyExport>()?;
+    module.add_class::<device_files::DeviceFiles>()?;
     module.add_class::<files::File>()?;
     // Its name is that of `dma.files`.
     module.add("FileQueue", module.py().get_type::<files::FileQueue>())?;

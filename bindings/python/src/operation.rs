@@ -47,6 +47,8 @@ pub(crate) trait Operation {
     fn wait_until(&mut self, deadline: Instant) -> bool;
     /// Returns whether the operation has ended. If not, its end wakes `waker`.
     fn watch(&mut self, waker: &Waker) -> bool;
+    /// Cancels what can be cancelled. The operation still ends later.
+    fn cancel(&mut self) {}
     /// Returns the result of an operation that has ended. Blocks otherwise.
     fn end(self: Box<Self>) -> Ended;
 }

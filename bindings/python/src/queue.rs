@@ -291,7 +291,7 @@ queue! {
 }
 
 impl SharedQueue {
-    fn shared(&self) -> &dma::SharedQueue {
+    pub(crate) fn shared(&self) -> &dma::SharedQueue {
         let AnyQueue::Shared(queue) = &self.0.core.queue else {
             unreachable!("the queue of a `SharedQueue`")
         };

@@ -95,7 +95,9 @@ impl Opened {
                     Ok(transfer) => Ok(of_shared_queue(transfer, take_receiver())),
                     Err(e) => Err(Refusal::Operation(e)),
                 },
-                AnyQueue::Files(_) => unreachable!("a file queue has its own operations"),
+                AnyQueue::Files(_) | AnyQueue::Device(_) => {
+                    unreachable!("a file queue has its own operations")
+                }
             };
             operation.start(started?);
             Ok(())
@@ -333,7 +335,7 @@ impl Opened {
                     }
                     Err(e) => Err(e),
                 },
-                AnyQueue::Files(_) => Ok((true, false)),
+                AnyQueue::Files(_) | AnyQueue::Device(_) => Ok((true, false)),
             });
             let (has_room, is_idle) = has_room.map_err(|e: Error| raise(py, &e))?;
             if has_room {

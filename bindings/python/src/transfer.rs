@@ -23,6 +23,9 @@ const SLICE: Duration = Duration::from_millis(50);
 /// Time after which a wait looks again, if another thread polls or waits for the same operation.
 const SHARED_RETRY: Duration = Duration::from_millis(1);
 
+/// Time that the drop of a file's transfer waits for its blocks in flight.
+const CANCEL_WAIT: Duration = Duration::from_secs(1);
+
 /// A use of memory by an operation.
 pub(crate) struct Claim {
     pub(crate) memory: Arc<Memory>,
@@ -171,6 +174,20 @@ impl InFlight {
         }
     }
 
+    /// Cancels what can be cancelled, if no other thread uses the operation.
+    pub(crate) fn cancel(&self) {
+        self.advance(|operation| {
+            operation.cancel();
+            false
+        });
+    }
+
+    /// Waits until the operation has ended or `deadline` is reached, without Python's lock.
+    pub(crate) fn end_until(&self, deadline: Option<Instant>) {
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + SLICE);
+        self.advance(|operation| operation.wait_until(deadline));
+    }
+
     /// Polls with a waker. Returns whether the operation has ended.
     fn watch(&self, py: Python<'_>, waker: &Waker) -> PyResult<bool> {
         self.core.note_user();
@@ -295,6 +312,16 @@ impl PyTransfer {
 impl Drop for PyTransfer {
     fn drop(&mut self) {
         if let Inner::InFlight(operation, _) = &self.inner {
+            if matches!(operation.core.queue, AnyQueue::Device(_)) {
+                // It would go on only while it is polled. Its end frees the pool's buffers and a partial file.
+                let _ = Python::try_attach(|py| {
+                    detached(py, || {
+                        operation.cancel();
+                        operation.end_until(Some(Instant::now() + CANCEL_WAIT));
+                    });
+                    operation.settle(py)
+                });
+            }
             operation.core.adopt(operation);
         }
     }

@@ -41,6 +41,9 @@ async def main() -> None:
     assert_type(dma.nixl_plugin_dir(), str)
     files = dma.files.Queue(pools=[pool])
     assert_type(await files.read(dma.files.open("path"), 0, dst), int)
+    device_files = dma.files.DeviceFiles(shared, pool)
+    assert_type(await device_files.read(dma.files.open("path"), [(0, window), (4096, dst)]), int)
+    assert_type(device_files.save("path", [(0, window)]).wait(), int)
     assert_type(dma.retry(lambda: queue.crc32c(src)), int)
     for transfer in dma.as_completed([queue.copy(src, dst)]):
         transfer.wait()

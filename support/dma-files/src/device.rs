@@ -193,7 +193,8 @@ impl DeviceFiles {
     ///
     /// # Errors
     ///
-    /// The errors of [`write`](Self::write); `OutOfResources` if the disk has no space for all ranges;
+    /// The errors of [`write`](Self::write); `OutOfResources` if the file system refuses to
+    /// reserve the space, which the transfer may also find later;
     /// `NotFound` if the directory does not exist; `PermissionDenied`; `InvalidArgument` if `path` is not
     /// that of a regular file; `Os`. Each error contains the pieces.
     pub fn save(

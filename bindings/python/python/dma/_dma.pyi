@@ -242,6 +242,23 @@ class File:
     def direct(self) -> bool: ...
 
 @final
+class DeviceFiles:
+    def __new__(
+        cls,
+        queue: SharedQueue,
+        pool: Pool,
+        *,
+        method: Literal["io_uring", "threads"] | None = None,
+        threads: int = 8,
+    ) -> Self: ...
+    @property
+    def block_size(self) -> int: ...
+    def read(self, file: File, pieces: Iterable[tuple[int, _Memory]]) -> Transfer[int]: ...
+    def write(self, file: File, pieces: Iterable[tuple[int, _Memory]]) -> Transfer[int]: ...
+    def save(self, path: str | PathLike[str], pieces: Iterable[tuple[int, _Memory]]) -> Transfer[int]: ...
+    def sync(self, file: File) -> Transfer[int]: ...
+
+@final
 class FileQueue:
     def __new__(
         cls,
