@@ -18,6 +18,7 @@ use crate::error::{in_use, raise};
 use crate::export::PyExport;
 use crate::interpreter::{State, detached};
 use crate::memory::{Memory, ViewGuard, free};
+use crate::submission::LOCKED_MAX;
 
 /// A range of registered memory.
 pub(crate) struct View {
@@ -269,8 +270,8 @@ impl Buffer {
                 copied.as_ptr()
             };
             // SAFETY: the slice of `len` bytes lies in the memory, which `guard` keeps, and the source has as
-            // many bytes. Another thread may use both through views.
-            unsafe { racy_copy::copy(to, from, len) };
+            // many bytes, which `bytes` or `copied` keeps. Another thread may use both through views.
+            unsafe { move_bytes(py, to, from, len) };
             drop(guard);
             return Ok(());
         }
@@ -297,8 +298,8 @@ impl Buffer {
         let (guard, start) = this.guarded(py, 0, this.0.len, false)?;
         let copied = PyBytes::new_with(py, this.0.len, |to| {
             // SAFETY: the range lies in the memory. `guard` keeps the memory, and operations from writing it.
-            // Another thread may write the bytes through a view.
-            unsafe { racy_copy::copy(to.as_mut_ptr(), start, to.len()) };
+            // Another thread may write the bytes through a view. The object is not known to others yet.
+            unsafe { move_bytes(py, to.as_mut_ptr(), start, to.len()) };
             Ok(())
         });
         drop(guard);
@@ -379,6 +380,31 @@ impl Buffer {
         let guard = ViewGuard::new(py, memory, (first, first + len), writes)?;
         Ok((guard, start.as_ptr().wrapping_add(self.0.start)))
     }
+}
+
+/// The ends of a copy.
+struct Ends {
+    to: *mut u8,
+    from: *const u8,
+}
+
+// SAFETY: this type only stores addresses. The access states why it is sound.
+unsafe impl Send for Ends {}
+
+/// Copies `len` bytes. Releases Python's lock during a long copy.
+///
+/// # Safety
+///
+/// Both ranges are valid during the call, whatever Python's other threads do, and do not overlap. Other
+/// threads may read and write them.
+unsafe fn move_bytes(py: Python<'_>, to: *mut u8, from: *const u8, len: usize) {
+    let ends = Ends { to, from };
+    let copy = move || {
+        let Ends { to, from } = { ends };
+        // SAFETY: the caller promises this.
+        unsafe { racy_copy::copy(to, from, len) };
+    };
+    if len > LOCKED_MAX { detached(py, copy) } else { copy() }
 }
 
 /// Returns the index that `key` means in `len` items.
@@ -462,7 +488,14 @@ impl Window {
             .with_hint("read bytes that lie inside of the window");
             return Err(raise(py, &error));
         }
-        PyBytes::new_with(py, length, |to| window.read_at(offset, to).map_err(|e| raise(py, &e)))
+        PyBytes::new_with(py, length, |to| {
+            let read = if length > LOCKED_MAX {
+                detached(py, || window.read_at(offset, to))
+            } else {
+                window.read_at(offset, to)
+            };
+            read.map_err(|e| raise(py, &e))
+        })
     }
 
     /// Copies the bytes of `data` (bytes, bytearray, memoryview, numpy, ...) to the bytes that begin at
@@ -491,9 +524,9 @@ impl Window {
         }
         let to = start.as_ptr().wrapping_add(window.offset() + offset);
         // SAFETY: the range was checked, and `window` keeps the memory. `write_at` with 0 bytes has checked
-        // the right to write. The source may be other memory that Python code of another thread writes, so no
-        // slice is made of it.
-        unsafe { racy_copy::copy(to, bytes.as_ptr(), bytes.len()) };
+        // the right to write. The source, which `bytes` keeps, may be other memory that Python code of another
+        // thread writes, so no slice is made of it.
+        unsafe { move_bytes(py, to, bytes.as_ptr(), bytes.len()) };
         Ok(())
     }
 

@@ -112,6 +112,24 @@ def test_unfit_memory_of_devices():
         window.__dlpack__()
 
 
+def test_no_byte_is_registered_twice_and_objects_share_pages():
+    engine = opened()
+    queue = engine.queue()
+    # Small objects lie beside each other in a page, which the driver pins for each of them.
+    table = numpy.zeros(64 * 100, "u1")
+    parts = [engine.register(table[i * 100 : (i + 1) * 100]) for i in range(64)]
+    for number, part in enumerate(parts):
+        queue.fill(part, number).wait()
+    assert (table.reshape(64, 100) == numpy.arange(64)[:, None]).all()
+    for again in (table, table[50:150], table[:1]):
+        with pytest.raises(BufferError) as caught:
+            engine.register(again)
+        assert isinstance(caught.value, dma.InUse) and "register it once" in caught.value.hint
+    del parts, part, caught
+    gc.collect()
+    engine.register(table)
+
+
 def test_a_tensor_keeps_the_memory():
     engine = opened()
     queue = engine.queue()

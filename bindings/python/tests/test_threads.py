@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 
@@ -13,6 +14,7 @@ import dma
 
 LIMIT = 300  # seconds, against hangs
 ROUNDS = 400
+IS_FREE = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +90,40 @@ def test_no_view_sees_a_copy_in_flight(name: str, kind: str, size: int) -> None:
     together(*(lambda at=at: write(at) for at in range(2)), *(lambda at=at: read(at) for at in range(readers)))
     memoryview(dst).release()
     dst.release()
+
+
+@pytest.mark.parametrize("operation", ["copy", "fill", "crc32c", "compare", "batch", "write", "read", "assign", "tobytes"])
+@pytest.mark.skipif(IS_FREE, reason="there is no global lock")
+def test_long_operations_release_the_lock(operation: str) -> None:
+    engine = dma.open("cpu")
+    queue = engine.queue()
+    src, dst = engine.allocate("1M"), engine.allocate("1M")
+    batch, window = dma.Batch([(src, dst)]), engine.allocate_window("1M")
+    data = bytes(1 << 20)
+    call = {
+        "copy": lambda: queue.copy(src, dst).wait(), "fill": lambda: queue.fill(dst, 7).wait(),
+        "crc32c": lambda: queue.crc32c(src).wait(), "compare": lambda: queue.compare(src, src).wait(),
+        "batch": lambda: queue.submit(batch).wait(), "write": lambda: window.write(data),
+        "read": window.read, "assign": lambda: dst.__setitem__(slice(None), data), "tobytes": src.tobytes,
+    }[operation]  # fmt: skip
+    gate, ran = threading.Lock(), []
+    gate.acquire()
+
+    def work() -> None:
+        gate.acquire()
+        ran.append(1)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    # The interpreter itself takes the lock from no thread, so the other one runs only if the operation releases it.
+    sys.setswitchinterval(1e6)
+    gate.release()
+    for _ in range(1_000_000):
+        if ran:
+            break
+        call()
+    assert ran
+    thread.join()
 
 
 def test_threads_wait_for_one_transfer() -> None:
@@ -206,7 +242,5 @@ def test_random_calls_in_threads(name: str, seed: int) -> None:
 
 @pytest.mark.skipif(not hasattr(sys, "_is_gil_enabled"), reason="the interpreter has a global lock")
 def test_the_package_leaves_the_global_lock_off() -> None:
-    import sysconfig
-
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if IS_FREE:
         assert not sys._is_gil_enabled()

@@ -175,8 +175,8 @@ impl CudaRegion {
         let message = format!("{} bytes at {:p}", memory.len(), memory.as_ptr());
         match code {
             error::ALREADY_REGISTERED => device.failed(message, code).with_hint(
-                "a part of it is already registered or pinned: register it once, and keep the registration \
-                 (`RegistrationCache`)",
+                "a part of it is already registered or pinned: register it once, and use this registration for all \
+                 operations (in Rust, `RegistrationCache` finds it)",
             ),
             error::INVALID_VALUE | error::NOT_SUPPORTED if memory.is_read_only() && !device.registers_read_only => {
                 error(ErrorKind::Unsupported, message)
