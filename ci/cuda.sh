@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Programs of other projects run on the stand-in driver, which is installed as libcuda.so.1:
 # NVIDIA's Python bindings of the driver API (PyPI: cuda-bindings, 13 MB), NVIDIA's cuda-core, and the
-# tests of the Rust crate cudarc, except those that time a card and those of stream capture. The engine loads the same library: its hardware
+# tests and four examples of the Rust crate cudarc, except the tests that time a card and those of stream capture. The engine loads the same library: its hardware
 # tests run on it, and dma-bench labels it as a model. NVIDIA's assembler (PyPI: nvidia-cuda-nvcc-cu12, 40 MB) takes the
 # text of the engine's kernel for each generation of devices without spilling registers. Exits with 77 ("skipped") if
 # PyPI or crates.io cannot be reached.
@@ -119,4 +119,13 @@ EOF
         --no-default-features --features std,driver,dynamic-loading,cuda-13000 --lib -- --test-threads=1 \
         --skip test_pinned_copy_is_faster --skip test_default_pinned_host_reads_are_faster_than_write_combined \
         --skip test_end_capture --skip preserves_capture_error
+    for example in 01-allocate 02-copy 03-launch-kernel 04-streams; do
+        (cd "$dir/cudarc-$cudarc" && CARGO_TARGET_DIR=$target LD_LIBRARY_PATH=$lib limited cargo run --quiet \
+            --no-default-features --features std,driver,nvrtc,dynamic-loading,cuda-13000 --example "$example" >"$dir/example") || {
+            echo "cudarc's example $example fails: $(<"$dir/example")" >&2
+            exit 1
+        }
+    done
+    # The last one, and the one before it, compute sines on the device.
+    grep -F 'Found [0.84147' "$dir/example"
 done

@@ -8,7 +8,7 @@ use dma_standin::c_abi::{Addr, Ptr};
 use crate::c_abi::{In, Out, Text, c_calls};
 use crate::codes::{Code, Outcome};
 use crate::driver::{Function, SHARED_MAX, Shape, lock};
-use crate::ptx::{Module, PtxError};
+use crate::ptx::{Module, PtxError, Source};
 
 /// `CUjit_option`.
 const ERROR_LOG_BUFFER: c_int = 5;
@@ -39,12 +39,23 @@ fn load_text(module: Out<u64>, text: &str, log: Log) -> Outcome {
         complain("the image is no PTX text: it begins neither with `.version` nor with a comment", log);
         return Err(Code::INVALID_IMAGE);
     }
-    let read = Module::parse(text).map_err(|error: PtxError| {
+    let refused = |error: PtxError| {
         complain(&error.to_string(), log);
         if error.is_unsupported { Code::NOT_SUPPORTED } else { Code::INVALID_PTX }
-    })?;
+    };
+    let source = Source::read(text).map_err(refused)?;
+    let memory = lock()?.place_variables(source.initial())?;
+    let read = Module::read(&source, memory).map_err(refused);
     let mut driver = lock()?;
-    module.put(driver.load_module(read)?)
+    match read {
+        Ok(read) => module.put(driver.load_module(read)?),
+        Err(code) => {
+            if let Some(memory) = memory {
+                driver.memory.free_variables(memory);
+            }
+            Err(code)
+        }
+    }
 }
 
 /// Writes a message to the caller's buffer. Without one, writes the message to stderr.
@@ -199,6 +210,15 @@ c_calls! {
         count.put(driver.modules.module(module)?.kernels.len() as c_uint)
     }
 
+    fn cuModuleGetGlobal_v2(addr: Out<u64>, len: Out<usize>, module: u64, name: Text) {
+        let driver = lock()?;
+        let found = driver.modules.module(module)?.variable(name.str()?);
+        let (start, bytes) = found.ok_or(Code::NOT_FOUND)?;
+        addr.put_if(start);
+        len.put_if(bytes as usize);
+        Ok(())
+    }
+
     fn cuModuleGetLoadingMode(mode: Out<c_int>) { mode.put(1) }
 
     fn cuFuncGetAttribute(value: Out<c_int>, attribute: c_int, function: u64) {
@@ -207,8 +227,9 @@ c_calls! {
         value.put(match attribute {
             0 => kernel.threads_max as c_int,
             1 => kernel.shared as c_int,
-            // Constant and local memory, and the cache mode.
-            2 | 3 | 7 => 0,
+            // Constant memory, and the cache mode. The module has the constants.
+            2 | 7 => 0,
+            3 => kernel.local as c_int,
             4 => kernel.register_count().min(255).into(),
             // Versions of the text and of the compiled image.
             5 => 70,

@@ -34,10 +34,11 @@ pub(crate) struct Function {
 }
 
 impl Modules {
-    fn unload(&mut self, module: u64) -> Outcome {
-        self.modules.remove(&module).ok_or(Code::INVALID_HANDLE)?;
+    /// Returns the module that was unloaded.
+    fn unload(&mut self, module: u64) -> Outcome<Arc<Module>> {
+        let (_, unloaded) = self.modules.remove(&module).ok_or(Code::INVALID_HANDLE)?;
         self.functions.retain(|_, function| function.module != module);
-        Ok(())
+        Ok(unloaded)
     }
 
     pub(super) fn drop_context(&mut self, context: u64) {
@@ -68,6 +69,15 @@ pub(crate) struct Shape {
 }
 
 impl Driver {
+    /// Allocates the memory of a module's variables. Returns `None` if it has none.
+    pub(crate) fn place_variables(&mut self, initial: &[u8]) -> Outcome<Option<u64>> {
+        let (context, device) = self.current()?;
+        if initial.is_empty() {
+            return Ok(None);
+        }
+        self.memory.allocate_variables(device, context, initial).map(Some)
+    }
+
     pub(crate) fn load_module(&mut self, module: Module) -> Outcome<u64> {
         let (context, _) = self.current()?;
         let handle = self.handle();
@@ -77,7 +87,10 @@ impl Driver {
 
     pub(crate) fn unload_module(&mut self, module: u64) -> Outcome {
         self.current()?;
-        self.modules.unload(module)
+        if let Some(memory) = self.modules.unload(module)?.memory {
+            self.memory.free_variables(memory);
+        }
+        Ok(())
     }
 
     /// Returns the handle of a kernel. The same kernel always has the same handle.

@@ -6,6 +6,8 @@ use super::GRANULE;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AllocationKind {
     Device,
+    /// Device memory of a module's variables, which only the module frees.
+    Variables,
     /// Host memory of `cuMemHostAlloc`.
     Pinned,
     /// Host memory of the program.
@@ -27,7 +29,7 @@ pub(crate) enum AllocationKind {
 
 impl AllocationKind {
     pub(crate) const fn is_on_device(self) -> bool {
-        matches!(self, Self::Device | Self::Peer { host: false })
+        matches!(self, Self::Device | Self::Variables | Self::Peer { host: false })
     }
 }
 

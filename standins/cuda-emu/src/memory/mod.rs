@@ -104,6 +104,25 @@ impl DriverMemory {
         Ok(start)
     }
 
+    /// Allocates device memory for a module's variables, with their first values.
+    pub(crate) fn allocate_variables(&mut self, device: usize, context: u64, initial: &[u8]) -> Outcome<u64> {
+        let addr = self.allocate(device, context, initial.len() as u64)?;
+        let bytes = at(self.spaces[device].bytes_at(addr)).cast::<u8>();
+        // SAFETY: the memory was allocated above, and nothing else uses it yet.
+        unsafe { bytes.copy_from_nonoverlapping(initial.as_ptr(), initial.len()) };
+        if let Some(allocation) = self.known.get_mut(&addr) {
+            allocation.kind = AllocationKind::Variables;
+        }
+        Ok(addr)
+    }
+
+    /// Frees the memory of a module's variables.
+    pub(crate) fn free_variables(&mut self, addr: u64) {
+        if let Some(allocation) = self.take(addr, |kind| kind == AllocationKind::Variables) {
+            self.release(allocation, FreedPlace::Device);
+        }
+    }
+
     /// Frees memory as `cuMemFree` does. No copy may name the memory any more.
     pub(crate) fn free(&mut self, addr: u64) -> Outcome {
         let allocation = self.known.get(&addr).copied().ok_or(Code::INVALID_VALUE)?;
@@ -202,7 +221,9 @@ impl DriverMemory {
                 return Err(Code::INVALID_VALUE);
             }
             return Ok(match found.kind {
-                AllocationKind::Device => Range::Device { bytes: self.spaces[found.device].bytes_at(addr) },
+                AllocationKind::Device | AllocationKind::Variables => {
+                    Range::Device { bytes: self.spaces[found.device].bytes_at(addr) }
+                }
                 AllocationKind::Peer { host: true } => Range::Host,
                 AllocationKind::Peer { host: false } => {
                     let peer = self.peers.get(&found.addr).ok_or(Code::INVALID_VALUE)?;
@@ -230,7 +251,9 @@ impl DriverMemory {
         let found = self.find(addr)?;
         let (start, end) = (found.addr, found.end());
         let (bytes, device, is_writable) = match found.kind {
-            AllocationKind::Device => (self.spaces[found.device].bytes_at(start), Some(found.device), true),
+            AllocationKind::Device | AllocationKind::Variables => {
+                (self.spaces[found.device].bytes_at(start), Some(found.device), true)
+            }
             AllocationKind::Peer { host: true } => (start, None, true),
             AllocationKind::Peer { host: false } => {
                 (self.peers.get(&start)?.bytes(), Some(found.device), true)
@@ -251,6 +274,10 @@ impl DriverMemory {
                 AllocationKind::Device | AllocationKind::Managed => self.free(addr),
                 AllocationKind::Freeing { .. } => {
                     self.end_free(addr, id);
+                    Ok(())
+                }
+                AllocationKind::Variables => {
+                    self.free_variables(addr);
                     Ok(())
                 }
                 AllocationKind::Pinned => self.free_host(addr),

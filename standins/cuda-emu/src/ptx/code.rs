@@ -163,7 +163,9 @@ pub(super) enum Space {
     Parameter,
     Global,
     Shared,
-    /// Shared memory if the address lies in its window, otherwise global memory.
+    /// The memory of a thread.
+    Local,
+    /// Shared memory or that of the thread if the address lies in its window, otherwise global memory.
     Generic,
 }
 
@@ -264,6 +266,23 @@ pub(super) enum Instruction {
         high: Src,
         by: Src,
     },
+    /// Returns `len` bits from bit `at` on.
+    Extract {
+        ty: Type,
+        to: Register,
+        a: Src,
+        at: Src,
+        len: Src,
+    },
+    /// Replaces `len` bits of `b` from bit `at` on by the lowest bits of `a`.
+    Insert {
+        ty: Type,
+        to: Register,
+        a: Src,
+        b: Src,
+        at: Src,
+        len: Src,
+    },
     Load {
         address: Address,
         ty: Type,
@@ -321,6 +340,8 @@ pub(crate) struct Kernel {
     pub(crate) parameters: Vec<Parameter>,
     /// Bytes of shared memory that the kernel declares.
     pub(crate) shared: u32,
+    /// Bytes of memory that the kernel declares for each thread.
+    pub(crate) local: u32,
     /// Maximum number of threads of a block.
     pub(crate) threads_max: u32,
     /// Number of threads that a block must have, if the kernel requires one.

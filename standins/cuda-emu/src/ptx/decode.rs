@@ -4,34 +4,11 @@ use super::code::{
     Address, AtomicOp, BinaryOp, Compare, Comparison, Instruction, Register, Rounding, Space, Special, Src,
     Type, TypeKind, UnaryOp, VECTOR_MAX, mask,
 };
+use super::literal::number_of;
 use super::names::{Names, RegisterInfo};
 use super::reader::{Reader, type_of, whole};
-use super::run::SHARED_WINDOW;
+use super::run::{LOCAL_WINDOW, SHARED_WINDOW};
 use super::{PtxError, Result};
-
-/// A number in the text.
-#[derive(Clone, Copy, Debug)]
-enum Literal {
-    Whole(u64),
-    /// Bits of a number of 32 bits.
-    Single(u32),
-    Double(f64),
-}
-
-fn literal(text: &str) -> Option<Literal> {
-    let lower = text.to_ascii_lowercase();
-    if let Some(bits) = lower.strip_prefix("0f").filter(|bits| bits.len() == 8) {
-        return u32::from_str_radix(bits, 16).ok().map(Literal::Single);
-    }
-    if let Some(bits) = lower.strip_prefix("0d").filter(|bits| bits.len() == 16) {
-        return u64::from_str_radix(bits, 16).ok().map(|bits| Literal::Double(f64::from_bits(bits)));
-    }
-    match text {
-        "WARP_SZ" => Some(Literal::Whole(32)),
-        _ if text.contains('.') => text.parse().ok().map(Literal::Double),
-        _ => whole(text).map(Literal::Whole),
-    }
-}
 
 /// Modifiers of an instruction, after its name. Each is removed when it is recognized.
 struct Modifiers<'a> {
@@ -129,28 +106,19 @@ impl<'a> Decoder<'_, 'a> {
             }
             return Ok(Src::Register(register.index));
         }
-        let value = match literal(name) {
-            Some(Literal::Whole(value)) if ty.is_float() => {
-                let value = if is_negative { -(value as f64) } else { value as f64 };
-                if ty.bits == 32 { (value as f32).to_bits().into() } else { value.to_bits() }
+        if let Some(value) = number_of(name, is_negative, ty) {
+            return Ok(Src::Value(value));
+        }
+        let names = self.names;
+        let variable =
+            names.shared(name).or_else(|| names.local(name)).or_else(|| names.module_variable(name));
+        match variable {
+            Some(place) => Ok(Src::Value(place)),
+            None if Special::named(name).is_some() => {
+                Err(PtxError::unsupported(self.line, format!("`{name}` outside `mov`")))
             }
-            Some(Literal::Whole(value)) => {
-                (if is_negative { value.wrapping_neg() } else { value }) & ty.mask()
-            }
-            Some(Literal::Single(bits)) => (bits ^ if is_negative { 1 << 31 } else { 0 }).into(),
-            Some(Literal::Double(value)) => {
-                let value = if is_negative { -value } else { value };
-                if ty.bits == 32 { (value as f32).to_bits().into() } else { value.to_bits() }
-            }
-            None => match self.names.shared(name) {
-                Some(offset) => offset,
-                None if Special::named(name).is_some() => {
-                    return Err(PtxError::unsupported(self.line, format!("`{name}` outside `mov`")));
-                }
-                None => return Err(self.wrong(format!("there is no `{name}`"))),
-            },
-        };
-        Ok(Src::Value(value))
+            None => Err(self.wrong(format!("there is no `{name}`"))),
+        }
     }
 
     /// Reads sources, each after a comma.
@@ -175,7 +143,8 @@ impl<'a> Decoder<'_, 'a> {
             let known = match space {
                 Space::Parameter => self.names.parameter(name),
                 Space::Shared => self.names.shared(name),
-                Space::Global | Space::Generic => None,
+                Space::Local => self.names.local(name),
+                Space::Global | Space::Generic => self.names.module_variable(name),
             };
             Src::Value(known.ok_or_else(|| self.wrong(format!("there is no `{name}`")))?)
         };
@@ -267,15 +236,16 @@ fn one(name: &str, modifiers: &mut Modifiers<'_>, decoder: &mut Decoder<'_, '_>)
         "cvta" => {
             let back = modifiers.take("to");
             let ty = modifiers.ty()?;
-            let space = modifiers.take_any(&["global", "shared", "param"]);
+            let space = modifiers.take_any(&["global", "const", "shared", "local", "param"]);
             modifiers.take("cta");
             modifiers.end()?;
             let to = decoder.destination()?.index;
             let [a] = decoder.sources([ty])?;
             let op = if back { BinaryOp::Sub } else { BinaryOp::Add };
             match space {
-                Some("global") => Instruction::Move { to, from: a },
+                Some("global" | "const") => Instruction::Move { to, from: a },
                 Some("shared") => Instruction::Binary { op, ty, to, a, b: Src::Value(SHARED_WINDOW) },
+                Some("local") => Instruction::Binary { op, ty, to, a, b: Src::Value(LOCAL_WINDOW) },
                 _ => return Err(modifiers.unsupported()),
             }
         }
@@ -347,6 +317,26 @@ fn one(name: &str, modifiers: &mut Modifiers<'_>, decoder: &mut Decoder<'_, '_>)
             let to = decoder.destination()?.index;
             let [low, high, by] = decoder.sources([ty, ty, unsigned(32)])?;
             Instruction::Funnel { is_left, clamps, to, low, high, by }
+        }
+        "bfe" => {
+            let ty = modifiers.ty()?;
+            if ty.is_float() || ty.bits < 32 {
+                return Err(modifiers.unsupported());
+            }
+            modifiers.end()?;
+            let to = decoder.destination()?.index;
+            let [a, at, len] = decoder.sources([ty, unsigned(32), unsigned(32)])?;
+            Instruction::Extract { ty, to, a, at, len }
+        }
+        "bfi" => {
+            let ty = modifiers.ty()?;
+            if ty.is_float() || ty.bits < 32 {
+                return Err(modifiers.unsupported());
+            }
+            modifiers.end()?;
+            let to = decoder.destination()?.index;
+            let [a, b, at, len] = decoder.sources([ty, ty, unsigned(32), unsigned(32)])?;
+            Instruction::Insert { ty, to, a, b, at, len }
         }
         "ld" | "ldu" | "st" => access(name == "st", modifiers, decoder)?,
         "atom" | "red" => atomic(name == "red", modifiers, decoder)?,
@@ -446,9 +436,10 @@ fn comparison(modifiers: &mut Modifiers<'_>, decoder: &mut Decoder<'_, '_>) -> R
 
 /// Reads the address space. Without one, addresses are generic.
 fn space(modifiers: &mut Modifiers<'_>) -> Space {
-    match modifiers.take_any(&["global", "shared", "param"]) {
-        Some("global") => Space::Global,
+    match modifiers.take_any(&["global", "const", "shared", "local", "param"]) {
+        Some("global" | "const") => Space::Global,
         Some("shared") => Space::Shared,
+        Some("local") => Space::Local,
         Some(_) => Space::Parameter,
         None => Space::Generic,
     }
@@ -465,6 +456,9 @@ fn access(
         Some(_) => 4,
         None => 1,
     };
+    if is_store && modifiers.rest.contains(&"const") {
+        return Err(decoder.wrong("a store to constant memory"));
+    }
     let space = space(modifiers);
     modifiers.rest.retain(|modifier| !ACCESS_MODIFIERS.contains(modifier));
     modifiers.end()?;
@@ -504,6 +498,9 @@ fn atomic(
     decoder: &mut Decoder<'_, '_>,
 ) -> Result<Instruction> {
     let ty = modifiers.ty()?;
+    if modifiers.rest.iter().any(|modifier| ["const", "local", "param"].contains(modifier)) {
+        return Err(modifiers.unsupported());
+    }
     let space = space(modifiers);
     let op = match modifiers.take_any(&["add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"])
     {
@@ -522,7 +519,7 @@ fn atomic(
     modifiers.rest.retain(|modifier| !ACCESS_MODIFIERS.contains(modifier));
     modifiers.end()?;
     let is_float_sum = ty.is_float() && op == AtomicOp::Add;
-    if !matches!(ty.bits, 32 | 64) || space == Space::Parameter || ty.is_float() && !is_float_sum {
+    if !matches!(ty.bits, 32 | 64) || ty.is_float() && !is_float_sum {
         return Err(modifiers.unsupported());
     }
     let to = if is_reduction {

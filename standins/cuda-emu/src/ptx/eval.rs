@@ -95,6 +95,30 @@ pub(super) fn multiply_add(op: BinaryOp, ty: Type, a: u64, b: u64, c: u64) -> u6
     binary(op, ty, a, b).wrapping_add(c) & mask(bits)
 }
 
+/// Returns `len` bits of `a` from bit `at` on, extended by the last of them if the type has a sign.
+pub(super) fn extract(ty: Type, a: u64, at: u64, len: u64) -> u64 {
+    let (at, len, bits) = (at & 255, len & 255, u64::from(ty.bits));
+    if len == 0 {
+        return 0;
+    }
+    let bit = |index: u64| a >> index & 1;
+    let sign = if ty.is_signed() { bit((at + len - 1).min(bits - 1)) } else { 0 };
+    (0..bits).fold(0, |result, index| {
+        let inside = index < len && at + index < bits;
+        result | (if inside { bit(at + index) } else { sign }) << index
+    })
+}
+
+/// Replaces `len` bits of `b` from bit `at` on by the lowest bits of `a`.
+pub(super) fn insert(ty: Type, a: u64, b: u64, at: u64, len: u64) -> u64 {
+    let (at, len) = (at & 255, len & 255);
+    if at >= u64::from(ty.bits) {
+        return b;
+    }
+    let field = mask(len.min(64) as u32) << at & ty.mask();
+    b & !field | a << at & field
+}
+
 pub(super) fn unary(op: UnaryOp, ty: Type, a: u64) -> u64 {
     if ty.is_float() {
         macro_rules! of {

@@ -6,14 +6,16 @@
 mod code;
 mod decode;
 mod eval;
+mod literal;
 mod names;
 mod parse;
 mod reader;
 mod run;
 mod tokens;
+mod variables;
 
 pub(crate) use code::Kernel;
-pub(crate) use parse::Module;
+pub(crate) use parse::{Module, Source};
 pub(crate) use run::{GlobalMemory, Launch, Mapped, Progress, Traffic, TrapKind};
 
 /// A text that the stand-in cannot run.

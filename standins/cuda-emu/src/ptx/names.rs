@@ -1,49 +1,15 @@
-//! The names that a kernel declares: registers, parameters, and variables in shared memory.
+//! The names that a kernel uses: registers, parameters and variables.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::code::{Register, Special};
-use super::reader::{Reader, read_align, read_elements, read_type};
+use super::reader::{Reader, read_type};
+use super::variables::Layout;
 use super::{PtxError, Result};
 
-/// Shared memory of a kernel.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Shared {
-    /// Offsets of the variables.
-    variables: HashMap<String, u64>,
-    len: u64,
-    /// The variable whose length the launch determines. It is behind all others.
-    dynamic: Vec<String>,
-}
-
-impl Shared {
-    /// Reads a variable after `.shared`.
-    pub(super) fn read(&mut self, reader: &mut Reader<'_>) -> Result<()> {
-        let align = read_align(reader)?;
-        let ty = read_type(reader)?;
-        let (line, name) = (reader.line(), reader.word()?.to_owned());
-        let bytes = u64::from(ty.bytes());
-        match read_elements(reader)? {
-            Some(0) => self.dynamic.push(name),
-            elements => {
-                let at = self.len.next_multiple_of(align.unwrap_or(bytes).max(1));
-                let len = elements.unwrap_or(1).checked_mul(bytes).filter(|len| *len <= 1 << 20);
-                let len = len.ok_or_else(|| PtxError::wrong(line, format!("`{name}` is too long")))?;
-                self.len = at + len;
-                self.variables.insert(name, at);
-            }
-        }
-        reader.expect(";")
-    }
-
-    /// Returns the offset of a variable.
-    fn offset(&self, name: &str) -> Option<u64> {
-        if self.dynamic.iter().any(|dynamic| dynamic == name) {
-            return Some(self.len.next_multiple_of(16));
-        }
-        self.variables.get(name).copied()
-    }
-}
+/// Addresses and lengths of a module's variables.
+pub(super) type ModulePlaces = HashMap<String, (u64, u64)>;
 
 /// A register's type, and its index.
 #[derive(Clone, Copy, Debug)]
@@ -58,13 +24,18 @@ pub(super) struct Names {
     /// Registers, by the scopes that are open.
     scopes: Vec<HashMap<String, RegisterInfo>>,
     parameters: HashMap<String, u64>,
-    shared: Shared,
+    shared: Layout,
+    /// The variables of a thread.
+    local: Layout,
+    /// Addresses and lengths of the module's variables.
+    module: Arc<ModulePlaces>,
     register_count: u16,
 }
 
 impl Names {
-    pub(super) fn new(parameters: HashMap<String, u64>, shared: Shared) -> Self {
-        Self { scopes: vec![HashMap::new()], parameters, shared, register_count: 0 }
+    pub(super) fn new(parameters: HashMap<String, u64>, shared: Layout, module: Arc<ModulePlaces>) -> Self {
+        let local = Layout::default();
+        Self { scopes: vec![HashMap::new()], parameters, shared, local, module, register_count: 0 }
     }
 
     pub(super) fn open_scope(&mut self) {
@@ -83,12 +54,22 @@ impl Names {
 
     /// Returns the length of the variables in shared memory, without those whose length the launch sets.
     pub(super) const fn shared_len(&self) -> u64 {
-        self.shared.len
+        self.shared.len()
+    }
+
+    /// Returns the length of a thread's variables.
+    pub(super) const fn local_len(&self) -> u64 {
+        self.local.len()
     }
 
     /// Reads a variable after `.shared`.
     pub(super) fn read_shared(&mut self, reader: &mut Reader<'_>) -> Result<()> {
         self.shared.read(reader)
+    }
+
+    /// Reads a variable after `.local`.
+    pub(super) fn read_local(&mut self, reader: &mut Reader<'_>) -> Result<()> {
+        self.local.read(reader)
     }
 
     pub(super) fn register(&self, name: &str) -> Option<RegisterInfo> {
@@ -102,6 +83,16 @@ impl Names {
     /// Returns the offset of a variable in shared memory.
     pub(super) fn shared(&self, name: &str) -> Option<u64> {
         self.shared.offset(name)
+    }
+
+    /// Returns the offset of a thread's variable.
+    pub(super) fn local(&self, name: &str) -> Option<u64> {
+        self.local.offset(name)
+    }
+
+    /// Returns the address of a variable of the module.
+    pub(super) fn module_variable(&self, name: &str) -> Option<u64> {
+        self.module.get(name).map(|(addr, _)| *addr)
     }
 
     /// Reads registers after `.reg`.

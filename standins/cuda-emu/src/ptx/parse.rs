@@ -6,26 +6,54 @@ use std::sync::Arc;
 
 use super::code::{Guard, Instruction, Kernel, Parameter, Step};
 use super::decode;
-use super::names::{Names, Shared};
+use super::names::{ModulePlaces, Names};
 use super::reader::{Reader, read_align, read_elements, read_type};
-use super::tokens::tokens;
+use super::tokens::{Token, tokens};
+use super::variables::{Layout, ModuleVariables};
 use super::{PtxError, Result};
 
 /// Maximum number of threads of a block.
 const THREADS_MAX: u32 = 1024;
+/// Maximum length of the memory that a kernel declares for each thread, in bytes.
+const LOCAL_MAX: u64 = 64 << 10;
 
-/// A module: its kernels.
+/// A text, and the variables of its module.
+#[derive(Debug)]
+pub(crate) struct Source<'a> {
+    tokens: Vec<Token<'a>>,
+    variables: ModuleVariables,
+}
+
+impl<'a> Source<'a> {
+    /// Reads the words and the variables of a text.
+    pub(crate) fn read(text: &'a str) -> Result<Self> {
+        let tokens = tokens(text)?;
+        let variables = ModuleVariables::read(&tokens)?;
+        Ok(Self { tokens, variables })
+    }
+
+    /// Returns the first values of the module's variables.
+    pub(crate) fn initial(&self) -> &[u8] {
+        self.variables.initial()
+    }
+}
+
+/// A module: its kernels and variables.
 #[derive(Debug)]
 pub(crate) struct Module {
     pub(crate) kernels: Vec<Arc<Kernel>>,
+    variables: Arc<ModulePlaces>,
+    /// Address of the memory of the variables.
+    pub(crate) memory: Option<u64>,
 }
 
 impl Module {
-    /// Reads a text.
-    pub(crate) fn parse(text: &str) -> Result<Self> {
-        let tokens = tokens(text)?;
-        let mut reader = Reader::new(&tokens);
-        let (mut kernels, mut shared) = (Vec::new(), Shared::default());
+    /// Reads the kernels of a text, whose variables are at `memory`.
+    pub(crate) fn read(source: &Source<'_>, memory: Option<u64>) -> Result<Self> {
+        let tokens = &source.tokens;
+        let mut reader = Reader::new(tokens);
+        let variables = Arc::new(source.variables.placed(memory.unwrap_or_default()));
+        let (mut kernels, mut shared) = (Vec::new(), Layout::default());
         if !tokens.iter().any(|token| token.text == ".version") {
             return Err(PtxError::wrong(1, "there is no `.version`"));
         }
@@ -48,19 +76,29 @@ impl Module {
                 ".file" => reader.skip_line(token.line),
                 ".section" => reader.skip_block()?,
                 ".shared" => shared.read(&mut reader)?,
-                ".entry" => kernels.push(Arc::new(KernelReader::read(&mut reader, shared.clone())?)),
+                // `Source::read` has read them.
+                ".global" | ".const" => while reader.next().is_some_and(|token| token.text != ";") {},
+                ".entry" => {
+                    let kernel = KernelReader::read(&mut reader, shared.clone(), Arc::clone(&variables))?;
+                    kernels.push(Arc::new(kernel));
+                }
                 other => return Err(PtxError::unsupported(token.line, format!("`{other}` in a module"))),
             }
         }
-        if kernels.is_empty() {
-            return Err(PtxError::wrong(1, "the module has no kernel"));
+        if kernels.is_empty() && variables.is_empty() {
+            return Err(PtxError::wrong(1, "the module has neither a kernel nor a variable"));
         }
-        Ok(Self { kernels })
+        Ok(Self { kernels, variables, memory })
     }
 
     /// Returns a kernel and its index.
     pub(crate) fn kernel(&self, name: &str) -> Option<&Arc<Kernel>> {
         self.kernels.iter().find(|kernel| kernel.name == name)
+    }
+
+    /// Returns the address and the length of a variable.
+    pub(crate) fn variable(&self, name: &str) -> Option<(u64, u64)> {
+        self.variables.get(name).copied()
     }
 }
 
@@ -74,7 +112,7 @@ struct KernelReader {
 }
 
 impl KernelReader {
-    fn read(reader: &mut Reader<'_>, shared: Shared) -> Result<Kernel> {
+    fn read(reader: &mut Reader<'_>, shared: Layout, variables: Arc<ModulePlaces>) -> Result<Kernel> {
         let name = reader.word()?.to_owned();
         let (mut parameters, mut by_name) = (Vec::new(), HashMap::new());
         if reader.skip("(") {
@@ -121,7 +159,7 @@ impl KernelReader {
                 other => return Err(PtxError::unsupported(line, format!("`{other}` of a kernel"))),
             }
         }
-        let names = Names::new(by_name, shared);
+        let names = Names::new(by_name, shared, variables);
         let mut kernel = Self { names, steps: Vec::new(), labels: HashMap::new(), branches: Vec::new() };
         kernel.read_body(reader)?;
         let Self { names, mut steps, labels, branches } = kernel;
@@ -132,8 +170,8 @@ impl KernelReader {
             steps[at].instruction = Instruction::Branch { target };
         }
         let registers = names.register_count();
-        let shared = names.shared_len() as u32;
-        Ok(Kernel { name, parameters, shared, threads_max, threads_required, registers, steps })
+        let (shared, local) = (names.shared_len() as u32, names.local_len() as u32);
+        Ok(Kernel { name, parameters, shared, local, threads_max, threads_required, registers, steps })
     }
 
     fn read_body(&mut self, reader: &mut Reader<'_>) -> Result<()> {
@@ -160,6 +198,16 @@ impl KernelReader {
                 ".shared" => {
                     reader.skip(".shared");
                     self.names.read_shared(reader)?;
+                }
+                ".local" => {
+                    reader.skip(".local");
+                    self.names.read_local(reader)?;
+                    if self.names.local_len() > LOCAL_MAX {
+                        return Err(PtxError::unsupported(
+                            line,
+                            "more than 64 KiB of memory for each thread",
+                        ));
+                    }
                 }
                 ".loc" => reader.skip_line(line),
                 ".pragma" => {

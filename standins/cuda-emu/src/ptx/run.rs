@@ -11,6 +11,12 @@ use super::eval;
 
 /// Generic addresses from here on are addresses of shared memory. No allocation lies there.
 pub(super) const SHARED_WINDOW: u64 = 0x7fff_0000_0000_0000;
+/// Generic addresses from here on are addresses of the memory of a thread.
+pub(super) const LOCAL_WINDOW: u64 = 0x7ffe_0000_0000_0000;
+/// Length of both windows.
+const WINDOW_LEN: u64 = 1 << 32;
+/// Value of memory that a kernel has not written, because real memory is not zeroed.
+const STALE: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 /// Threads of a warp.
 const WARP: u32 = 32;
 /// Number of instructions after which the next thread of the block continues, so that threads that wait for
@@ -86,6 +92,8 @@ struct Block {
     registers: Vec<u64>,
     threads: Vec<Thread>,
     shared: Vec<u64>,
+    /// The variables of all threads.
+    local: Vec<u64>,
     /// The thread whose turn it is.
     turn: usize,
 }
@@ -138,8 +146,9 @@ impl Launch {
         state.threads.clear();
         state.threads.resize(threads, Thread { next: 0, state: ThreadState::Running });
         state.shared.clear();
-        // Real shared memory is not zeroed.
-        state.shared.resize(self.shared_len.div_ceil(8), 0xa5a5_a5a5_a5a5_a5a5);
+        state.shared.resize(self.shared_len.div_ceil(8), STALE);
+        state.local.clear();
+        state.local.resize(threads * self.kernel.local.div_ceil(8) as usize, STALE);
         state.turn = 0;
     }
 
@@ -169,6 +178,7 @@ impl Launch {
         left: &mut u64,
     ) -> Result<Progress, Trap> {
         let registers = usize::from(self.kernel.registers);
+        let local = self.kernel.local.div_ceil(8) as usize;
         let [x, y, _] = self.blocks.map(u64::from);
         let block = [self.block % x, self.block / x % y, self.block / x / y].map(|at| at as u32);
         while let Some(thread) = self.state.threads.get_mut(self.state.turn) {
@@ -180,6 +190,7 @@ impl Launch {
                 let mut context = ThreadContext {
                     registers: &mut self.state.registers[index * registers..(index + 1) * registers],
                     shared: &mut self.state.shared,
+                    local: &mut self.state.local[index * local..(index + 1) * local],
                     parameters: &self.parameters,
                     traffic: &mut self.traffic,
                     reach,
@@ -243,6 +254,7 @@ impl<M: GlobalMemory> Reach<'_, M> {
 struct ThreadContext<'a, 'r, M> {
     registers: &'a mut [u64],
     shared: &'a mut [u64],
+    local: &'a mut [u64],
     parameters: &'a [u8],
     traffic: &'a mut Traffic,
     reach: &'a mut Reach<'r, M>,
@@ -351,6 +363,12 @@ impl<M: GlobalMemory> ThreadContext<'_, '_, M> {
                 let shifted = if is_left { both << by >> 32 } else { both >> by };
                 self.set(to, shifted & mask(32));
             }
+            Instruction::Extract { ty, to, a, at, len } => {
+                self.set(to, eval::extract(ty, self.get(a), self.get(at), self.get(len)));
+            }
+            Instruction::Insert { ty, to, a, b, at, len } => {
+                self.set(to, eval::insert(ty, self.get(a), self.get(b), self.get(at), self.get(len)));
+            }
             Instruction::Load { address, ty, number, to, to_mask } => {
                 self.load(address, ty, number, to, to_mask)?
             }
@@ -403,19 +421,25 @@ impl<M: GlobalMemory> ThreadContext<'_, '_, M> {
             let message = format!("{what} of {len} bytes at {addr:#x}, which is not a multiple of {align}");
             return Err((TrapKind::Misaligned, message));
         }
-        let window = SHARED_WINDOW..=SHARED_WINDOW + (1 << 32);
+        let in_window = |start: u64| addr.checked_sub(start).filter(|offset| *offset <= WINDOW_LEN);
         let offset = match address.space {
-            Space::Shared => Some(addr),
-            Space::Generic if window.contains(&addr) => Some(addr - SHARED_WINDOW),
+            Space::Shared => Some((addr, false)),
+            Space::Local => Some((addr, true)),
+            Space::Generic if addr >= LOCAL_WINDOW => {
+                let shared = in_window(SHARED_WINDOW).map(|offset| (offset, false));
+                shared.or_else(|| in_window(LOCAL_WINDOW).map(|offset| (offset, true)))
+            }
             _ => None,
         };
-        if let Some(offset) = offset {
+        if let Some((offset, is_local)) = offset {
+            let memory = if is_local { &mut *self.local } else { &mut *self.shared };
             let end = offset.checked_add(len.into());
-            if end.is_none_or(|end| end > self.shared.len() as u64 * 8) {
-                let message = format!("{what} of {len} bytes at {offset:#x} of shared memory");
+            if end.is_none_or(|end| end > memory.len() as u64 * 8) {
+                let name = if is_local { "the thread's" } else { "shared" };
+                let message = format!("{what} of {len} bytes at {offset:#x} of {name} memory");
                 return Err((TrapKind::IllegalAddress, message));
             }
-            return Ok(self.shared.as_mut_ptr().cast::<u8>().wrapping_add(offset as usize));
+            return Ok(memory.as_mut_ptr().cast::<u8>().wrapping_add(offset as usize));
         }
         let Some(range) = self.reach.find(addr, len.into()) else {
             let message = format!("{what} of {len} bytes at {addr:#x}, outside all memory of the context");
@@ -462,8 +486,8 @@ impl<M: GlobalMemory> ThreadContext<'_, '_, M> {
         let from = self.pointer(address, all, all, false)?;
         let mut words = [0; 4];
         for (at, word) in words.iter_mut().enumerate().take(usize::from(number)) {
-            // SAFETY: `pointer` returned an aligned pointer to `all` bytes of shared memory or of memory that
-            // the driver knows. CUDA requires that the program keeps it, and does not write it meanwhile.
+            // SAFETY: `pointer` returned an aligned pointer to `all` bytes of shared memory, of the thread's, or of memory
+            // that the driver knows. CUDA requires that the program keeps it, and does not write it meanwhile.
             *word = unsafe { read(from.wrapping_add(at * bytes as usize), bytes) };
         }
         for (register, word) in to.iter().zip(words).take(usize::from(number)) {
@@ -478,8 +502,8 @@ impl<M: GlobalMemory> ThreadContext<'_, '_, M> {
         let to = self.pointer(address, all, all, true)?;
         for (at, source) in from.iter().enumerate().take(usize::from(number)) {
             let value = self.get(*source);
-            // SAFETY: `pointer` returned an aligned pointer to `all` bytes of shared memory or of memory that
-            // the driver knows. CUDA requires that the program keeps it, and does not access it meanwhile.
+            // SAFETY: `pointer` returned an aligned pointer to `all` bytes of shared memory, of the thread's, or of memory
+            // that the driver knows. CUDA requires that the program keeps it, and does not access it meanwhile.
             unsafe { write(to.wrapping_add(at * bytes as usize), bytes, value) };
         }
         Ok(())

@@ -6,7 +6,21 @@
 #[macro_use]
 #[path = "../declare/mod.rs"]
 mod declare;
+
+/// Compares an instruction's results on all pairs with those of an oracle.
+macro_rules! check {
+    ($pairs:expr, $op:expr, $ty:ty => $out:ty, $name:expr, $result:expr, |$a:ident, $b:ident| $oracle:expr) => {{
+        let found = apply($op, $name, $result, $pairs);
+        for ((x, y), found) in $pairs.iter().zip(found) {
+            let ($a, $b) = (*x as $ty, *y as $ty);
+            let expected: $out = $oracle;
+            assert_eq!(found as $out, expected, "{} on {:?}, {:?}", $op, $a, $b);
+        }
+    }};
+}
+
 mod refusals;
+mod variables;
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
@@ -203,17 +217,6 @@ fn apply(op: &str, ty: &str, result: &str, pairs: &[(u64, u64)]) -> Vec<u64> {
     let blocks = pairs.len().div_ceil(64) as u32;
     assert_eq!(run(kernel, blocks, 64, 0, &[input, output, pairs.len() as u64]), 0, "{op} {ty} {bits}");
     download(output, pairs.len())
-}
-
-macro_rules! check {
-    ($pairs:expr, $op:expr, $ty:ty => $out:ty, $name:expr, $result:expr, |$a:ident, $b:ident| $oracle:expr) => {{
-        let found = apply($op, $name, $result, $pairs);
-        for ((x, y), found) in $pairs.iter().zip(found) {
-            let ($a, $b) = (*x as $ty, *y as $ty);
-            let expected: $out = $oracle;
-            assert_eq!(found as $out, expected, "{} on {:?}, {:?}", $op, $a, $b);
-        }
-    }};
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use super::*;
 
 /// Returns the code and the message of a text that does not load.
-fn refused(text: &str) -> (c_int, String) {
+pub(crate) fn refused(text: &str) -> (c_int, String) {
     let (text, mut module, mut log) = (CString::new(text).expect("no NUL"), 0, [1_u8; 200]);
     let mut options = [5, 6];
     let mut values = [log.as_mut_ptr().expose_provenance() as u64, 200];
@@ -36,7 +36,10 @@ fn texts_that_cannot_run_name_the_line() {
         ),
         ("add.sat.s32 %r1, %r1, %r2;", 801, "line 8: the stand-in does not support `add.sat.s32`"),
         ("\n\nbar.sync 1;", 801, "line 10: the stand-in does not support barriers"),
-        (".local .b8 stack[8];", 801, "line 8: the stand-in does not support `.local` in a kernel"),
+        (".const .b8 stack[8];", 801, "line 8: the stand-in does not support `.const` in a kernel"),
+        ("st.const.u32 [0], %r1;", 218, "line 8: a store to constant memory"),
+        ("red.local.add.u32 [0], 1;", 801, "`red.local.add.u32`"),
+        ("bfe.u16 %r1, %r2, 1, 2;", 801, "`bfe.u16`"),
         ("call foo;", 801, "line 8: the stand-in does not support `call`"),
         ("add.u32 %r1, %r2, %r9;", 218, "line 8: there is no `%r9`"),
         ("add.u32 %r1, %r2;", 218, "line 8: `;` is unexpected"),
