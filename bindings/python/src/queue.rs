@@ -14,6 +14,30 @@ use crate::submission::{LOCKED_MAX, Opened};
 use crate::transfer::PyTransfer;
 use crate::view::{View, view_of};
 
+/// Tries to copy one view to another one within this call, by `copy`, which gets the windows with the offsets
+/// of the copy in them, and its length. Returns whether it has: a copy that is refused here is also refused
+/// by the submission, with the reason.
+///
+/// # Errors
+///
+/// `Closed`, a `ValueError`, for memory that was released.
+#[inline]
+fn at_once(
+    py: Python<'_>,
+    src: &Bound<'_, PyAny>,
+    dst: &Bound<'_, PyAny>,
+    copy: impl FnOnce((&dma::Window, usize), (&dma::Window, usize), usize) -> bool,
+) -> PyResult<bool> {
+    let (Ok(from), Ok(to)) = (view_of(src), view_of(dst)) else { return Ok(false) };
+    if from.len != to.len || from.len > LOCKED_MAX || to.read_only {
+        return Ok(false);
+    }
+    View::with_both(py, [from, to], |src, dst| {
+        let copy = || copy((&src.window, from.start), (&dst.window, to.start), from.len);
+        Memory::without_views(py, [src, dst], copy).unwrap_or(false)
+    })
+}
+
 /// Defines the methods that both kinds of queue have.
 macro_rules! queue {
     ($(#[$doc:meta])* $name:ident, [$($copy:tt)*], [$($submit:tt)*], { $($more:tt)* }) => {
@@ -152,22 +176,12 @@ queue! {
         ///     argument is not memory of an engine.
         fn copy(slf: &Bound<'_, Self>, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<Py<PyTransfer>> {
             let (py, this) = (slf.py(), &slf.get().0);
-            if let (Ok(from), Ok(to), AnyQueue::Local(lock)) = (view_of(src), view_of(dst), &this.core.queue)
-                && from.len == to.len
-                && from.len <= LOCKED_MAX
+            if let AnyQueue::Local(lock) = &this.core.queue
+                && at_once(py, src, dst, |src, dst, len| {
+                    Core::with_local(lock, |queue, _| queue.copy_at_once(src, dst, len)).unwrap_or(false)
+                })?
             {
-                // Copies that are refused here are also refused below, with the reason.
-                let at_once = View::with_both(py, [from, to], |src, dst| {
-                    let copy = || {
-                        let (src, dst) = ((&src.window, from.start), (&dst.window, to.start));
-                        let copy = |queue: &dma::Queue| queue.copy_at_once(src, dst, from.len);
-                        Core::with_local(lock, |queue, _| copy(queue)).unwrap_or(false)
-                    };
-                    !to.read_only && Memory::without_views(py, [src, dst], copy).unwrap_or(false)
-                });
-                if at_once? {
-                    return PyTransfer::done(py);
-                }
+                return PyTransfer::done(py);
             }
             this.copy(slf.as_any(), src, dst)
         }
@@ -256,13 +270,22 @@ queue! {
         /// Copies `src` to `dst`, of the same length. Does not block, except that the processor may make a
         /// short copy within the call. See Queue.copy() for arguments and errors.
         fn copy(slf: &Bound<'_, Self>, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<Py<PyTransfer>> {
-            slf.get().0.copy(slf.as_any(), src, dst)
+            let (py, this) = (slf.py(), slf.get());
+            if at_once(py, src, dst, |src, dst, len| this.shared().copy_at_once(src, dst, len))? {
+                return PyTransfer::done(py);
+            }
+            this.0.copy(slf.as_any(), src, dst)
         }
     ],
     [
         /// Submits all copies of a batch. See Queue.submit().
         fn submit(slf: &Bound<'_, Self>, batch: &Bound<'_, PyBatch>) -> PyResult<Py<PyTransfer>> {
-            slf.get().0.submit_batch(slf.as_any(), batch.get())
+            let (py, this, batch) = (slf.py(), slf.get(), batch.get());
+            let submit = |pairs: &mut Pairs| this.shared().submit_at_once(pairs);
+            if batch.bytes() <= LOCKED_MAX && batch.now(py, submit).unwrap_or(false) {
+                return PyTransfer::done(py);
+            }
+            this.0.submit_batch(slf.as_any(), batch)
         }
     ],
     {

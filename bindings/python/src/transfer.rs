@@ -313,7 +313,8 @@ impl Drop for PyTransfer {
     fn drop(&mut self) {
         if let Inner::InFlight(operation, _) = &self.inner {
             if matches!(operation.core.queue, AnyQueue::Device(_)) {
-                // It would go on only while it is polled. Its end frees the pool's buffers and a partial file.
+                // It would go on only while it is polled. Its end frees the pool's buffers and removes a
+                // partial file.
                 let _ = Python::try_attach(|py| {
                     detached(py, || {
                         operation.cancel();

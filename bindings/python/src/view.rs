@@ -524,8 +524,8 @@ impl Window {
         }
         let to = start.as_ptr().wrapping_add(window.offset() + offset);
         // SAFETY: the range was checked, and `window` keeps the memory. `write_at` with 0 bytes has checked
-        // the right to write. The source, which `bytes` keeps, may be other memory that Python code of another
-        // thread writes, so no slice is made of it.
+        // the right to write. The source, which `bytes` keeps, may be other memory that Python code of
+        // another thread writes, so no slice is made of it.
         unsafe { move_bytes(py, to, bytes.as_ptr(), bytes.len()) };
         Ok(())
     }

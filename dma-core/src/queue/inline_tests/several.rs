@@ -93,6 +93,41 @@ fn pieces_of_windows_are_copied_at_once_or_not_at_all() {
 }
 
 #[test]
+fn a_shared_queue_copies_pieces_of_windows_at_once_or_not_at_all() {
+    let (engine, other) = (spy(), spy());
+    let queue = engine.shared();
+    let [a, b] = [(); 2].map(|()| engine.window(2 * LIMIT));
+    write(&a, 1);
+    write(&b, 2);
+    let mut expected = bytes(&b);
+    for (from, to, len) in [(3, 5, 9), (LIMIT, LIMIT / 2, LIMIT)] {
+        assert!(queue.copy_at_once((&a, from), (&b, to), len));
+        expected[to..to + len].copy_from_slice(&bytes(&a)[from..from + len]);
+    }
+    let mut batch: Batch<_, _> = [(a.slice(..9), b.slice(..9))].into_iter().collect();
+    assert!(queue.submit_at_once(&mut batch));
+    expected[..9].copy_from_slice(&bytes(&a)[..9]);
+    let foreign = other.window(LIMIT);
+    let end = 2 * LIMIT;
+    for ((src, from), (dst, to), len) in [
+        ((&a, 0), (&b, 0), LIMIT + 1),
+        ((&a, end - 8), (&b, 0), 9),
+        ((&a, 0), (&b, usize::MAX), 2),
+        ((&b, 0), (&b, 8), 9),
+        ((&foreign, 0), (&b, 0), 1),
+    ] {
+        assert!(!queue.copy_at_once((src, from), (dst, to), len), "{src:?} {from}, {dst:?} {to}, {len}");
+    }
+    batch.push(a.slice(..9), b.slice(..8));
+    assert!(!queue.submit_at_once(&mut batch));
+    assert_eq!((bytes(&b), engine.script.executed()), (expected, 3));
+    let counters = queue.counters();
+    assert_eq!((counters.submitted, counters.completed, counters.bytes), (3, 3, (18 + LIMIT) as u64));
+    drop(queue.close(SOON));
+    assert!(!queue.copy_at_once((&a, 0), (&b, 0), 9), "the queue is closed");
+}
+
+#[test]
 fn long_copies_of_a_batch_are_executed_by_few_calls() {
     let mut options = ReferenceOptions::default();
     (options.native, options.inline_limit, options.depth) = (true, 8 << 10, 8);

@@ -1,4 +1,5 @@
-//! Variables: those of a module, which lie in the device's memory, and those of a kernel's blocks and threads.
+//! Variables: those of a module, which lie in the device's memory, and those of a kernel's blocks and
+//! threads.
 
 use std::collections::HashMap;
 
