@@ -167,9 +167,9 @@ impl SharedQueue {
         })
     }
 
-    /// Copies `len` bytes of the window `src.0` from offset `src.1` on to `dst.0` at `dst.1` within this call,
-    /// if the engine can do so now. Otherwise, or if the copy is invalid, returns false and copies nothing.
-    /// In that case call [`copy`](Self::copy), which submits it or returns the reason. See
+    /// Copies `len` bytes of the window `src.0` from offset `src.1` on to `dst.0` at `dst.1` within this
+    /// call, if the engine can do so now. Otherwise, or if the copy is invalid, returns false and copies
+    /// nothing. In that case call [`copy`](Self::copy), which submits it or returns the reason. See
     /// [`Queue::copy_at_once`](crate::Queue::copy_at_once).
     #[inline]
     #[must_use = "if the result is false, nothing was copied"]

@@ -486,8 +486,9 @@ impl<M: GlobalMemory> ThreadContext<'_, '_, M> {
         let from = self.pointer(address, all, all, false)?;
         let mut words = [0; 4];
         for (at, word) in words.iter_mut().enumerate().take(usize::from(number)) {
-            // SAFETY: `pointer` returned an aligned pointer to `all` bytes of shared memory, of the thread's, or
-            // of memory that the driver knows. CUDA requires that the program keeps it, and does not write it meanwhile.
+            // SAFETY: `pointer` returned an aligned pointer to `all` bytes of shared memory, of the thread's,
+            // or of memory that the driver knows. CUDA requires that the program keeps it, and does not
+            // write it meanwhile.
             *word = unsafe { read(from.wrapping_add(at * bytes as usize), bytes) };
         }
         for (register, word) in to.iter().zip(words).take(usize::from(number)) {
@@ -502,8 +503,9 @@ impl<M: GlobalMemory> ThreadContext<'_, '_, M> {
         let to = self.pointer(address, all, all, true)?;
         for (at, source) in from.iter().enumerate().take(usize::from(number)) {
             let value = self.get(*source);
-            // SAFETY: `pointer` returned an aligned pointer to `all` bytes of shared memory, of the thread's, or
-            // of memory that the driver knows. CUDA requires that the program keeps it, and does not access it meanwhile.
+            // SAFETY: `pointer` returned an aligned pointer to `all` bytes of shared memory, of the thread's,
+            // or of memory that the driver knows. CUDA requires that the program keeps it, and does not
+            // access it meanwhile.
             unsafe { write(to.wrapping_add(at * bytes as usize), bytes, value) };
         }
         Ok(())
