@@ -30,6 +30,7 @@ cargo bench -p dma-layers --bench auto
 cargo bench -p dma-layers --bench instructions
 cargo bench -p dma-layers --bench replay
 cargo bench -p dma-rdma --bench instructions
+cargo test --release -p dma-cuda --test pieces -- --ignored
 cargo test --release -p dma-cuda --test random -- --ignored
 cargo test -p dma-layers --test auto_failover -- --ignored --nocapture
 '
