@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
+use cuda_ptx::Traffic;
 use dma_sim::model::{
     ChannelId, ChannelState, Curve, Descriptor, Device, DeviceAddr, DeviceConfig, Fault, FaultInjector,
     FaultPlan, FaultRule, Found, HaltCause, OnFailure, PeerAccess, PeerError, Refused, RegionKey, RegionSpec,
@@ -13,7 +14,6 @@ use dma_sim::model::{
 
 use crate::codes::Code;
 use crate::config::GpuConfig;
-use crate::ptx::Traffic;
 
 /// Host addresses of a program on x86-64 and AArch64 with 48 bits, without the first page.
 const HOST: std::ops::Range<u64> = 0x1000..1 << 47;

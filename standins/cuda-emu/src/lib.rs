@@ -61,7 +61,6 @@ mod memory;
 mod peer_memory;
 mod pool;
 mod profile;
-mod ptx;
 mod shared_event;
 
 pub use calls::symbol;

@@ -3,12 +3,12 @@
 
 use std::ffi::{c_char, c_int, c_uint};
 
+use cuda_ptx::{Module, PtxError, Source};
 use dma_standin::c_abi::{Addr, Ptr};
 
 use crate::c_abi::{In, Out, Text, c_calls};
 use crate::codes::{Code, Outcome};
 use crate::driver::{Function, SHARED_MAX, Shape, lock};
-use crate::ptx::{Module, PtxError, Source};
 
 /// `CUjit_option`.
 const ERROR_LOG_BUFFER: c_int = 5;

@@ -1,12 +1,12 @@
 //! The execution of a kernel in a stream.
 
+use cuda_ptx::{GlobalMemory, Launch, Mapped, Progress, TrapKind};
 use dma_sim::model::{ChannelId, Time};
 
 use super::pieces::{Moves, Pieces, advance_moves};
 use crate::codes::{Code, Outcome};
 use crate::gpu::Gpu;
 use crate::memory::DriverMemory;
-use crate::ptx::{GlobalMemory, Launch, Mapped, Progress, TrapKind};
 
 /// A kernel in a stream.
 ///

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cuda_ptx::{Kernel, Launch, Module};
+
 use super::Driver;
 use super::kernel_run::KernelRun;
 use super::objects::Step;
 use crate::codes::{Code, Outcome};
-use crate::ptx::{Kernel, Launch, Module};
 
 /// Maximum length of the shared memory of a block, in bytes.
 pub(crate) const SHARED_MAX: u32 = 48 << 10;

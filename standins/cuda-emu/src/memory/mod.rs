@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr;
 
+use cuda_ptx::Mapped;
 use rustix::mm::Advice;
 
 use crate::advice::AdvisedRanges;
 use crate::codes::{Code, Outcome};
 use crate::peer_memory::{MemHandle, Origin, PeerMemory};
 use crate::pool::Pools;
-use crate::ptx::Mapped;
 use allocation::{Allocation, FreedPlace};
 pub(crate) use allocation::{AllocationKind, Range};
 use host::unmap;

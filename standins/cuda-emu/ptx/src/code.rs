@@ -326,37 +326,42 @@ pub(super) struct Step {
     pub(super) line: u32,
 }
 
-/// A parameter: its offset among the parameters, and its length, in bytes.
+/// A parameter of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Parameter {
-    pub(crate) offset: usize,
-    pub(crate) len: usize,
+pub struct Parameter {
+    /// Offset among the parameters, in bytes.
+    pub offset: usize,
+    /// Length, in bytes.
+    pub len: usize,
 }
 
 /// A kernel.
 #[derive(Debug)]
-pub(crate) struct Kernel {
-    pub(crate) name: String,
-    pub(crate) parameters: Vec<Parameter>,
+pub struct Kernel {
+    /// Name of the kernel's entry.
+    pub name: String,
+    /// Parameters, by rising offsets.
+    pub parameters: Vec<Parameter>,
     /// Bytes of shared memory that the kernel declares.
-    pub(crate) shared: u32,
+    pub shared: u32,
     /// Bytes of memory that the kernel declares for each thread.
-    pub(crate) local: u32,
+    pub local: u32,
     /// Maximum number of threads of a block.
-    pub(crate) threads_max: u32,
+    pub threads_max: u32,
     /// Number of threads that a block must have, if the kernel requires one.
-    pub(crate) threads_required: Option<u32>,
+    pub threads_required: Option<u32>,
     pub(super) registers: u16,
     pub(super) steps: Vec<Step>,
 }
 
 impl Kernel {
     /// Returns the length of all parameters, in bytes.
-    pub(crate) fn parameters_len(&self) -> usize {
+    pub fn parameters_len(&self) -> usize {
         self.parameters.last().map_or(0, |last| last.offset + last.len)
     }
 
-    pub(crate) const fn register_count(&self) -> u16 {
+    /// Returns the number of registers of a thread.
+    pub const fn register_count(&self) -> u16 {
         self.registers
     }
 }

@@ -27,30 +27,40 @@ const SLICE: u64 = 1 << 20;
 
 /// A range of memory that the device reaches, and the address of its bytes in this process.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mapped {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) bytes: u64,
-    pub(crate) is_writable: bool,
-    pub(crate) is_host: bool,
+pub struct Mapped {
+    /// First address.
+    pub start: u64,
+    /// Address after the last byte.
+    pub end: u64,
+    /// Address in this process of the byte at `start`.
+    pub bytes: u64,
+    /// True if kernels may write to it.
+    pub is_writable: bool,
+    /// True for memory of the host, false for memory of a device.
+    pub is_host: bool,
 }
 
 /// The memory that kernels of one context reach.
-pub(crate) trait GlobalMemory {
+pub trait GlobalMemory {
     /// Returns the range that contains an address.
     fn find(&self, addr: u64) -> Option<Mapped>;
 }
 
 /// The failure of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Trap {
-    pub(crate) kind: TrapKind,
-    pub(crate) message: String,
+pub struct Trap {
+    /// Kind of the failure.
+    pub kind: TrapKind,
+    /// The kernel, the line, the thread, and what failed.
+    pub message: String,
 }
 
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TrapKind {
+pub enum TrapKind {
+    /// An access to memory that the kernel does not reach.
     IllegalAddress,
+    /// An access at an address that is not a multiple of its length.
     Misaligned,
     /// An instruction that ends the kernel, or one that the device cannot execute.
     Failed,
@@ -58,22 +68,27 @@ pub(crate) enum TrapKind {
 
 /// Bytes that a kernel has moved so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Traffic {
-    pub(crate) from_host: u64,
-    pub(crate) to_host: u64,
-    pub(crate) on_device: u64,
+pub struct Traffic {
+    /// From memory of the host.
+    pub from_host: u64,
+    /// To memory of the host.
+    pub to_host: u64,
+    /// From and to memory of devices.
+    pub on_device: u64,
 }
 
+/// The state of a kernel after a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub enum Progress {
     /// The kernel has used its slice.
     Running,
+    /// All blocks have ended.
     Ended,
 }
 
 /// A kernel in execution.
 #[derive(Debug)]
-pub(crate) struct Launch {
+pub struct Launch {
     kernel: Arc<Kernel>,
     blocks: [u32; 3],
     threads: [u32; 3],
@@ -82,7 +97,8 @@ pub(crate) struct Launch {
     /// Number of the block that is executed now.
     block: u64,
     state: Block,
-    pub(crate) traffic: Traffic,
+    /// Bytes that the kernel has moved so far.
+    pub traffic: Traffic,
 }
 
 /// The block that is executed now.
@@ -112,7 +128,9 @@ enum ThreadState {
 }
 
 impl Launch {
-    pub(crate) fn new(
+    /// Begins a launch of `blocks` blocks of `threads` threads in each dimension. `parameters` has the bytes
+    /// of the kernel's parameters. `dynamic_shared` is added to the shared memory of each block, in bytes.
+    pub fn new(
         kernel: &Arc<Kernel>,
         blocks: [u32; 3],
         threads: [u32; 3],
@@ -152,8 +170,12 @@ impl Launch {
         state.turn = 0;
     }
 
-    /// Executes instructions until the kernel ends or has used its slice.
-    pub(crate) fn run(&mut self, memory: &impl GlobalMemory) -> Result<Progress, Trap> {
+    /// Executes instructions until the kernel ends or has used its slice, 2^20 instructions of all threads.
+    ///
+    /// # Errors
+    ///
+    /// Returns a trap if an access or an instruction fails. The kernel has to be dropped then.
+    pub fn run(&mut self, memory: &dyn GlobalMemory) -> Result<Progress, Trap> {
         let total = self.blocks.iter().map(|number| u64::from(*number)).product::<u64>();
         let mut left = SLICE;
         let mut reach = Reach { memory, recent: [None; 4], oldest: 0 };
@@ -172,11 +194,7 @@ impl Launch {
     }
 
     /// Gives each thread of the block a turn.
-    fn run_block<M: GlobalMemory>(
-        &mut self,
-        reach: &mut Reach<'_, M>,
-        left: &mut u64,
-    ) -> Result<Progress, Trap> {
+    fn run_block(&mut self, reach: &mut Reach<'_>, left: &mut u64) -> Result<Progress, Trap> {
         let registers = usize::from(self.kernel.registers);
         let local = self.kernel.local.div_ceil(8) as usize;
         let [x, y, _] = self.blocks.map(u64::from);
@@ -230,13 +248,13 @@ impl Launch {
 
 /// Looks up memory, and remembers the last ranges. Ranges may change after the driver is unlocked, so this
 /// value lives for one slice.
-struct Reach<'a, M> {
-    memory: &'a M,
+struct Reach<'a> {
+    memory: &'a dyn GlobalMemory,
     recent: [Option<Mapped>; 4],
     oldest: usize,
 }
 
-impl<M: GlobalMemory> Reach<'_, M> {
+impl Reach<'_> {
     #[inline]
     fn find(&mut self, addr: u64, len: u64) -> Option<Mapped> {
         let is_in = |range: &Mapped| range.start <= addr && addr < range.end && len <= range.end - addr;
@@ -251,13 +269,13 @@ impl<M: GlobalMemory> Reach<'_, M> {
 }
 
 /// A thread in execution.
-struct ThreadContext<'a, 'r, M> {
+struct ThreadContext<'a, 'r> {
     registers: &'a mut [u64],
     shared: &'a mut [u64],
     local: &'a mut [u64],
     parameters: &'a [u8],
     traffic: &'a mut Traffic,
-    reach: &'a mut Reach<'r, M>,
+    reach: &'a mut Reach<'r>,
     index: u32,
     block: [u32; 3],
     blocks: [u32; 3],
@@ -267,7 +285,7 @@ struct ThreadContext<'a, 'r, M> {
 /// A failure: the kind, and a description.
 type Failure = (TrapKind, String);
 
-impl<M: GlobalMemory> ThreadContext<'_, '_, M> {
+impl ThreadContext<'_, '_> {
     #[inline]
     fn get(&self, source: Src) -> u64 {
         match source {

@@ -1,6 +1,10 @@
-//! Kernels: reads a documented part of PTX, and interprets it.
+//! Kernels of the stand-in `cuda-emu`: reads a documented part of PTX, and interprets it.
 //!
-//! A kernel is decoded once into [`code`]. A thread executes until it ends, reaches a barrier, or has used
+//! [`Source::read`] and [`Module::read`] read a text, and [`Launch`] runs one of its kernels on
+//! [`GlobalMemory`]. This is a crate of its own, so that tests optimise the interpreter and not the whole
+//! stand-in.
+//!
+//! A kernel is decoded once into `code`. A thread executes until it ends, reaches a barrier, or has used
 //! its turn; then the next thread of the block continues. Blocks run one after another.
 
 mod code;
@@ -14,17 +18,19 @@ mod run;
 mod tokens;
 mod variables;
 
-pub(crate) use code::Kernel;
-pub(crate) use parse::{Module, Source};
-pub(crate) use run::{GlobalMemory, Launch, Mapped, Progress, Traffic, TrapKind};
+pub use code::{Kernel, Parameter};
+pub use parse::{Module, Source};
+pub use run::{GlobalMemory, Launch, Mapped, Progress, Traffic, Trap, TrapKind};
 
 /// A text that the stand-in cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PtxError {
-    pub(crate) line: u32,
-    pub(crate) message: String,
+pub struct PtxError {
+    /// Line of the text, from 1.
+    pub line: u32,
+    /// What the stand-in cannot run there.
+    pub message: String,
     /// True for PTX that the stand-in lacks, false for text that is not PTX.
-    pub(crate) is_unsupported: bool,
+    pub is_unsupported: bool,
 }
 
 impl PtxError {

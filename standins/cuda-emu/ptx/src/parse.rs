@@ -19,37 +19,48 @@ const LOCAL_MAX: u64 = 64 << 10;
 
 /// A text, and the variables of its module.
 #[derive(Debug)]
-pub(crate) struct Source<'a> {
+pub struct Source<'a> {
     tokens: Vec<Token<'a>>,
     variables: ModuleVariables,
 }
 
 impl<'a> Source<'a> {
     /// Reads the words and the variables of a text.
-    pub(crate) fn read(text: &'a str) -> Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the text is not PTX, or its variables use PTX that the stand-in lacks.
+    pub fn read(text: &'a str) -> Result<Self> {
         let tokens = tokens(text)?;
         let variables = ModuleVariables::read(&tokens)?;
         Ok(Self { tokens, variables })
     }
 
     /// Returns the first values of the module's variables.
-    pub(crate) fn initial(&self) -> &[u8] {
+    #[must_use]
+    pub fn initial(&self) -> &[u8] {
         self.variables.initial()
     }
 }
 
 /// A module: its kernels and variables.
 #[derive(Debug)]
-pub(crate) struct Module {
-    pub(crate) kernels: Vec<Arc<Kernel>>,
+pub struct Module {
+    /// Kernels, in the order of the text.
+    pub kernels: Vec<Arc<Kernel>>,
     variables: Arc<ModulePlaces>,
     /// Address of the memory of the variables.
-    pub(crate) memory: Option<u64>,
+    pub memory: Option<u64>,
 }
 
 impl Module {
     /// Reads the kernels of a text, whose variables are at `memory`.
-    pub(crate) fn read(source: &Source<'_>, memory: Option<u64>) -> Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the text is not PTX, has neither a kernel nor a variable, or uses PTX that the
+    /// stand-in lacks.
+    pub fn read(source: &Source<'_>, memory: Option<u64>) -> Result<Self> {
         let tokens = &source.tokens;
         let mut reader = Reader::new(tokens);
         let variables = Arc::new(source.variables.placed(memory.unwrap_or_default()));
@@ -91,13 +102,14 @@ impl Module {
         Ok(Self { kernels, variables, memory })
     }
 
-    /// Returns a kernel and its index.
-    pub(crate) fn kernel(&self, name: &str) -> Option<&Arc<Kernel>> {
+    /// Returns the kernel with this name.
+    pub fn kernel(&self, name: &str) -> Option<&Arc<Kernel>> {
         self.kernels.iter().find(|kernel| kernel.name == name)
     }
 
     /// Returns the address and the length of a variable.
-    pub(crate) fn variable(&self, name: &str) -> Option<(u64, u64)> {
+    #[must_use]
+    pub fn variable(&self, name: &str) -> Option<(u64, u64)> {
         self.variables.get(name).copied()
     }
 }
