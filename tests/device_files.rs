@@ -489,7 +489,8 @@ fn full_disk_child() {
                 ];
                 let mut save = setup.files.save(&to, pieces).expect("valid");
                 assert!(save.wait_timeout(LONG));
-                assert!((1..DISK_LEN).contains(&save.moved()), "{name}: {} bytes", save.moved());
+                // The failure may be reported before the first bytes.
+                assert!(save.moved() < DISK_LEN, "{name}: {} bytes", save.moved());
                 let (e, pieces) = failed(save.wait().expect_err("no space"));
                 assert_eq!((e.kind(), pieces.len()), (ErrorKind::OutOfResources, 2), "{name}: {e}");
                 let operation = e.operation();
