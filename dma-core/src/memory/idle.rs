@@ -118,6 +118,11 @@ mod tests {
             self.allocated.load(Ordering::Relaxed)
         }
 
+        /// Fails with `kind` if more than half of the memory is allocated.
+        fn need_half(&self, kind: ErrorKind) -> Result<()> {
+            if self.allocated() > self.available / 2 { Err(Error::bare(kind)) } else { Ok(()) }
+        }
+
         /// Returns the numbers of idle bytes and idle regions.
         fn idle(&self) -> (usize, usize) {
             let report = self.idle_memory.report();
@@ -173,16 +178,16 @@ mod tests {
             memory: &HostMemory,
             request: &MemoryRequest,
         ) -> Result<Box<dyn RawRegion>> {
-            if self.allocated() > self.available / 2 {
-                return Err(Error::bare(ErrorKind::PermissionDenied));
-            }
+            self.need_half(ErrorKind::PermissionDenied)?;
             // SAFETY: this method and the inner method have the same requirements, and the caller meets them.
             unsafe { self.inner.register_raw(memory, request) }
         }
         fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+            self.need_half(ErrorKind::OutOfResources)?;
             self.inner.import_raw(descriptor)
         }
         fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
+            self.need_half(ErrorKind::OutOfMemory)?;
             self.inner.open_queue_raw(options)
         }
     }
@@ -280,6 +285,13 @@ mod tests {
         fill();
         let memory = HostMemory::from_owner(vec![0; 64]);
         assert_eq!(engine.register(memory).expect("idle memory is released for it").len(), 64);
+        let roomy = Recycling::new(1 << 20, 40 * 4096);
+        drop((0..25).map(|_| roomy.allocate(4096).expect("memory")).collect::<Vec<_>>());
+        roomy.open_queue(&QueueOptions::new()).expect("idle memory is released for it");
+        fill();
+        let descriptor = ExportDescriptor::new("reference", Access::WRITE, 8, &[]).expect("a descriptor");
+        let refused = engine.import(&descriptor).expect_err("the reference engine imports nothing");
+        assert_eq!((refused.kind(), engine.idle()), (ErrorKind::Unsupported, (0, 0)));
         // Another engine needs the memory.
         fill();
         let other = Recycling::new(0, 0);

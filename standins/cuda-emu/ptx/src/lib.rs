@@ -27,7 +27,7 @@ pub use run::{GlobalMemory, Launch, Mapped, Progress, Traffic, Trap, TrapKind};
 pub struct PtxError {
     /// Line of the text, from 1.
     pub line: u32,
-    /// What the stand-in cannot run there.
+    /// The reason why the stand-in cannot run the text, with the words concerned.
     pub message: String,
     /// True for PTX that the stand-in lacks, false for text that is not PTX.
     pub is_unsupported: bool,
