@@ -61,7 +61,7 @@ elif [[ "${1:-}" == run ]]; then
     shift
 fi
 # The stand-in for DSA is only for x86-64.
-packages=(--workspace --exclude bindings --exclude dma-dsa-emu)
+packages=(--workspace --exclude bindings --exclude dma-dsa-emu --exclude dma-dsa-preload)
 
 echo "compiler: $compiler, $("$compiler" --version)"
 CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target}")/aarch64

@@ -1,8 +1,10 @@
 //! The stand-in SDKs. Each stand-in is installed once for all tests of a package that start or load it.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
 /// Builds the stand-in DOCA SDK if it is out of date. Returns its directory, which has the layout of the
 /// vendor's SDK.
@@ -49,9 +51,14 @@ pub fn cuda_emu_prefix() -> PathBuf {
 }
 
 fn install(package: &str, options: &[&str]) -> PathBuf {
+    static INSTALLED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let name = Path::new(package).file_name().expect("a directory");
     let target = &crate::built::target_directory().join("tmp");
     let prefix = target.join(name.to_string_lossy().into_owned() + &options.join("-"));
+    let mut installed = INSTALLED.lock().expect("no panic of another installation");
+    if installed.contains(&prefix) {
+        return prefix;
+    }
     fs::create_dir_all(target).expect("the directory for files of tests");
     // All packages share one lock, because the generations of an SDK use the same cargo build output.
     let lock = File::create(target.join("stand-ins.lock")).expect("a lock file");
@@ -72,5 +79,6 @@ fn install(package: &str, options: &[&str]) -> PathBuf {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
     );
+    installed.insert(prefix.clone());
     prefix
 }
