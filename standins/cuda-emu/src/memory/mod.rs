@@ -86,8 +86,8 @@ impl DriverMemory {
         }
         // Finds the first gap that is large enough.
         let end = space.base + space.len;
-        let mut start = space.base;
-        for (addr, taken) in self.known.range(space.base..end) {
+        let mut start = space.full_below;
+        for (addr, taken) in self.known.range(start..end) {
             if addr - start >= room + GAP {
                 break;
             }
@@ -99,7 +99,11 @@ impl DriverMemory {
         let bytes = at(space.bytes_at(start)).cast::<u8>();
         // SAFETY: the range is a part of the device's own mapping that no other allocation uses.
         unsafe { bytes.write_bytes(STALE, STALE_LEN.min(room as usize)) };
-        self.spaces[device].used += room;
+        let space = &mut self.spaces[device];
+        space.used += room;
+        if start == space.full_below {
+            space.full_below = (start + room + GAP).min(end);
+        }
         self.add(start, len, device, context, AllocationKind::Device);
         Ok(start)
     }
@@ -159,6 +163,7 @@ impl DriverMemory {
         }
         let space = &mut self.spaces[allocation.device];
         space.used -= allocation.room();
+        space.full_below = space.full_below.min(addr);
         let bytes = space.bytes_at(allocation.addr);
         // Pages without bytes of other allocations are returned to the system.
         let (first, behind) = (bytes.next_multiple_of(PAGE), (bytes + allocation.len) / PAGE * PAGE);

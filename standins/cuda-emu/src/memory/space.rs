@@ -23,6 +23,8 @@ pub(crate) struct Space {
     pub(super) len: u64,
     total: u64,
     pub(super) used: u64,
+    /// The allocations below this address have no gap between them.
+    pub(super) full_below: u64,
     pub(super) file: OwnedFd,
 }
 
@@ -53,7 +55,7 @@ impl Space {
             )
         }?;
         let [base, bytes] = [base, bytes].map(|start| start.expose_provenance() as u64);
-        Ok(Self { base, bytes, len, total, used: 0, file })
+        Ok(Self { base, bytes, len, total, used: 0, full_below: base, file })
     }
 
     pub(super) fn contains(&self, addr: u64) -> bool {
