@@ -10,10 +10,10 @@ use dma::{Counters, Driver, Error, ErrorKind, Queue, QueueOptions, SharedQueue};
 use dma_process::ForkMark;
 use pyo3::prelude::*;
 
-use crate::device_files::DeviceQueue;
+use crate::device_queue::DeviceQueue;
 use crate::error::{in_use, raise};
 use crate::interpreter::{detached, interpreter_ends};
-use crate::transfer::InFlight;
+use crate::operation::Tracked;
 
 /// Time that the interpreter's end waits for blocks of a file in flight.
 const DEVICE_FILES_DROP: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ pub(crate) enum AnyQueue {
 pub(crate) struct Core {
     pub(crate) queue: AnyQueue,
     /// Operations whose transfers were dropped before they ended.
-    orphans: Mutex<Vec<Arc<InFlight>>>,
+    orphans: Mutex<Vec<Arc<dyn Tracked>>>,
     /// The thread that has used a queue for one thread last: a [`this_thread`].
     user: AtomicUsize,
     /// Detects a forked child of the process that opened the queue.
@@ -150,8 +150,8 @@ impl Core {
     }
 
     /// Keeps an operation whose transfer was dropped, until it has ended.
-    pub(crate) fn adopt(&self, operation: &Arc<InFlight>) {
-        self.orphans.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(operation));
+    pub(crate) fn adopt(&self, operation: Arc<dyn Tracked>) {
+        self.orphans.lock().unwrap_or_else(PoisonError::into_inner).push(operation);
     }
 
     /// Frees operations of dropped transfers that have ended. Returns whether it has freed one.

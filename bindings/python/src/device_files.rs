@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
@@ -12,6 +12,7 @@ use dma::files::{DeviceFiles as Files, DeviceTransfer, FileError, FilePiece, Fil
 use pyo3::prelude::*;
 
 use crate::core::{AnyQueue, Core};
+use crate::device_queue::DeviceQueue;
 use crate::error::{invalid, raise};
 use crate::files::{File, method_of};
 use crate::interpreter::detached;
@@ -22,29 +23,6 @@ use crate::pool::Pool;
 use crate::queue::SharedQueue;
 use crate::transfer::{InFlight, PyTransfer};
 use crate::view::view_of;
-
-/// The reader and writer, and its operations in flight, which end before the interpreter.
-pub(crate) struct DeviceQueue {
-    files: Files,
-    running: Mutex<Vec<Weak<InFlight>>>,
-}
-
-impl DeviceQueue {
-    fn run(&self, operation: &Arc<InFlight>) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.retain(|operation| operation.strong_count() > 0);
-        running.push(Arc::downgrade(operation));
-    }
-
-    /// Cancels all operations, and waits until they have ended or `deadline` is reached.
-    pub(crate) fn close(&self, deadline: Option<Instant>) {
-        let running = std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner));
-        for operation in running.iter().filter_map(Weak::upgrade) {
-            operation.cancel();
-            operation.end_until(deadline);
-        }
-    }
-}
 
 /// Reads ranges of files into memory that the processor may not reach, such as a GPU's, and writes files from
 /// there. The bytes go through the buffers of a pool: while the disk fills some of them, the device empties
@@ -85,7 +63,7 @@ impl DeviceFiles {
         let options = FileQueueOptions::new().with_method(method_of(py, method)?).with_threads(threads);
         let (shared, pool) = (queue.get().shared(), &pool.get().0);
         let files = detached(py, || Files::new(shared, pool, &options)).map_err(|e| raise(py, &e))?;
-        let core = Core::device_files(DeviceQueue { files, running: Mutex::default() });
+        let core = Core::device_files(DeviceQueue::new(files));
         Ok(Self { core, _queue: queue })
     }
 
@@ -194,7 +172,7 @@ impl DeviceFiles {
                 return Err(raise(py, e.error()));
             }
         }
-        this.queue().run(&operation);
+        this.queue().run(Arc::<InFlight>::downgrade(&operation));
         operation.into_transfer(py, slf.as_any())
     }
 }

@@ -12,6 +12,10 @@ use pyo3::Python;
 
 pub(crate) use state::State;
 
+/// Operations of more bytes than this run without Python's lock, so that other threads run. Releasing the
+/// lock and taking it again costs about as much as copying this many bytes.
+pub(crate) const LOCKED_MAX: usize = 8 << 10;
+
 /// Python has a global lock, which also protects these values.
 #[cfg(not(Py_GIL_DISABLED))]
 mod state {

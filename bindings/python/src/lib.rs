@@ -9,6 +9,7 @@ mod arguments;
 mod batch;
 mod core;
 mod device_files;
+mod device_queue;
 mod dlpack;
 mod engine;
 mod error;

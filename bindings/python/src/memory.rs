@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::error::{in_use, raise};
 use crate::interpreter::{State, detached};
-use crate::transfer::InFlight;
+use crate::operation::Tracked;
 
 /// A use of a range of memory that is not over.
 struct Use {
@@ -17,7 +17,7 @@ struct Use {
     end: usize,
     writes: bool,
     /// The operation that uses the range; `None` for a view.
-    operation: Option<Weak<InFlight>>,
+    operation: Option<Weak<dyn Tracked>>,
 }
 
 impl Use {
@@ -165,22 +165,15 @@ impl Memory {
     pub(crate) fn begin_operation(
         &self,
         py: Python<'_>,
-        operation: Weak<InFlight>,
+        operation: Weak<dyn Tracked>,
         (start, end): (usize, usize),
         writes: bool,
     ) -> PyResult<u64> {
-        let mut uses = self.uses.write(py);
-        if uses.views.iter().any(|it| it.overlaps(start, end) && (writes || it.writes)) {
-            drop(uses);
-            return Err(raise(
-                py,
-                &in_use(
-                    "a view of these bytes exists, such as a memoryview or a numpy array",
-                    "release the view (memoryview.release(), del array), or register the array itself",
-                ),
-            ));
-        }
-        Ok(uses.add(Some(operation), start, end, writes))
+        let begin = || {
+            let mut uses = self.uses.write(py);
+            (!uses.are_views(start, end, writes)).then(|| uses.add(Some(operation), start, end, writes))
+        };
+        begin().ok_or_else(|| viewed(py))
     }
 
     /// Ends the use of a range by an operation.
@@ -197,8 +190,9 @@ impl Memory {
     ///
     /// `InUse`, a `BufferError`.
     pub(crate) fn check_unused(&self, py: Python<'_>, start: usize, end: usize) -> PyResult<()> {
-        let id = self.begin_operation(py, Weak::new(), (start, end), true)?;
-        self.end_operation(py, id);
+        if self.uses.read(py).are_views(start, end, true) {
+            return Err(viewed(py));
+        }
         let id = self.begin_view(py, start, end, true)?;
         self.end_view(py, id);
         Ok(())
@@ -206,13 +200,29 @@ impl Memory {
 }
 
 impl Uses {
-    fn add(&mut self, operation: Option<Weak<InFlight>>, start: usize, end: usize, writes: bool) -> u64 {
+    /// Returns whether a view prevents the use of a range by an operation.
+    fn are_views(&self, start: usize, end: usize, writes: bool) -> bool {
+        self.views.iter().any(|it| it.overlaps(start, end) && (writes || it.writes))
+    }
+
+    fn add(&mut self, operation: Option<Weak<dyn Tracked>>, start: usize, end: usize, writes: bool) -> u64 {
         let id = self.next;
         self.next += 1;
         let list = if operation.is_some() { &mut self.operations } else { &mut self.views };
         list.push(Use { id, start, end, writes, operation });
         id
     }
+}
+
+/// Makes the error of an operation on memory of which a view exists.
+fn viewed(py: Python<'_>) -> PyErr {
+    raise(
+        py,
+        &in_use(
+            "a view of these bytes exists, such as a memoryview or a numpy array",
+            "release the view (memoryview.release(), del array), or register the array itself",
+        ),
+    )
 }
 
 /// A view of a range, which ends when this value is dropped.

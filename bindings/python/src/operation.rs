@@ -53,6 +53,19 @@ pub(crate) trait Operation {
     fn end(self: Box<Self>) -> Ended;
 }
 
+/// An operation in flight, as its memory and its queue see it.
+pub(crate) trait Tracked: Send + Sync {
+    /// Submits what is pending and polls, without Python's lock. Returns whether the operation has ended.
+    fn poll(&self, py: Python<'_>) -> bool;
+    /// Polls for a view of the operation's memory, if that does not disturb another thread: its calls on the
+    /// queue would fail during the poll.
+    fn poll_for_view(&self, py: Python<'_>);
+    /// Cancels what can be cancelled, if no other thread uses the operation.
+    fn cancel(&self);
+    /// Waits until the operation has ended or `deadline` is reached, without Python's lock.
+    fn end_until(&self, deadline: Option<Instant>);
+}
+
 /// Converts what a transfer returns.
 pub(crate) trait IntoOutcome: Answer {
     fn split<T>(done: Self::With<T>) -> (T, Outcome);

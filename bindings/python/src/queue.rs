@@ -7,10 +7,10 @@ use pyo3::prelude::*;
 use crate::batch::{Pairs, PyBatch};
 use crate::core::{AnyQueue, Core};
 use crate::error::raise;
-use crate::interpreter::detached;
+use crate::interpreter::{LOCKED_MAX, detached};
 use crate::memory::Memory;
 use crate::notifier::Notifier;
-use crate::submission::{LOCKED_MAX, Opened};
+use crate::submission::Opened;
 use crate::transfer::PyTransfer;
 use crate::view::{View, view_of};
 

@@ -12,14 +12,10 @@ use crate::arguments::{seconds_of, wait_limit};
 use crate::batch::{Pairs, PyBatch};
 use crate::core::{AnyQueue, Core};
 use crate::error::{invalid, raise};
-use crate::interpreter::detached;
+use crate::interpreter::{LOCKED_MAX, detached};
 use crate::operand::Operand;
 use crate::operation::{Ended, IntoOutcome, Operation, Receiver, of_queue, of_shared_queue};
 use crate::transfer::{Claim, InFlight, PyTransfer};
-
-/// Operations of more bytes than this run without Python's lock, so that other threads run. Releasing the
-/// lock and taking it again costs about as much as copying this many bytes.
-pub(crate) const LOCKED_MAX: usize = 8 << 10;
 
 /// A queue's object, whose end closes the queue.
 pub(crate) struct Opened {

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "moves operations of a queue between threads, under the queue's lock")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::core::{AnyQueue, Core};
 use crate::error::{in_use, raise, raise_with};
 use crate::interpreter::{State, detached};
 use crate::memory::Memory;
-use crate::operation::{Ended, Operation, Outcome};
+use crate::operation::{Ended, Operation, Outcome, Tracked};
 
 /// Time of one wait without Python's lock. After it, a wait lets Python handle signals such as Ctrl-C.
 const SLICE: Duration = Duration::from_millis(50);
@@ -65,10 +65,11 @@ impl InFlight {
         let token = NEXT.fetch_add(1, Ordering::Relaxed);
         let (operation, ended) = (Mutex::default(), OnceLock::new());
         let this = Arc::new(Self { core, operation, ended, claims: State::new(Vec::new()), token });
+        let begun_by: Weak<dyn Tracked> = Arc::<Self>::downgrade(&this);
         let mut begun = Vec::with_capacity(claims.len());
         for claim in claims {
             let range = (claim.start, claim.end);
-            match claim.memory.begin_operation(py, Arc::downgrade(&this), range, claim.writes) {
+            match claim.memory.begin_operation(py, begun_by.clone(), range, claim.writes) {
                 Ok(id) => begun.push((claim, id)),
                 Err(e) => {
                     *this.claims.write(py) = begun;
@@ -156,38 +157,6 @@ impl InFlight {
         true
     }
 
-    /// Submits what is pending and polls, without Python's lock. Returns whether the operation has ended.
-    pub(crate) fn poll(&self, py: Python<'_>) -> bool {
-        self.core.note_user();
-        detached(py, || {
-            self.core.flush();
-            self.advance(|operation| operation.is_done())
-        });
-        self.settle(py)
-    }
-
-    /// Polls for a view of the operation's memory, if that does not disturb another thread: its calls on the
-    /// queue would fail during the poll.
-    pub(crate) fn poll_for_view(&self, py: Python<'_>) {
-        if self.core.is_user() {
-            self.poll(py);
-        }
-    }
-
-    /// Cancels what can be cancelled, if no other thread uses the operation.
-    pub(crate) fn cancel(&self) {
-        self.advance(|operation| {
-            operation.cancel();
-            false
-        });
-    }
-
-    /// Waits until the operation has ended or `deadline` is reached, without Python's lock.
-    pub(crate) fn end_until(&self, deadline: Option<Instant>) {
-        let deadline = deadline.unwrap_or_else(|| Instant::now() + SLICE);
-        self.advance(|operation| operation.wait_until(deadline));
-    }
-
     /// Polls with a waker. Returns whether the operation has ended.
     fn watch(&self, py: Python<'_>, waker: &Waker) -> PyResult<bool> {
         self.core.note_user();
@@ -238,6 +207,35 @@ impl InFlight {
             Ok(outcome) => outcome.to_python(py),
             Err((error, failed)) => Err(raise_with(py, error, failed)),
         }
+    }
+}
+
+impl Tracked for InFlight {
+    fn poll(&self, py: Python<'_>) -> bool {
+        self.core.note_user();
+        detached(py, || {
+            self.core.flush();
+            self.advance(|operation| operation.is_done())
+        });
+        self.settle(py)
+    }
+
+    fn poll_for_view(&self, py: Python<'_>) {
+        if self.core.is_user() {
+            self.poll(py);
+        }
+    }
+
+    fn cancel(&self) {
+        self.advance(|operation| {
+            operation.cancel();
+            false
+        });
+    }
+
+    fn end_until(&self, deadline: Option<Instant>) {
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + SLICE);
+        self.advance(|operation| operation.wait_until(deadline));
     }
 }
 
@@ -323,7 +321,7 @@ impl Drop for PyTransfer {
                     operation.settle(py)
                 });
             }
-            operation.core.adopt(operation);
+            operation.core.adopt(Arc::<InFlight>::clone(operation));
         }
     }
 }

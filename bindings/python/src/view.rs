@@ -16,9 +16,8 @@ use crate::arguments::Bytes;
 use crate::dlpack;
 use crate::error::{in_use, raise};
 use crate::export::PyExport;
-use crate::interpreter::{State, detached};
+use crate::interpreter::{LOCKED_MAX, State, detached};
 use crate::memory::{Memory, ViewGuard, free};
-use crate::submission::LOCKED_MAX;
 
 /// A range of registered memory.
 pub(crate) struct View {
