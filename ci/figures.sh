@@ -39,6 +39,7 @@ elsewhere='
 cargo bench -p dma --bench instructions
 cargo bench -p dma-c --bench instructions
 cargo bench -p dma-c --bench posts
+cargo bench -p dma-files --bench device_files -- --fio fio
 cargo bench -p dma-bench --bench api
 cargo bench -p dma-rdma -p dma-dsa --bench instructions
 cargo test --doc -p dma

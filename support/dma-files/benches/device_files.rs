@@ -2,9 +2,11 @@
 //! against the disk alone and against loops that handle one block after the other.
 //!
 //! `cargo bench -p dma-files --bench device_files [-- --fio PROGRAM] [FOLDER]` prints, for each length and
-//! number of buffers, the rates and their ratios. All ways run in turns; a figure is the median over the
-//! rounds, and a ratio is the median of the ratios within the rounds. `fio` reads the same file with the same
-//! block length and depth. Without it, a file queue that only reads stands for the disk.
+//! number of buffers, the rates and their ratios. All ways run in turns, in the reverse order in every other
+//! round, because a disk that others share has bursts. A figure is the median over the rounds, and a ratio is
+//! the median of the ratios within the rounds. `fio` reads the same file with the same block length and
+//! depth. Without it, a file queue that only reads stands for the disk. No reader is faster than the disk, so
+//! `disk/loop` is the limit of `read/loop`.
 #![expect(unsafe_code, reason = "passes the stand-in's functions to the engine")]
 
 use std::path::{Path, PathBuf};
@@ -173,21 +175,42 @@ fn main() {
     let disk = if bench.fio.is_some() { "fio" } else { "a file queue" };
     println!("{} MiB, {rounds} rounds; GB/s of {disk}, `read`, a loop, `save`, a loop; ratios", len >> 20);
     println!(
-        "{:>8} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6}  {:>9} {:>9} {:>9}",
-        "block", "depth", "disk", "read", "loop", "save", "loop", "read/disk", "read/loop", "save/loop"
+        "{:>8} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6}  {:>9} {:>9} {:>9} {:>9}",
+        "block",
+        "depth",
+        "disk",
+        "read",
+        "loop",
+        "save",
+        "loop",
+        "read/disk",
+        "read/loop",
+        "disk/loop",
+        "save/loop"
     );
     for (block, depth) in [(1 << 20, 16), (1 << 20, 4), (256 << 10, 32), (64 << 10, 64)] {
         let ways = Ways::new(&bench, block, depth);
         ways.read();
         let mut figures = Vec::new();
-        for _ in 0..rounds {
-            figures.push([ways.disk(), ways.read(), ways.read_loop(), ways.save(&to), ways.save_loop(&to)]);
+        for round in 0..rounds {
+            let mut rates = [0.0; 5];
+            for turn in 0..rates.len() {
+                let way = if round % 2 == 0 { turn } else { rates.len() - 1 - turn };
+                rates[way] = match way {
+                    0 => ways.disk(),
+                    1 => ways.read(),
+                    2 => ways.read_loop(),
+                    3 => ways.save(&to),
+                    _ => ways.save_loop(&to),
+                };
+            }
+            figures.push(rates);
         }
         assert!(std::fs::read(&to).expect("readable") == content, "the bytes went to the device and back");
         let of = |way: usize| median(figures.iter().map(|figures| figures[way])) / 1e9;
         let ratio = |way: usize, to: usize| median(figures.iter().map(|figures| figures[way] / figures[to]));
         println!(
-            "{block:8} {depth:6} {:6.2} {:6.2} {:6.2} {:6.2} {:6.2}  {:9.2} {:9.2} {:9.2}",
+            "{block:8} {depth:6} {:6.2} {:6.2} {:6.2} {:6.2} {:6.2}  {:9.2} {:9.2} {:9.2} {:9.2}",
             of(0),
             of(1),
             of(2),
@@ -195,6 +218,7 @@ fn main() {
             of(4),
             ratio(1, 0),
             ratio(1, 2),
+            ratio(0, 2),
             ratio(3, 4)
         );
     }
