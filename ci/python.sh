@@ -27,11 +27,24 @@ export CARGO_TARGET_DIR=$target/python
 made=$target/ci-python
 mkdir -p "$made"
 
+# Prints a command for a version of Python, such as 3.13 or 3.13t. Command names of version managers may stand for no interpreter,
+# and pyenv and uv keep versions that are not on the path.
+interpreter() {
+    local candidate
+    for candidate in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/${1%t}".*"/bin/python$1" \
+        "${UV_PYTHON_INSTALL_DIR:-$HOME/.local/share/uv/python}/cpython-${1%t}".*"/bin/python$1"; do
+        if "$candidate" -c pass 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
 python=
-for candidate in python3 python3.14 python3.13 python3.12 python3.11; do
-    if command -v "$candidate" >/dev/null &&
-        "$candidate" -c 'import sys, sysconfig; sys.exit(sys.version_info < (3, 11) or bool(sysconfig.get_config_var("Py_GIL_DISABLED")))' \
-            2>/dev/null; then
+for candidate in python3 "$(interpreter 3.14)" "$(interpreter 3.13)" "$(interpreter 3.12)" "$(interpreter 3.11)"; do
+    if "$candidate" -c 'import sys, sysconfig; sys.exit(sys.version_info < (3, 11) or bool(sysconfig.get_config_var("Py_GIL_DISABLED")))' \
+        2>/dev/null; then
         python=$candidate
         break
     fi
@@ -99,10 +112,10 @@ if [[ "$(uname -m)" == x86_64 ]]; then
 fi
 engines=''
 
-# Other versions of Python, each in a fresh environment. Command names of version managers may stand for no interpreter.
-for other in python3.{11,12,13,14}; do
-    "$other" -c pass 2>/dev/null || {
-        echo "skipped: $other is not installed"
+# Other versions of Python, each in a fresh environment.
+for version in 3.{11,12,13,14}; do
+    other=$(interpreter "$version") || {
+        echo "skipped: Python $version is not installed"
         continue
     }
     rm -rf "$made/other"
@@ -128,10 +141,7 @@ for command in list "doctor cpu" "bench -e cpu 64"; do
 done
 echo "pip install ./$crate works"
 
-for free in python3.14t python3.13t none; do
-    "$free" -c pass 2>/dev/null && break
-done
-if [[ "$free" == none ]]; then
+if ! free=$(interpreter 3.14t) && ! free=$(interpreter 3.13t); then
     echo "skipped: there is no free-threaded interpreter"
 else
     rm -rf "$made/free" "$made/wheel-free"
