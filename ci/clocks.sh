@@ -21,7 +21,7 @@ dma-bench/tests/process/mod.rs 1 polls until a condition holds
 dma-bench/tests/serve.rs 1 polls until a condition holds
 bindings/c/tests/c/every_call.c 1 polls until a condition holds
 bindings/c/tests/nixl/agent.hpp 2 polls until a condition holds
-bindings/c/tests/nixl/host.cpp 3 polls until a condition holds; chooses a moment to kill; limits the whole program
+bindings/c/tests/nixl/host.cpp 4 polls until a condition holds; chooses a moment to kill; limits the whole program
 bindings/c/tests/nixl/kills.py 1 chooses a moment to kill; every moment is right
 bindings/preload/tests/c/every_case.c 1 gives a wrong device time to write what it must not write
 bindings/python/tests/test_waiting.py 2 lets the other tasks of an event loop run, for 0 s

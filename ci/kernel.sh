@@ -82,11 +82,7 @@ dma-copy bin dma-copy dma-copy
 dma-bench bin dma-bench dma-bench
 END
     programs+=(-f ci/guest/rxe_programs.sh:rxe_programs.sh)
-    for module in crc32_generic virtio_pci virtio_net rdma_rxe ib_uverbs; do
-        programs+=(-k "$module")
-    done
-    part ci/vm -2 -p ibverbs-utils -p ibverbs-providers -p iproute2 -p perftest -f rdma -f ibv_rc_pingpong -f ib_read_bw \
-        -f '@usr/lib/*/libibverbs/librxe-*.so' -f @etc/libibverbs.d/rxe.driver "${programs[@]}" ci/guest/rxe.sh
+    part ci/rxe.sh -p ibverbs-utils -p perftest -f ibv_rc_pingpong -f ib_read_bw "${programs[@]}" ci/guest/rxe.sh
 }
 
 case "${1:-}" in

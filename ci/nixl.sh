@@ -7,10 +7,12 @@
 #
 #   ci/nixl.sh            runs the tests that CI runs
 #   ci/nixl.sh figures    prints the times of transfers by this plugin and by UCX, on a machine without other load
+#   ci/nixl.sh hosts      runs transfers between two virtual machines that are connected by Soft-RoCE (ci/rxe.sh), until one
+#                         process is killed, and until one machine ends
 #   ci/nixl.sh full       runs 10,000 transfers over cpu, doca and dsa on their stand-ins, kills 100 peers, and
 #                         shows that tests of the plugin tell wrong declarations of NIXL's classes
 #
-# Exits with 77 ("skipped") if the wheels cannot be downloaded. bindings/c/tests/nixl_plugin.rs needs no wheel.
+# Exits with 77 ("skipped") if the wheels or the machines' packages cannot be downloaded. bindings/c/tests/nixl_plugin.rs needs no wheel.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -47,7 +49,7 @@ echo >"$prefix/torch/torch.py"
 
 # The plugin of `full` and `figures` is the one that users install. Without optimisation it is built in a third of the time.
 profile=dev
-[[ -z "${1:-}" ]] || profile=release
+[[ "${1:-}" != @(full|figures) ]] || profile=release
 bindings/c/nixl/install "$prefix/plugin" --profile "$profile"
 tests=bindings/c/tests/nixl
 in_wheel() { # VERSION PROGRAM [ARGUMENT...]
@@ -63,10 +65,20 @@ in_wheel() { # VERSION PROGRAM [ARGUMENT...]
 }
 runner=()
 
-if [[ "${1:-}" == figures ]]; then
-    libraries=$prefix/$newest/.nixl_cu12.mesonpy.libs
-    cc -std=c11 -O2 -Wall -Wextra -pedantic -Werror "$tests/figures.c" -o "$prefix/figures" "$libraries/libnixl_capi.so" \
+build() { # NAME: builds a program with the C interface of the newest wheel
+    local libraries=$prefix/$newest/.nixl_cu12.mesonpy.libs
+    cc -std=c11 -O2 -Wall -Wextra -pedantic -Werror "$tests/$1.c" -o "$prefix/$1" "$libraries/libnixl_capi.so" \
         -Wl,-rpath,"$libraries",--allow-shlib-undefined
+}
+if [[ "${1:-}" == hosts ]]; then
+    build hosts
+    # The wheel's libraries and the plugin are 80 MB.
+    exec ci/rxe.sh -m 640 -f "$prefix/hosts:bin/hosts" -f "$prefix/plugin/libplugin_DMA.so:plugins/libplugin_DMA.so" \
+        -f '@usr/lib/*/libibverbs.so.1' ci/guest/rxe_nixl.sh
+fi
+
+if [[ "${1:-}" == figures ]]; then
+    build figures
     python3 "$tests/figures.py" "$prefix/figures" "$prefix/plugin" "${2:-5}"
     exit
 fi

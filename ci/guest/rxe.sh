@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs in two virtual machines of ci/vm, for ci/kernel.sh. Both machines create a software RDMA device on eth0, and
+# Runs in two virtual machines of ci/vm, for ci/kernel.sh. Both machines create a software RDMA device, and
 # exchange and check bytes by rdma-core's own programs. Then dma-copy and dma-bench run between the machines. The second machine
 # imports memory of the first machine by dma-rdma, and the first machine runs the hardware tests of dma-rdma.
 machine=$1
@@ -10,19 +10,8 @@ fail() {
     exit 1
 }
 
-for module in crc32_generic virtio_pci virtio_net rdma_rxe ib_uverbs; do
-    modprobe $module || fail "$module does not load"
-done
-ip link set eth0 up
-ip addr add "10.0.0.$1/24" dev eth0
-rdma link add rxe0 type rxe netdev eth0 || fail "there is no Soft-RoCE"
-
-gids=/sys/class/infiniband/rxe0/ports/1/gids
-gid=0
-until [ "$(cat $gids/$gid)" = "0000:0000:0000:0000:0000:ffff:0a00:000$1" ]; do
-    gid=$((gid + 1))
-    [ -e $gids/$gid ] || fail "no GID of the address"
-done
+# shellcheck source=ci/guest/rxe_device.sh
+. /rxe_device.sh
 
 # Runs a program on both machines, and repeats it until it succeeds. The second machine can connect only after the
 # first one listens, and a machine that does not get a processor in time ends the connection. The same failure is

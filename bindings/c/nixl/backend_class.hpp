@@ -18,6 +18,8 @@ using std::chrono::milliseconds;
 
 // If a peer's mailbox stays full for this time, sending to it fails.
 constexpr milliseconds MAILBOX_TIMEOUT{30'000};
+// An engine may wait this long for a host that does not answer. During this time, its device is not considered stalled.
+constexpr milliseconds HOST_TIMEOUT{40'000};
 // Maximum number of notifications that the user has not taken. Further notifications wait in the mailbox, and then at the
 // senders.
 constexpr size_t MAX_NOTIFICATIONS = 1 << 16;
@@ -105,6 +107,10 @@ private:
   // Submits the failed pieces of a transfer again, as the errors advise, or to the CPU if the device was lost. The failures
   // are those of the thread's last completion. Returns false if a piece has failed for good, which is logged.
   bool try_again(Transfer &transfer) const;
+
+  // Submits a transfer after the peer on another host has answered, and ends it if the peer does not answer. While an
+  // engine connects to a host that is lost, its queue executes nothing else.
+  void submit_if_reachable(Transfer &transfer) const;
 
   // Makes the batch of the pieces that have failed.
   static bool prepare_rest(Transfer &transfer);

@@ -91,10 +91,25 @@ bool Backend::try_again(Transfer &transfer) const {
     transfer.retry_at = Clock::now() + std::min(FIRST_DELAY * (1 << (transfer.attempts - 2)), MAX_DELAY);
     transfer.runner = Runner::WAITING_LIST;
     device.waiting.push_back(&transfer);
+  } else if (&device == &remote_device_) {
+    submit_if_reachable(transfer);
   } else {
     submit(transfer);
   }
   return true;
+}
+
+void Backend::submit_if_reachable(Transfer &transfer) const {
+  transfer.runner = Runner::REMOTE_NOTIFIER;
+  remote_calls_++;
+  transfer.peer->remote_notifier()->send("", "", [this, &transfer](const Outcome &outcome) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    remote_calls_--;
+    if (outcome.status || transfer.cancelled)
+      end(transfer, transfer.cancelled ? CANCELLED : report(transfer.agent, outcome));
+    else
+      submit(transfer);
+  });
 }
 
 bool Backend::prepare_rest(Transfer &transfer) {

@@ -298,7 +298,10 @@ void NotificationServer::serve(Connection &connection) const {
     if (name_len > MAX_NAME || len > MAX_MESSAGE || !read_all(fd, text, size_t(name_len) + len) ||
         !read_all(fd, proof, sizeof(Digest)) || !same(proof, bytes_of(hmac(key, "letter" + number(count, 8) + lengths + text))))
       return;
-    if (!deliver_(text.substr(0, name_len), text.substr(name_len)) || !write_all(fd, bytes_of(hmac(key, "got" + number(count, 8)))))
+    // A message without a name only asks for an answer.
+    if (name_len > 0 && !deliver_(text.substr(0, name_len), text.substr(name_len)))
+      return;
+    if (!write_all(fd, bytes_of(hmac(key, "got" + number(count, 8)))))
       return;
   }
 }
@@ -349,8 +352,6 @@ Outcome RemoteNotifier::deliver(const Notification &notification) {
     socket_.reset(-1);
     return {DISCONNECTED, "it cannot be reached at " + address_.host + " port " + std::to_string(address_.port)};
   }
-  if (notification.agent.empty())
-    return {};
   const std::string lengths = number(notification.agent.size(), 4) + number(notification.message.size(), 4);
   const std::string text = notification.agent + notification.message;
   const std::string count = number(sent_++, 8);

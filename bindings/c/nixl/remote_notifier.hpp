@@ -70,8 +70,8 @@ public:
   explicit RemoteNotifier(NotificationAddress address);
   ~RemoteNotifier();
 
-  // Calls `done` in another thread once the receiver has the message, or after some seconds. If `agent` is empty, nothing
-  // is sent, and the outcome says whether the receiver can be reached.
+  // Calls `done` in another thread once the receiver has the message, or after a time limit. If `agent` is empty, the receiver
+  // stores nothing, and the outcome says whether it answers.
   void send(std::string agent, std::string message, Done done);
 
 private:

@@ -6,6 +6,7 @@
 #include "peer.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -501,18 +502,37 @@ static void killed_and_stopped_peers_are_errors(const Options &options) {
     CHECK(agent.remove(l) == DONE);
   }
   // A stopped peer receives no notifications. If its mailbox is full, or it does not answer, sending fails after 30 s. A peer
-  // that is stopped for a shorter time fails nothing.
+  // that is stopped for a shorter time fails nothing. The device that waits for it is not lost.
+  Options impatient = options;
+  impatient["stall_ms"] = "1000";
   Peer peer(options);
-  Agent agent("me", options);
+  Agent agent("me", impatient);
+  Bytes ours = pattern(4096, 5);
+  const Object l = agent.add(ours);
+  Object r = nullptr, handle = nullptr;
   CHECK(agent.meet("peer", peer.address) == DONE);
+  CHECK(agent.import("peer", reinterpret_cast<uint64_t>(peer.bytes), Peer::LEN, peer.text, r) == DONE);
+  CHECK(agent.prepare(WRITE, places(ours.data(), {{0, 4096}}, l), places(peer.bytes, {{0, 4096}}, r), "peer", handle) == DONE);
   kill(peer.pid, SIGSTOP);
+  CHECK(started(agent.post(WRITE, {}, {}, "peer", handle)));
+  std::atomic<bool> sends{true};
+  std::thread checks([&] {
+    for (; sends; usleep(1000))
+      (void)agent.state(handle);
+  });
   const auto start = std::chrono::steady_clock::now();
   int sent = DONE;
   for (int count = 0; count < 100'000 && sent == DONE; count++)
     sent = agent.notify("peer", "note");
   CHECK(sent == (options.empty() ? FAILED : GONE) && seconds_since(start) > 25);
   kill(peer.pid, SIGCONT);
+  sends = false;
+  checks.join();
+  CHECK(agent.wait(handle) == DONE && std::equal(ours.begin(), ours.end(), peer.bytes));
+  CHECK(agent.free(handle) == DONE);
   peer.kill_now();
+  agent.unload(r);
+  CHECK(agent.remove(l) == DONE);
 }
 
 // Returns the abstract name of a mailbox. Any process may bind the name after its owner has ended.
