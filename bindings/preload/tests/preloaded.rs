@@ -16,8 +16,8 @@ use test_support::stand_ins;
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 /// The situations of `every_case.c`.
-const SITUATIONS: [&str; 8] =
-    ["constructors", "contents", "faults", "unmapped", "signals", "forks", "threads", "overflows"];
+const SITUATIONS: [&str; 9] =
+    ["constructors", "contents", "short", "faults", "unmapped", "signals", "forks", "threads", "overflows"];
 
 /// The directory of the built programs, and of the library.
 static DIRECTORY: LazyLock<PathBuf> = LazyLock::new(|| {

@@ -137,6 +137,43 @@ static void contents(void) {
     munmap(b, ROOM + 2 * PAGE);
 }
 
+// Copies of a few bytes, at both ends of a page whose neighbours cannot be accessed, and overlapping by each distance.
+static void short_copies(void) {
+    enum { MAX = 96 };
+    unsigned char *from = pages(3 * PAGE), *to = pages(3 * PAGE), *both = pages(PAGE);
+    for (int side = 0; side < 3; side += 2) {
+        check(mprotect(from + side * PAGE, PAGE, PROT_NONE) == 0 && mprotect(to + side * PAGE, PAGE, PROT_NONE) == 0, "mprotect");
+    }
+    for (int place = 0; place < 4; place++) {
+        for (size_t len = 0; len <= MAX; len++) {
+            unsigned char *src = from + (place & 1 ? PAGE : 2 * PAGE - len), *dst = to + (place & 2 ? PAGE : 2 * PAGE - len);
+            pattern(src, len, (unsigned)len);
+            for (int which = 0; which < 2; which++) {
+                for (size_t at = 0; at < PAGE; at++) {
+                    *(volatile unsigned char *)(to + PAGE + at) = 0xa5;
+                }
+                check((which ? memmove : memcpy)(dst, src, len) == dst, "the result of a short copy");
+                size_t before = (size_t)(dst - to) - PAGE;
+                check(is_pattern(dst, len, (unsigned)len, 0), "a short copy");
+                check(is_filled(to + PAGE, before, 0xa5) && is_filled(dst + len, PAGE - before - len, 0xa5), "nothing beside it");
+            }
+        }
+    }
+    for (size_t len = 0; len <= MAX; len++) {
+        for (size_t at = 0; at <= 2 * MAX; at++) {
+            for (int which = 0; which < 2; which++) {
+                pattern(both, PAGE, 4);
+                (which ? memmove : memcpy)(both + at, both + MAX, len);
+                check(is_pattern(both, at, 4, 0) && is_pattern(both + at, len, 4, MAX), "a short copy into itself");
+                check(is_pattern(both + at + len, 4 * MAX - at - len, 4, at + len), "nothing behind it");
+            }
+        }
+    }
+    munmap(from, 3 * PAGE);
+    munmap(to, 3 * PAGE);
+    munmap(both, PAGE);
+}
+
 // ---- faults
 
 static sigjmp_buf escape;
@@ -490,7 +527,7 @@ static const struct {
     const char *name;
     void (*run)(void);
 } situations[] = {
-    {"constructors", constructors}, {"contents", contents}, {"faults", faults},       {"unmapped", unmapped},
+    {"constructors", constructors}, {"contents", contents}, {"short", short_copies},  {"faults", faults}, {"unmapped", unmapped},
     {"signals", signals},           {"forks", forks},       {"threads", threads},     {"overflows", overflows},
 };
 
