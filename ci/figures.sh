@@ -24,7 +24,7 @@ cargo bench -p dma-cpu --bench rows
 cargo bench -p dma-cuda --bench instructions
 cargo bench -p dma-doca --bench instructions
 cargo bench -p dma-dsa --bench instructions
-cargo bench -p dma-files --bench device_files
+cargo bench -p dma-cuda --bench device_files
 cargo bench -p dma-ioat --bench instructions
 cargo bench -p dma-layers --bench auto
 cargo bench -p dma-layers --bench instructions
@@ -39,7 +39,7 @@ elsewhere='
 cargo bench -p dma --bench instructions
 cargo bench -p dma-c --bench instructions
 cargo bench -p dma-c --bench posts
-cargo bench -p dma-files --bench device_files -- --fio fio
+cargo bench -p dma-cuda --bench device_files -- --fio fio
 cargo bench -p dma-bench --bench api
 cargo bench -p dma-rdma -p dma-dsa --bench instructions
 cargo test --doc -p dma

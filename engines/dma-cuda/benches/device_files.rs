@@ -1,7 +1,7 @@
 //! Reads a file into device memory and saves it, on a GPU stand-in whose copies take no time of their own,
 //! against the disk alone and against loops that handle one block after the other.
 //!
-//! `cargo bench -p dma-files --bench device_files [-- --fio PROGRAM] [FOLDER]` prints, for each length and
+//! `cargo bench -p dma-cuda --bench device_files [-- --fio PROGRAM] [FOLDER]` prints, for each length and
 //! number of buffers, the rates and their ratios. All ways run in turns, in the reverse order in every other
 //! round, because a disk that others share has bursts. A figure is the median over the rounds, and a ratio is
 //! the median of the ratios within the rounds. `fio` reads the same file with the same block length and
