@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dma::{Batch, Window};
 use pyo3::prelude::*;
 
+use crate::buffer::view_of;
 use crate::error::{in_use, raise};
 use crate::memory::Memory;
 use crate::operand::claim;
 use crate::transfer::Claim;
-use crate::view::view_of;
 
 /// Copies of one view each.
 pub(crate) type Pairs = Batch<Window, Window>;

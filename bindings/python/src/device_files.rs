@@ -11,6 +11,7 @@ use dma::ErrorKind;
 use dma::files::{DeviceFiles as Files, DeviceTransfer, FileError, FilePiece, FileQueueOptions, Finished};
 use pyo3::prelude::*;
 
+use crate::buffer::view_of;
 use crate::core::{AnyQueue, Core};
 use crate::device_queue::DeviceQueue;
 use crate::error::{invalid, raise};
@@ -22,7 +23,6 @@ use crate::operation::{Ended, Operation, Outcome, of_file_queue};
 use crate::pool::Pool;
 use crate::queue::SharedQueue;
 use crate::transfer::{InFlight, PyTransfer};
-use crate::view::view_of;
 
 /// Reads ranges of files into memory that the processor may not reach, such as a GPU's, and writes files from
 /// there. The bytes go through the buffers of a pool: while the disk fills some of them, the device empties

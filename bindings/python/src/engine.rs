@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFrozenSet};
 
 use crate::arguments::{Bytes, Size, rights, seconds_of};
+use crate::buffer::{Buffer, Window};
 use crate::core::Core;
 use crate::dlpack;
 use crate::error::{invalid, raise};
@@ -21,7 +22,6 @@ use crate::interpreter::detached;
 use crate::memory::Memory;
 use crate::pool::{Pool, pool_options};
 use crate::queue::{Queue, SharedQueue};
-use crate::view::{Buffer, Window};
 
 /// An opened engine: a DMA device, or the processor used as one. Any thread may use it.
 ///

@@ -9,6 +9,7 @@ use dma::Error;
 use dma::files::{DmaFile, FileQueue as Files, FileQueueOptions, Method, OpenFile};
 use pyo3::prelude::*;
 
+use crate::buffer::view_of;
 use crate::core::{AnyQueue, Core};
 use crate::error::{invalid, raise};
 use crate::interpreter::detached;
@@ -17,7 +18,6 @@ use crate::operand::claim;
 use crate::operation::of_file_queue;
 use crate::pool::Pool;
 use crate::transfer::{InFlight, PyTransfer};
-use crate::view::view_of;
 
 /// A file that file queues read and write. dma.files.open() opens one.
 ///

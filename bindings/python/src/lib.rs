@@ -1,12 +1,13 @@
 //! `dma._dma`, the native part of the Python package `dma`: classes over the safe API of the crate `dma`.
 //!
-//! - `memory` has the rule for memory that both Python and devices use, `view` the classes of memory.
+//! - `memory` has the rule for memory that both Python and devices use, `buffer` the classes of memory.
 //! - `queue` submits operations. `operation` hides their types, and `transfer` waits for them.
 //! - `core` has the queue behind a queue's object, and operations whose transfers were dropped.
 //! - `interpreter` protects the state of these objects, with and without Python's global lock.
 
 mod arguments;
 mod batch;
+mod buffer;
 mod core;
 mod device_files;
 mod device_queue;
@@ -74,7 +75,7 @@ fn _dma(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<queue::Queue>()?;
     module.add_class::<queue::SharedQueue>()?;
     module.add_class::<transfer::PyTransfer>()?;
-    module.add_class::<view::Buffer>()?;
-    module.add_class::<view::Window>()?;
+    module.add_class::<buffer::Buffer>()?;
+    module.add_class::<buffer::Window>()?;
     Ok(())
 }

@@ -4,9 +4,10 @@ use dma::{Error, ErrorKind, Window};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
+use crate::buffer::view_of;
 use crate::error::raise;
 use crate::transfer::Claim;
-use crate::view::{View, view_of};
+use crate::view::View;
 
 /// Parts of one view: the source of a gather, or the destination of a scatter.
 ///

@@ -7,10 +7,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arguments::{Size, wait_limit};
+use crate::buffer::Buffer;
 use crate::error::raise;
 use crate::interpreter::detached;
 use crate::memory::Memory;
-use crate::view::Buffer;
 
 /// Time of one wait without Python's lock.
 const SLICE: Duration = Duration::from_millis(50);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 
 use crate::batch::{Pairs, PyBatch};
+use crate::buffer::view_of;
 use crate::core::{AnyQueue, Core};
 use crate::error::raise;
 use crate::interpreter::{LOCKED_MAX, detached};
@@ -12,7 +13,7 @@ use crate::memory::Memory;
 use crate::notifier::Notifier;
 use crate::submission::Opened;
 use crate::transfer::PyTransfer;
-use crate::view::{View, view_of};
+use crate::view::View;
 
 /// Tries to copy one view to another one within this call, by `copy`, which gets the windows with the offsets
 /// of the copy in them, and its length. Returns whether it has: a copy that is refused here is also refused

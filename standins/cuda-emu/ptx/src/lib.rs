@@ -9,6 +9,7 @@
 
 mod code;
 mod decode;
+mod device;
 mod eval;
 mod literal;
 mod names;
@@ -19,8 +20,9 @@ mod tokens;
 mod variables;
 
 pub use code::{Kernel, Parameter};
+pub use device::{GlobalMemory, Mapped, Progress, Traffic, Trap, TrapKind};
 pub use parse::{Module, Source};
-pub use run::{GlobalMemory, Launch, Mapped, Progress, Traffic, Trap, TrapKind};
+pub use run::Launch;
 
 /// A text that the stand-in cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
