@@ -23,7 +23,7 @@
 //!
 //! - Instructions and directives that the interpreter lacks: the error names the line of the text.
 //! - Modules that are compiled for a device (cubin, fat binary): `CUDA_ERROR_NO_BINARY_FOR_GPU`.
-//! - Libraries, linking, occupancy, cooperative launches, clusters, graphs, arrays, textures, virtual memory,
+//! - Libraries, linking, cooperative launches, clusters, graphs, arrays, textures, virtual memory,
 //!   dma-bufs, stream capture: `CUDA_ERROR_NOT_SUPPORTED`. The README has the whole list.
 //! - The runtime's private tables (`cuGetExportTable`): programs of the runtime API do not run.
 //!

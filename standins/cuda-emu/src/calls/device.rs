@@ -3,42 +3,56 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
+use super::occupancy;
 use crate::c_abi::{Out, Text, c_calls};
 use crate::codes::{self, Code};
 use crate::driver::{self, lock};
 
 /// Attributes of every device, by the numbers of `CUdevice_attribute`.
-const ATTRIBUTES: [(c_int, c_int); 29] = [
-    (1, 1024),     // MAX_THREADS_PER_BLOCK
-    (2, 1024),     // MAX_BLOCK_DIM_X
-    (5, i32::MAX), // MAX_GRID_DIM_X
-    (10, 32),      // WARP_SIZE
+const ATTRIBUTES: [(c_int, c_int); 40] = [
+    (1, 1024),                        // MAX_THREADS_PER_BLOCK
+    (2, 1024),                        // MAX_BLOCK_DIM_X
+    (3, 1024),                        // MAX_BLOCK_DIM_Y
+    (4, 64),                          // MAX_BLOCK_DIM_Z
+    (5, i32::MAX),                    // MAX_GRID_DIM_X
+    (6, 65_535),                      // MAX_GRID_DIM_Y
+    (7, 65_535),                      // MAX_GRID_DIM_Z
+    (8, driver::SHARED_MAX as c_int), // MAX_SHARED_MEMORY_PER_BLOCK
+    (10, occupancy::WARP as c_int),   // WARP_SIZE
     (11, MAX_PITCH as c_int),
-    (15, 1),   // GPU_OVERLAP
-    (16, 132), // MULTIPROCESSOR_COUNT
-    (19, 1),   // CAN_MAP_HOST_MEMORY
-    (31, 1),   // CONCURRENT_KERNELS
-    (34, 0),   // PCI_DEVICE_ID
-    (40, 3),   // ASYNC_ENGINE_COUNT
-    (41, 1),   // UNIFIED_ADDRESSING
-    (50, 0),   // PCI_DOMAIN_ID
-    (75, 9),   // COMPUTE_CAPABILITY_MAJOR
-    (76, 0),   // COMPUTE_CAPABILITY_MINOR
-    (78, 1),   // STREAM_PRIORITIES_SUPPORTED
-    (83, 1),   // MANAGED_MEMORY
-    (89, 1),   // CONCURRENT_MANAGED_ACCESS
-    (91, 1),   // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
-    (99, 1),   // HOST_REGISTER_SUPPORTED
-    (115, 1),  // MEMORY_POOLS_SUPPORTED
-    (116, 0),  // GPU_DIRECT_RDMA_SUPPORTED
-    (119, 1),  // MEMPOOL_SUPPORTED_HANDLE_TYPES: file descriptors
-    (122, 1),  // CAN_USE_64_BIT_STREAM_MEM_OPS
-    (123, 1),  // CAN_USE_STREAM_WAIT_VALUE_NOR
-    (124, 0),  // DMA_BUF_SUPPORTED
-    (134, 0),  // HOST_NUMA_ID
-    (142, 1),  // HOST_NUMA_MEMORY_POOLS_SUPPORTED
-    (144, 1),  // HOST_MEMORY_POOLS_SUPPORTED
+    (12, occupancy::REGISTERS as c_int), // MAX_REGISTERS_PER_BLOCK
+    (15, 1),                             // GPU_OVERLAP
+    (16, MULTIPROCESSORS),
+    (19, 1),                                    // CAN_MAP_HOST_MEMORY
+    (31, 1),                                    // CONCURRENT_KERNELS
+    (34, 0),                                    // PCI_DEVICE_ID
+    (39, occupancy::THREADS as c_int),          // MAX_THREADS_PER_MULTIPROCESSOR
+    (40, 3),                                    // ASYNC_ENGINE_COUNT
+    (41, 1),                                    // UNIFIED_ADDRESSING
+    (50, 0),                                    // PCI_DOMAIN_ID
+    (75, 9),                                    // COMPUTE_CAPABILITY_MAJOR
+    (76, 0),                                    // COMPUTE_CAPABILITY_MINOR
+    (78, 1),                                    // STREAM_PRIORITIES_SUPPORTED
+    (81, occupancy::SHARED as c_int),           // MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
+    (82, occupancy::REGISTERS as c_int),        // MAX_REGISTERS_PER_MULTIPROCESSOR
+    (83, 1),                                    // MANAGED_MEMORY
+    (89, 1),                                    // CONCURRENT_MANAGED_ACCESS
+    (91, 1),                                    // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
+    (99, 1),                                    // HOST_REGISTER_SUPPORTED
+    (106, occupancy::BLOCKS as c_int),          // MAX_BLOCKS_PER_MULTIPROCESSOR
+    (111, occupancy::SHARED_RESERVED as c_int), // RESERVED_SHARED_MEMORY_PER_BLOCK
+    (115, 1),                                   // MEMORY_POOLS_SUPPORTED
+    (116, 0),                                   // GPU_DIRECT_RDMA_SUPPORTED
+    (119, 1),                                   // MEMPOOL_SUPPORTED_HANDLE_TYPES: file descriptors
+    (122, 1),                                   // CAN_USE_64_BIT_STREAM_MEM_OPS
+    (123, 1),                                   // CAN_USE_STREAM_WAIT_VALUE_NOR
+    (124, 0),                                   // DMA_BUF_SUPPORTED
+    (134, 0),                                   // HOST_NUMA_ID
+    (142, 1),                                   // HOST_NUMA_MEMORY_POOLS_SUPPORTED
+    (144, 1),                                   // HOST_MEMORY_POOLS_SUPPORTED
 ];
+/// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT`.
+pub(super) const MULTIPROCESSORS: c_int = 132;
 /// `CU_DEVICE_ATTRIBUTE_MAX_PITCH`, in bytes.
 pub(crate) const MAX_PITCH: usize = i32::MAX as usize;
 const PCI_BUS_ID: c_int = 33;

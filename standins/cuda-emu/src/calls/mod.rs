@@ -5,6 +5,7 @@ pub(crate) mod copy_and_fill;
 pub(crate) mod device;
 pub(crate) mod kernel;
 pub(crate) mod memory;
+pub(crate) mod occupancy;
 pub(crate) mod pool;
 pub(crate) mod stream;
 
@@ -25,6 +26,7 @@ pub fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
         memory::find,
         copy_and_fill::find,
         kernel::find,
+        occupancy::find,
         stream::find,
         pool::find,
     ];

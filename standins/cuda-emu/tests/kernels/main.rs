@@ -19,6 +19,7 @@ macro_rules! check {
     }};
 }
 
+mod occupancy;
 mod refusals;
 mod variables;
 
