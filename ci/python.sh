@@ -8,7 +8,7 @@
 #   ci/python.sh            tests a wheel that is built without optimisation
 #   ci/python.sh release    tests the wheel of bindings/python/wheel, which must be below 12 MB and run on glibc 2.28: with the tests above,
 #                           on the stand-ins of all devices, and on each version of Python that this machine has. Two agents of NIXL move bytes by its
-#                           plugin. `pip install ./bindings/python` works. If a free-threaded interpreter is installed (python3.14t,
+#                           plugin. pyright accepts the types. `pip install ./bindings/python` works. If a free-threaded interpreter is installed (python3.14t,
 #                           python3.13t), its wheel passes the tests in parallel threads. If Rust's standard library for
 #                           aarch64 is installed, the wheel for aarch64 is built
 #   ci/python.sh debug      also runs all tests with Python's checks of memory (-X dev, PYTHONMALLOC=debug)
@@ -98,6 +98,16 @@ fi
 "$bin/mypy" --strict --cache-dir "$made/mypy" --python-executable "$bin/python" "$crate/python/dma" "$crate/tests/typed.py"
 echo "a wheel of $size bytes, profile $profile, $("$bin/python" --version)"
 [[ "$profile" == release ]] || exit 0
+
+if "$bin/pip" install --quiet --disable-pip-version-check 'pyright[nodejs]' >"$made/log" 2>&1; then
+    rm -rf "$made/pyright"
+    mkdir "$made/pyright"
+    cp -r "$crate/python/dma" "$crate/tests/typed.py" "$made/pyright/"
+    echo '{"typeCheckingMode": "strict"}' >"$made/pyright/pyrightconfig.json"
+    "$bin/pyright" --pythonpath "$bin/python" --project "$made/pyright"
+else
+    echo "skipped: pyright: $(tail -n 1 "$made/log")"
+fi
 
 # Every operation on the stand-ins of all devices.
 engines="cuda:lib=$made/cuda/lib"
