@@ -31,9 +31,9 @@ here=bindings/preload/tests/c
 
 if [[ "${1:-}" == ratios ]]; then
     cc -O2 "$here/ratios.c" -o "$dir/ratios" -ldl
-    for pages in small huge; do
-        echo "--- $pages pages, load $(cut -d ' ' -f 1 /proc/loadavg)"
-        LD_PRELOAD=$library "$dir/ratios" "$pages"
+    for kind in short small huge; do
+        echo "--- $kind $([[ $kind == short ]] && echo calls || echo pages), load $(cut -d ' ' -f 1 /proc/loadavg)"
+        LD_PRELOAD=$library "$dir/ratios" "$kind"
     done
     exit
 fi

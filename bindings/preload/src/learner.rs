@@ -202,7 +202,7 @@ impl Cell {
 /// and a part of a longer one. A fill saves less than a copy, because it reads nothing from memory.
 pub(crate) fn margin(fills: bool, len: usize, own_cache: usize) -> f32 {
     match (fills, len <= own_cache) {
-        (false, true) => 1.6,
+        (false, true) => 1.4,
         (false, false) => 1.3,
         (true, true) => 2.2,
         (true, false) => 1.6,

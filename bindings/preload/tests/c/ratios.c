@@ -2,7 +2,7 @@
 // and the medians are compared. Cold data was not accessed for a long time; hot data was accessed by the previous call. The
 // lines "and read" include one pass of reading over the destination after each call.
 //
-//   LD_PRELOAD=libdma_memcpy.so ratios [huge]     huge: in huge pages
+//   LD_PRELOAD=libdma_memcpy.so ratios [huge|short]     huge: in huge pages; short: the times of calls below the limit
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -73,6 +73,41 @@ static void line(char *from, char *to, size_t len, int fill, int hot, int reads)
     fflush(stdout);
 }
 
+// Prints the time of a short call. If `len` is 0, the lengths are random, from 0 to 40.
+static void short_line(char *from, char *to, size_t len, int fill) {
+    enum { CALLS = 1024 };
+    static double times[2][8 * ROUNDS];
+    static size_t lengths[CALLS];
+    uint32_t random = 1;
+    for (int call = 0; call < CALLS; call++) {
+        random = random * 1664525u + 1013904223u;
+        lengths[call] = len ? len : (random >> 16) % 41;
+    }
+    for (int round = 0; round < 8 * ROUNDS; round++) {
+        for (int which = 0; which < 2; which++) {
+            double start = now();
+            for (int call = 0; call < CALLS; call++) {
+                if (fill) {
+                    fills[which](to, call, lengths[call]);
+                } else {
+                    copies[which](to, from, lengths[call]);
+                }
+            }
+            times[which][round] = (now() - start) / CALLS;
+        }
+    }
+    for (int which = 0; which < 2; which++) {
+        qsort(times[which], 8 * ROUNDS, sizeof(double), compare_times);
+    }
+    char name[24] = "0 to 40";
+    if (len) {
+        snprintf(name, sizeof name, "%zu", len);
+    }
+    printf("%s of %7s bytes: C library %6.2f ns, preloaded %6.2f ns\n", fill ? "fill" : "copy", name,
+           times[0][4 * ROUNDS] * 1e9, times[1][4 * ROUNDS] * 1e9);
+    fflush(stdout);
+}
+
 int main(int argc, char **argv) {
     void *libc = dlopen("libc.so.6", RTLD_NOW);
     copies[0] = (copy_function *)dlsym(libc, "memcpy");
@@ -90,6 +125,15 @@ int main(int argc, char **argv) {
     madvise(from, 2 * POOL, argc > 1 && !strcmp(argv[1], "huge") ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     fills[0](from, 1, 2 * POOL);
     char *to = from + POOL;
+    if (argc > 1 && !strcmp(argv[1], "short")) {
+        static const size_t LENGTHS[] = {0, 1, 3, 8, 24, 32, 64, 256, 1024, 4096};
+        for (int fill = 0; fill < 2; fill++) {
+            for (size_t i = 0; i < sizeof LENGTHS / sizeof *LENGTHS; i++) {
+                short_line(from, to, LENGTHS[i], fill);
+            }
+        }
+        return 0;
+    }
     for (int hot = 0; hot < 2; hot++) {
         for (size_t len = (size_t)1 << 20; len <= (size_t)16 << 20; len *= 4) {
             for (int fill = 0; fill < 2; fill++) {
