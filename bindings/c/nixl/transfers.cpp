@@ -297,8 +297,8 @@ void Backend::progress(Device &device) const {
     device.waiting.erase(device.waiting.begin() + static_cast<std::ptrdiff_t>(at));
   }
   // Even a slow device copies at least 100 MB/s.
-  const milliseconds limit = stall_limit_ + (&device == &remote_device_ ? HOST_TIMEOUT : milliseconds(0));
-  if (device.on_device > 0 && device.idle_for > limit + milliseconds(device.bytes_on_device / 100'000)) {
+  if (device.on_device > 0 && device.idle_for > stall_limit_ + (&device == &remote_device_ ? HOST_TIMEOUT : milliseconds(0)) +
+                                                    milliseconds(device.bytes_on_device / 100'000)) {
     lose(device, "it is stalled, and its queue is stopped");
     if (dma_queue_stop(device.queue, 0) != DMA_OK)
       log(last_error());
