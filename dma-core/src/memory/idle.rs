@@ -95,8 +95,8 @@ mod tests {
     use super::*;
     use crate::reference::{ReferenceEngine, doc_engine};
     use crate::{
-        Access, DmaEngineExt, EngineId, EngineInfo, Error, ExportDescriptor, HostMemory, IdleMemory,
-        QueueOptions, RawExport, RawQueue, RawRegion, RegionInfo,
+        Access, DeviceAddr, DeviceMemory, DmaEngineExt, EngineId, EngineInfo, Error, ExportDescriptor,
+        HostMemory, IdleMemory, QueueOptions, RawExport, RawQueue, RawRegion, RegionInfo,
     };
 
     /// The reference engine with idle memory, and with an amount of memory that it can allocate.
@@ -106,6 +106,11 @@ mod tests {
         idle_memory: IdleMemory,
         allocated: Arc<AtomicUsize>,
         available: usize,
+    }
+
+    /// Fails with `kind` if more than half of the available memory is allocated.
+    fn need_half(allocated: &AtomicUsize, available: usize, kind: ErrorKind) -> Result<()> {
+        if allocated.load(Ordering::Relaxed) > available / 2 { Err(Error::bare(kind)) } else { Ok(()) }
     }
 
     impl Recycling {
@@ -118,9 +123,8 @@ mod tests {
             self.allocated.load(Ordering::Relaxed)
         }
 
-        /// Fails with `kind` if more than half of the memory is allocated.
         fn need_half(&self, kind: ErrorKind) -> Result<()> {
-            if self.allocated() > self.available / 2 { Err(Error::bare(kind)) } else { Ok(()) }
+            need_half(&self.allocated, self.available, kind)
         }
 
         /// Returns the numbers of idle bytes and idle regions.
@@ -135,6 +139,7 @@ mod tests {
     struct Counted {
         inner: Box<dyn RawRegion>,
         allocated: Arc<AtomicUsize>,
+        available: usize,
     }
 
     impl Drop for Counted {
@@ -149,6 +154,7 @@ mod tests {
             self.inner.info()
         }
         unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
+            need_half(&self.allocated, self.available, ErrorKind::OutOfResources)?;
             // SAFETY: this method and the inner method have the same requirements, and the caller meets them.
             unsafe { self.inner.export(offset, len, rights) }
         }
@@ -171,7 +177,8 @@ mod tests {
             }
             let inner = self.inner.allocate_raw(request)?;
             self.allocated.fetch_add(inner.info().len, Ordering::Relaxed);
-            Ok(Box::new(Counted { inner, allocated: Arc::clone(&self.allocated) }))
+            let allocated = Arc::clone(&self.allocated);
+            Ok(Box::new(Counted { inner, allocated, available: self.available }))
         }
         unsafe fn register_raw(
             &self,
@@ -181,6 +188,15 @@ mod tests {
             self.need_half(ErrorKind::PermissionDenied)?;
             // SAFETY: this method and the inner method have the same requirements, and the caller meets them.
             unsafe { self.inner.register_raw(memory, request) }
+        }
+        unsafe fn register_device_raw(
+            &self,
+            memory: &DeviceMemory,
+            request: &MemoryRequest,
+        ) -> Result<Box<dyn RawRegion>> {
+            self.need_half(ErrorKind::OutOfMemory)?;
+            // SAFETY: this method and the inner method have the same requirements, and the caller meets them.
+            unsafe { self.inner.register_device_raw(memory, request) }
         }
         fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
             self.need_half(ErrorKind::OutOfResources)?;
@@ -292,6 +308,18 @@ mod tests {
         let descriptor = ExportDescriptor::new("reference", Access::WRITE, 8, &[]).expect("a descriptor");
         let refused = engine.import(&descriptor).expect_err("the reference engine imports nothing");
         assert_eq!((refused.kind(), engine.idle()), (ErrorKind::Unsupported, (0, 0)));
+        fill();
+        // SAFETY: there are no bytes of a device at this address, and the reference engine accesses none.
+        let memory = unsafe { DeviceMemory::from_raw(DeviceAddr(4096), 64, ()) };
+        let refused = engine.register_device(memory).expect_err("the reference engine has no device memory");
+        assert_eq!((refused.kind(), engine.idle()), (ErrorKind::Unsupported, (0, 0)));
+        let window = engine.allocate(4096).expect("memory").share();
+        drop((0..9).map(|_| engine.allocate(4096).expect("memory")).collect::<Vec<_>>());
+        assert_eq!(engine.idle(), (9 * 4096, 9));
+        let refused = window.export(Access::READ).expect_err("the reference engine exports nothing");
+        assert_eq!((refused.kind(), engine.idle()), (ErrorKind::Unsupported, (0, 0)));
+        drop(window);
+        engine.idle_memory.release();
         // Another engine needs the memory.
         fill();
         let other = Recycling::new(0, 0);

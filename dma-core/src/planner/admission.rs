@@ -87,8 +87,7 @@ impl Planner {
     // Fields of the planner are written before the lists, because then the compiler need not load them again.
     #[inline]
     fn push_descriptor(&mut self, slot: u32, src: Segment, dst: Segment, has_waiter: bool) {
-        self.outcomes.counters.submitted += 1;
-        self.outcomes.ops[slot as usize] = OpState { bytes: dst.len as u64, has_waiter, ..OpState::PLAIN };
+        self.outcomes.begin_plain(slot, dst.len, has_waiter);
         self.backlog.pending.push(Descriptor::copy(token(slot, 0), src, dst));
     }
 

@@ -4,8 +4,8 @@
 use crate::planner::Planner;
 use crate::planner::backlog::Backlog;
 use crate::planner::device::Progress;
-use crate::planner::outcomes::token;
-use crate::{Error, Outcome};
+use crate::planner::outcomes::{slot_of, token};
+use crate::{Descriptor, Error, Outcome, Result, Segment};
 
 /// The value of [`Planner::alone`] while no operation is open. No queue is deep enough to have a slot with
 /// this number.
@@ -14,7 +14,80 @@ pub(super) const IDLE: u32 = u32::MAX - 2;
 /// with this number.
 pub(super) const BUSY: u32 = u32::MAX - 3;
 
+/// The result of [`Planner::run_alone`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RanAlone {
+    /// The copy is done.
+    Done,
+    /// The device has reported the copy, which has failed.
+    Reported,
+    /// The device has not reported the copy. It has refused or accepted the copy, or has no room.
+    Unreported,
+}
+
 impl Planner {
+    /// Returns whether [`run_alone`](Self::run_alone) may run a copy of `len` bytes now.
+    #[inline]
+    pub(crate) fn may_run_alone(&self, len: usize) -> bool {
+        self.alone == IDLE && len <= self.max_transfer && !self.is_poisoned()
+    }
+
+    /// Submits a copy that has passed all checks, rings the doorbell and polls once. `slot` must be idle, and
+    /// [`may_run_alone`](Self::may_run_alone) must have returned true. The layer above must already hold the
+    /// operands. A copy that is done is not appended to `ended`. Any other copy gets a waiter, so that its
+    /// slot is appended when it ends.
+    #[inline]
+    pub(crate) fn run_alone(
+        &mut self,
+        slot: u32,
+        src: Segment,
+        dst: Segment,
+        ended: &mut Vec<u32>,
+    ) -> RanAlone {
+        debug_assert!(self.backlog.is_clear() && self.backlog.waiting() == 0);
+        debug_assert!(self.open_operations() == 0 && self.device.in_flight == 0);
+        self.alone = BUSY;
+        self.outcomes.begin_plain(slot, dst.len, false);
+        let descriptor = Descriptor::copy(token(slot, 0), src, dst);
+        // SAFETY: the descriptor was checked, and its operands are kept, as in `submit_while_room`.
+        let progress = unsafe { self.device.run_one(&[descriptor], &mut self.outcomes.log_events) };
+        let report = &self.device.reports[0];
+        let is_reported = matches!(progress, Ok(Progress::Reported));
+        if !is_reported || report.token != token(slot, 0) || report.outcome != Outcome::Done {
+            return self.leave_alone(descriptor, progress, ended);
+        }
+        self.outcomes.complete_plain(slot);
+        self.alone = IDLE;
+        RanAlone::Done
+    }
+
+    /// Does the work of [`run_alone`](Self::run_alone) for a copy that is not done.
+    #[cold]
+    fn leave_alone(
+        &mut self,
+        descriptor: Descriptor<'static>,
+        progress: Result<Progress>,
+        ended: &mut Vec<u32>,
+    ) -> RanAlone {
+        self.outcomes.ops[slot_of(descriptor.token()) as usize].has_waiter = true;
+        match progress {
+            Ok(Progress::Full) => self.backlog.pending.push(descriptor),
+            Ok(Progress::Accepted) => {}
+            Ok(Progress::Reported) => {
+                self.take_reports(1, ended);
+                self.resume_if_idle();
+                return RanAlone::Reported;
+            }
+            Err(error) => {
+                self.backlog.pending.push(descriptor);
+                self.refuse_first(error, ended);
+                self.backlog.pending.clear();
+                self.backlog.submitted = 0;
+            }
+        }
+        RanAlone::Unreported
+    }
+
     /// Submits a copy that is the only open operation, rings the doorbell and polls once. Returns whether the
     /// copy is done and no other code waits for it. If not, [`drive`](Self::drive) continues.
     #[inline]

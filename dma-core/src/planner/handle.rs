@@ -61,6 +61,18 @@ impl<P> Ticket<P> {
         Some(unsafe { &self.link.queue })
     }
 
+    /// Returns the queue, unless the operation was done when it was submitted.
+    #[inline]
+    pub(crate) fn into_queue(self) -> Option<P> {
+        let mut this = ManuallyDrop::new(self);
+        if this.flags.is_inline() {
+            return None;
+        }
+        // SAFETY: without the flag, `new` stored a queue. `this` is not used afterwards, and its destructor,
+        // which would drop the queue, does not run.
+        Some(unsafe { ManuallyDrop::take(&mut this.link.queue) })
+    }
+
     /// Returns the result of an operation that was done when it was submitted, until its operands are
     /// returned.
     #[inline]
@@ -246,9 +258,17 @@ impl<T> std::ops::Deref for DropOnUnwind<T> {
 }
 
 impl<T> Drop for DropOnUnwind<T> {
+    // The value is moved out, so that no pointer to it is passed to other code. Otherwise the compiler would
+    // keep the value in memory even if there is no panic.
+    #[inline(always)]
     fn drop(&mut self) {
+        #[cold]
+        #[inline(never)]
+        fn drop_cold<T>(value: T) {
+            drop(value);
+        }
         // SAFETY: this destructor is the last use of the value, and it does not run after `into_inner`.
-        unsafe { ManuallyDrop::drop(&mut self.0) };
+        drop_cold(unsafe { ManuallyDrop::take(&mut self.0) });
     }
 }
 

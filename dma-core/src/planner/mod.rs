@@ -41,6 +41,7 @@ use crate::{
     QueueEvents, QueueOptions, RawQueue, guarded,
 };
 pub(crate) use admission::Begun;
+pub(crate) use alone::RanAlone;
 use alone::{BUSY, IDLE};
 pub use answer::Answer;
 use backlog::Backlog;

@@ -156,6 +156,13 @@ impl Outcomes {
         self.counters.bytes = self.counters.bytes.saturating_add(bytes as u64);
     }
 
+    /// Begins a plain operation with `len` bytes in `slot`, which must be idle.
+    #[inline]
+    pub(super) fn begin_plain(&mut self, slot: u32, len: usize, has_waiter: bool) {
+        self.counters.submitted += 1;
+        self.ops[slot as usize] = OpState { bytes: len as u64, has_waiter, ..OpState::PLAIN };
+    }
+
     /// Ends a plain operation without a waiter, which is reported as done.
     #[inline]
     pub(super) fn complete_plain(&mut self, slot: u32) {

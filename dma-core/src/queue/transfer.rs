@@ -145,9 +145,10 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
 /// operand types share it.
 #[inline(never)]
 fn complete(ticket: ManuallyDrop<Ticket<Rc<RefCell<QueueState>>>>) -> Option<u64> {
-    let (queue, slot) = (ticket.queue()?, ticket.slot());
-    let result = if drive_alone(queue, slot, ticket.flags()) { 0 } else { complete_slow(queue, slot)? };
-    drop(ManuallyDrop::into_inner(ticket));
+    let (slot, flags) = (ticket.slot(), ticket.flags());
+    let queue = ManuallyDrop::new(ManuallyDrop::into_inner(ticket).into_queue()?);
+    let result = if drive_alone(&queue, slot, flags) { 0 } else { complete_slow(&queue, slot)? };
+    drop(ManuallyDrop::into_inner(queue));
     Some(result)
 }
 

@@ -56,6 +56,16 @@ impl Inbox {
         out[first..].reverse();
     }
 
+    /// Takes `slot` if it is the only slot in the inbox. Returns whether it was taken. The push of the slot
+    /// must have happened before this call.
+    #[inline]
+    pub(super) fn take_only(&self, links: &Links, slot: u32) -> bool {
+        // The slot's link does not change while the slot is in the inbox. If it is not in the inbox, the
+        // exchange fails.
+        let is_last = links.0.get(slot as usize).is_some_and(|link| link.load(Ordering::Relaxed) == NONE);
+        is_last && self.newest.compare_exchange(slot, NONE, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
     /// Calls `f` with every slot. Only the lane may call this, because no slot may be taken during the call.
     pub(super) fn for_each(&self, links: &Links, mut f: impl FnMut(u32)) {
         let mut slot = self.newest.load(Ordering::Acquire);
@@ -98,20 +108,30 @@ impl FreeSlots {
     /// Takes a free slot. The search starts at the submitter's word. Returns `None` if no slot is free.
     #[inline]
     pub(super) fn take(&self, submitter_id: usize) -> Option<u32> {
-        let (before, after) = self.words.split_at_checked(submitter_id & self.mask)?;
-        let numbered = (before.len()..).zip(after).chain((0..).zip(before));
-        for (at, Word(word)) in numbered {
-            let mut bits = word.load(Ordering::Relaxed);
-            while bits != 0 {
-                let lowest = bits & bits.wrapping_neg();
-                // The acquire ordering makes the writes of the slot's previous user visible.
-                match word.compare_exchange_weak(bits, bits & !lowest, Ordering::Acquire, Ordering::Relaxed) {
-                    Ok(_) => return Some(at as u32 * 64 + lowest.trailing_zeros()),
-                    Err(now) => bits = now,
-                }
+        let first = submitter_id & self.mask;
+        self.take_from(first).or_else(|| self.take_from_others(first))
+    }
+
+    /// Takes a free slot of one word.
+    #[inline]
+    fn take_from(&self, at: usize) -> Option<u32> {
+        let Word(word) = self.words.get(at)?;
+        let mut bits = word.load(Ordering::Relaxed);
+        while bits != 0 {
+            let lowest = bits & bits.wrapping_neg();
+            // The acquire ordering makes the writes of the slot's previous user visible.
+            match word.compare_exchange_weak(bits, bits & !lowest, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Some(at as u32 * 64 + lowest.trailing_zeros()),
+                Err(now) => bits = now,
             }
         }
         None
+    }
+
+    /// Takes a free slot of another word than `first`. The search starts at the next word.
+    #[cold]
+    fn take_from_others(&self, first: usize) -> Option<u32> {
+        (first + 1..self.words.len()).chain(0..first).find_map(|at| self.take_from(at))
     }
 
     /// Returns a slot to the set. The operation is sequentially consistent with [`any`](Self::any): either
@@ -180,5 +200,13 @@ mod tests {
         assert!(!inbox.is_empty());
         inbox.take(&links, &mut out);
         assert_eq!(out, [9, 0, 1, 2, 3, 4]);
+        inbox.push(&links, 3);
+        assert!(!inbox.take_only(&links, 4) && !inbox.take_only(&links, 10), "they are not in the inbox");
+        inbox.push(&links, 4);
+        assert!(!inbox.take_only(&links, 3) && !inbox.take_only(&links, 4), "there are two");
+        inbox.take(&links, &mut out);
+        assert_eq!(out[6..], [3, 4]);
+        inbox.push(&links, 4);
+        assert!(inbox.take_only(&links, 4) && inbox.is_empty());
     }
 }

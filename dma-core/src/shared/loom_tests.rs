@@ -208,6 +208,32 @@ fn pushed_slots_are_taken_once_with_what_was_written() {
     });
 }
 
+/// A thread takes its own slot, while another thread pushes one.
+#[test]
+fn a_slot_that_is_taken_alone_is_taken_once() {
+    loom::model(|| {
+        let inbox = Arc::new((Inbox::new(), Links::new(2), loom::cell::UnsafeCell::new(0)));
+        let other = Arc::clone(&inbox);
+        inbox.0.push(&inbox.1, 0);
+        let pusher = thread::spawn(move || {
+            // SAFETY: the cell belongs to the pushing thread until the lane takes slot 1.
+            other.2.with_mut(|cell| unsafe { *cell = 7 });
+            other.0.push(&other.1, 1);
+        });
+        let is_alone = inbox.0.take_only(&inbox.1, 0);
+        assert!(!inbox.0.take_only(&inbox.1, 0) || !is_alone, "the slot was taken twice");
+        let mut taken = Vec::new();
+        while !taken.contains(&1) {
+            inbox.0.take(&inbox.1, &mut taken);
+            thread::yield_now();
+        }
+        // SAFETY: slot 1 was taken from the inbox, so the cell belongs to this thread.
+        inbox.2.with(|cell| assert_eq!(unsafe { *cell }, 7));
+        pusher.join().unwrap();
+        assert_eq!(taken, if is_alone { vec![1] } else { vec![0, 1] });
+    });
+}
+
 #[test]
 fn a_free_slot_has_one_owner() {
     loom::model(|| {

@@ -13,7 +13,8 @@
 //! | `REPORTED` | the holder, who takes the report | the holder frees the slot |
 //! | `ABANDONED` | none: the operands are leaked | the lane is closed |
 //!
-//! The ends are `DONE` and `REPORTED` by [`Slot::complete`], and `ABANDONED` by [`Slot::abandon`]. A slot
+//! The ends are `DONE` and `REPORTED` by [`Slot::complete`], `DONE` by [`Slot::end`], and `ABANDONED` by
+//! [`Slot::abandon`]. A slot
 //! that its holder has freed keeps the state of its end until the next submission.
 #![expect(unsafe_code, reason = "accesses cells whose owner depends on the slot's state")]
 
@@ -193,6 +194,24 @@ impl Slot {
         // SAFETY: the caller is the lane, which completes every slot once. `before` is the state that the
         // swap returned.
         unsafe { self.completed(before) }
+    }
+
+    /// Returns whether the operation is in flight, and neither a task waits for it nor were its operands
+    /// parked. Only the holder changes this while the lane is locked.
+    #[inline]
+    pub(super) fn has_no_waiter(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == IN_FLIGHT
+    }
+
+    /// Ends an operation that is done, for its holder, which then frees the slot.
+    ///
+    /// # Safety
+    ///
+    /// The requirements of [`complete`](Self::complete). The caller is also the holder, and
+    /// [`has_no_waiter`](Self::has_no_waiter) has returned true.
+    #[inline]
+    pub(super) unsafe fn end(&self) {
+        self.state.store(DONE, Ordering::Relaxed);
     }
 
     /// Returns the callback of an operation whose state was `before` when it ended.

@@ -85,55 +85,24 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         }
     }
 
-    /// If the operation is done without a report, frees its slot. Operations with a result have a report.
-    #[inline]
-    fn release_if_done(&self) -> Option<u64> {
-        let (lane, _) = self.lane()?;
-        if self.ticket.is_spent() || lane.slots[self.ticket.slot() as usize].look() != Seen::Done {
-            return None;
-        }
-        lane.release(self.ticket.slot());
-        Some(0)
-    }
-
     /// Waits for an operation that was not done when it was submitted. Drives the lane a few times first,
     /// because most devices complete a short operation soon after the doorbell.
+    // Only addresses within the queue are passed to other code, not a pointer to `this`. The compiler then
+    // keeps the operands where they are.
     #[inline(always)]
     fn wait_for_device(this: ManuallyDrop<Self>) -> Result<R::With<T>, OpError<T>> {
-        if let Some(result) = this.release_if_done() {
-            return Ok(Self::into_done(this, result));
-        }
         let this = DropOnUnwind::new(this);
-        let completed = this.complete();
+        let (slot, flags) = (this.ticket.slot(), this.ticket.flags());
+        let is_done = this.ticket.queue().is_some_and(|queue| complete(queue, flags.lane(), slot));
         let this = this.into_inner();
-        match completed {
-            Some(result) => Ok(Self::into_done(this, result)),
-            None => slow_path(ManuallyDrop::into_inner(this), Self::wait_slow),
+        if !is_done {
+            return slow_path(ManuallyDrop::into_inner(this), Self::wait_slow);
         }
-    }
-
-    /// Returns the operands of an operation that is done and whose slot was released.
-    #[inline(always)]
-    fn into_done(this: ManuallyDrop<Self>, result: u64) -> R::With<T> {
-        // SAFETY: `this` is not used after the next read, and its destructor does not run.
-        drop(unsafe { ptr::read(&this.ticket) });
+        // SAFETY: `this` does not use its ticket after this read, and its destructor does not run.
+        drop(unsafe { ptr::read(&this.ticket) }.into_queue());
         // SAFETY: `this` is not used afterwards, and its destructor does not run. A spent transfer is never
-        // done, so the operands have not been taken.
-        R::with(unsafe { ptr::read(&*this.operands) }, result)
-    }
-
-    /// Drives the lane a few times. If the operation is then done without a report, frees its slot.
-    fn complete(&self) -> Option<u64> {
-        /// Number of attempts before the wait backs off and reads the clock.
-        const TIMES: u32 = 8;
-        let (lane, submitter_id) = self.lane()?;
-        if lane.is_parents() {
-            return self.release_if_done();
-        }
-        (0..TIMES).find_map(|_| {
-            lane.help(submitter_id);
-            self.release_if_done()
-        })
+        // done, so the operands have not been taken. Operations with a result have a report.
+        Ok(R::with(unsafe { ptr::read(&*this.operands) }, 0))
     }
 
     fn stall_timeout(&self) -> Duration {
@@ -222,6 +191,34 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
             }
         }
     }
+}
+
+/// Drives the lane a few times. If the operation is then done without a report, frees its slot and returns
+/// true. The caller holds the operation, or its transfer is spent.
+fn complete(queue: &QueueHandle, lane: u16, slot: u32) -> bool {
+    let (lane, submitter_id) = (queue.lane(lane), queue.submitter_id);
+    let is_done = lane.complete_alone(submitter_id, slot) || complete_slow(lane, submitter_id, slot);
+    if is_done {
+        lane.release(slot);
+    }
+    is_done
+}
+
+/// Does the work of [`complete`] for an operation that is not a copy alone. Returns whether it is done
+/// without a report.
+#[inline(never)]
+fn complete_slow(lane: &Lane, submitter_id: usize, slot: u32) -> bool {
+    /// Number of attempts before the wait backs off and reads the clock.
+    const TIMES: u32 = 8;
+    // A spent transfer has an invalid slot number.
+    let Some(cell) = lane.slots.get(slot as usize) else { return false };
+    let is_done = || cell.look() == Seen::Done;
+    is_done()
+        || (!lane.is_parents()
+            && (0..TIMES).any(|_| {
+                lane.help(submitter_id);
+                is_done()
+            }))
 }
 
 impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {

@@ -1,12 +1,12 @@
 //! Compares the instructions per copy: `Box<dyn RawQueue>` with a C program that does the same, and
-//! `queue.copy(src, dst)?.wait()?` with the raw queue.
+//! `queue.copy(src, dst)?.wait()?` on a `Queue` and on a `SharedQueue` with the raw queue.
 #![expect(unsafe_code, reason = "submits to a raw queue")]
 
 use std::process::Command;
 
 use dma_core::{
     BufferMut, Completion, Descriptor, DmaEngine, DmaEngineExt, Outcome, QueueOptions, RawQueue, RegionInfo,
-    Segment,
+    Segment, SharedQueueOptions,
 };
 
 use crate::callgrind;
@@ -19,9 +19,14 @@ pub const LEN: usize = 64;
 /// copy at a time, on most engines.
 pub const MORE_BOUND: f64 = 200.0;
 
-/// Makes `BATCH` copies in each round, in one of three ways: `batch`, the loop of the C programs; `alone`,
-/// one at a time through the raw queue; `safe`, one at a time by `queue.copy(src, dst)?.wait()?`. With
-/// `EACH`, batches check the outcome of each copy, as the C program does if its completions have a status.
+/// Maximum number of instructions that `queue.copy(src, dst)?.wait()?` takes more on a `SharedQueue` than on
+/// a `Queue`.
+const SHARED_BOUND: f64 = 290.0;
+
+/// Makes `BATCH` copies in each round, in one of four ways: `batch`, the loop of the C programs; `alone`,
+/// one at a time through the raw queue; `safe` and `shared`, one at a time by `queue.copy(src, dst)?.wait()?`
+/// on a `Queue` and on a `SharedQueue`. With `EACH`, batches check the outcome of each copy, as the C program
+/// does if its completions have a status.
 pub fn copy<const EACH: bool>(
     engine: &dyn DmaEngine,
     way: &str,
@@ -38,12 +43,32 @@ pub fn copy<const EACH: bool>(
         }
         return;
     }
+    if way == "shared" {
+        return shared(engine, options, &mut src, &mut dst, rounds * BATCH as u64);
+    }
     let queue = engine.open_queue_raw(&options).expect("a queue");
     let info = |buffer: &BufferMut| *buffer.region().as_raw().info();
     match way {
         "batch" => batches::<EACH>(queue, info(&src), info(&dst), rounds),
         "alone" => one_at_a_time(queue, info(&src), info(&dst), rounds * BATCH as u64),
         _ => panic!("there is no method {way}"),
+    }
+}
+
+/// Copies by a `SharedQueue`. This is a function of its own, so that the compiler treats the loop of a
+/// `Queue` as if it were alone.
+#[inline(never)]
+fn shared(
+    engine: &dyn DmaEngine,
+    options: QueueOptions,
+    src: &mut BufferMut,
+    dst: &mut BufferMut,
+    copies: u64,
+) {
+    let queue = engine.open_shared_queue(&SharedQueueOptions::new().with_queue(options)).expect("a queue");
+    let (mut src, mut dst) = (src.split_to(LEN), dst.split_to(LEN));
+    for _ in 0..copies {
+        (src, dst) = queue.copy(src, dst).expect("it takes it").wait().expect("done");
     }
 }
 
@@ -90,8 +115,9 @@ fn batches<const EACH: bool>(mut queue: Box<dyn RawQueue>, from: RegionInfo, to:
 }
 
 /// Prints the instructions per copy of the C program, and of this program in each way. The arguments make the
-/// commands for a number of rounds. Returns true if the ratio in batches is at most `bound`, and the
-/// difference between the safe API and the raw queue at most `more_bound`.
+/// commands for a number of rounds. Returns true if the ratio in batches is at most `bound`, the difference
+/// between the safe API and the raw queue at most `more_bound`, and that between both kinds of queue at most
+/// [`SHARED_BOUND`].
 pub fn compare(
     name: &str,
     bound: f64,
@@ -101,16 +127,20 @@ pub fn compare(
     ours: impl Fn(&str, u64) -> Command,
 ) -> bool {
     let theirs = callgrind::per_copy(rounds, BATCH, c);
-    let [batch, alone, safe] =
-        ["batch", "alone", "safe"].map(|way| callgrind::per_copy(rounds, BATCH, |rounds| ours(way, rounds)));
-    let (ratio, more) = (batch / theirs, safe - alone);
+    let [batch, alone, safe, shared] = ["batch", "alone", "safe", "shared"]
+        .map(|way| callgrind::per_copy(rounds, BATCH, |rounds| ours(way, rounds)));
+    let (ratio, more, shared_more) = (batch / theirs, safe - alone, shared - safe);
     println!(
         "{name}: instructions per copy of {LEN} bytes, batch {BATCH}: C {theirs:.1}, Box<dyn RawQueue> {batch:.1}, ratio {ratio:.3} (at most {bound:.2})"
     );
     println!(
         "{name}: one at a time: Box<dyn RawQueue> {alone:.1}, queue.copy(src, dst)?.wait()? {safe:.1}, {more:.1} more (at most {more_bound})"
     );
-    ratio <= bound && more <= more_bound
+    println!(
+        "{name}: the same on a SharedQueue: {shared:.1}, {:.1} more than the raw queue, {shared_more:.1} more than a Queue (at most {SHARED_BOUND})",
+        shared - alone
+    );
+    ratio <= bound && more <= more_bound && shared_more <= SHARED_BOUND
 }
 
 /// Runs a command that must succeed.

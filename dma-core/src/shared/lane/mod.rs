@@ -23,7 +23,7 @@ use super::wait_queue::WaitQueue;
 use crate::planner::check::Lists;
 use crate::planner::inline::{Executed, Inline};
 use crate::planner::plan::QueueCaps;
-use crate::planner::{LogEvent, Planner, error};
+use crate::planner::{LogEvent, Planner, RanAlone, error};
 use crate::{Counters, EngineId, Error, InlineExecutor, Outcome, QueueOptions, Segment};
 use dma_process::ForkMark;
 
@@ -241,7 +241,8 @@ impl Lane {
     }
 
     /// Submits a request for a copy between two ranges of at least 1 byte, as [`submit`](Self::submit) does.
-    #[inline]
+    // Not inline, so that the loops of programs whose copies end within the call keep more registers.
+    #[inline(never)]
     pub(in crate::shared) fn submit_flat(
         &self,
         submitter_id: usize,
@@ -347,9 +348,71 @@ impl Lane {
     pub(in crate::shared) fn help(&self, submitter_id: usize) -> usize {
         let progress = self.drive(Caller::Waiter(submitter_id));
         if progress > 0 {
-            self.driven.store(self.driven.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+            self.count_driven();
         }
         progress
+    }
+
+    /// Completes the operation in `slot` for its holder, if it is a copy of one range to another range and no
+    /// other operation of the lane is open: takes the request, submits it, rings the doorbell and polls once.
+    /// Returns whether the copy is done. The caller must then [release](Self::release) the slot. If not,
+    /// [`help`](Self::help) continues. The caller must hold the operation, which was submitted with
+    /// `submitter_id`. A spent transfer's slot number is allowed.
+    pub(in crate::shared) fn complete_alone(&self, submitter_id: usize, slot: u32) -> bool {
+        let Some(cell) = self.slots.get(slot as usize) else { return false };
+        let Ok(mut guard) = self.core.try_lock() else { return false };
+        let core = &mut *guard;
+        debug_assert!(core.over || (core.taken.is_empty() && core.ended.is_empty()));
+        let runs = core.runs.wrapping_add(1);
+        if !cell.has_no_waiter() || (runs.is_multiple_of(Self::SERVE_ALL_EVERY) && self.has_other_requests())
+        {
+            return false;
+        }
+        // SAFETY: the lane is locked and has not completed the slot. The caller holds the operation, so it
+        // sees the request, and no other thread changes it.
+        let Some((src, dst)) = (unsafe { cell.flat() }) else { return false };
+        let inbox = &self.submitted[submitter_id % Self::INBOXES];
+        if !core.planner.may_run_alone(dst.len) || !inbox.take_only(&self.links, slot) {
+            return false;
+        }
+        core.runs = runs;
+        let panics = RefuseOnPanic(&self.refuses);
+        let ran = core.planner.run_alone(slot, src, dst, &mut core.ended);
+        self.count_driven();
+        if ran != RanAlone::Unreported {
+            self.count_report();
+        }
+        let is_done = ran == RanAlone::Done;
+        if is_done {
+            // SAFETY: the planner has completed the copy and does not report its end. The caller is the
+            // holder, and the slot has no waiter.
+            unsafe { cell.end() };
+        }
+        if !is_done || !core.planner.outcomes.log_events.is_empty() {
+            self.complete(core);
+        }
+        std::mem::forget(panics);
+        self.leave(guard);
+        is_done
+    }
+
+    /// Returns whether requests wait in more than one inbox.
+    #[cold]
+    fn has_other_requests(&self) -> bool {
+        self.submitted.iter().filter(|inbox| !inbox.is_empty()).count() > 1
+    }
+
+    /// Counts a poll with progress by a thread other than the lane's thread.
+    #[inline]
+    fn count_driven(&self) {
+        self.driven.store(self.driven.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Counts a poll in which the device reported a descriptor, or the CPU executed a chunk. The lane must be
+    /// locked.
+    #[inline]
+    fn count_report(&self) {
+        self.reports.store(self.reports.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Locks the core for reading, even if the engine has panicked under the lock.
@@ -430,8 +493,7 @@ impl Lane {
             if core.planner.open_operations() > 0 {
                 let reported = core.planner.poll(&mut core.ended);
                 if reported > 0 {
-                    self.reports
-                        .store(self.reports.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+                    self.count_report();
                 }
                 progress += reported;
             }

@@ -2,6 +2,7 @@
 //! panics.
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
+mod alone;
 mod closing;
 mod doorbell_delay;
 mod engine_logs;
@@ -47,6 +48,10 @@ struct Script {
     panics: AtomicBool,
     /// True if the device reports all operations as failed.
     fails: AtomicBool,
+    /// True if the engine refuses every descriptor.
+    refuses: AtomicBool,
+    /// True if the device has no room.
+    is_full: AtomicBool,
     /// True if the device reports operations after it is stopped.
     stops: AtomicBool,
     /// Time for which the first poll after the stop takes the thread away from the device.
@@ -91,6 +96,12 @@ unsafe impl RawQueue for Odd {
         self.inner.depth()
     }
     unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
+        if self.script.refuses.load(SeqCst) {
+            return Err(Error::new(ErrorKind::OutOfRange, "this test makes the engine refuse"));
+        }
+        if self.script.is_full.load(SeqCst) {
+            return Ok(0);
+        }
         // SAFETY: this method and the inner one have the same requirements, and the caller meets them.
         unsafe { self.inner.submit(batch) }
     }
