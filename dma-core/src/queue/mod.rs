@@ -60,7 +60,7 @@ pub type SubmitResult<T, R = ()> = Result<Transfer<T, R>, OpError<T>>;
 ///   submits it ([`InlineExecutor`](crate::InlineExecutor)). Such an operation is never in flight and has no
 ///   descriptor. Its transfer is done and does not count against the depth.
 /// - Operations are collected until a [`flush`](Self::flush), a wait or an await, which rings one doorbell
-///   for all collected operations.
+///   for all collected operations. A full queue does the same when it refuses an operation.
 /// - Operations may be executed in any order. Use a [`fence`](Self::fence) to order them.
 /// - Operations beyond the device's length and segment limits are split into several descriptors.
 /// - A queue belongs to the thread that opened it. For several threads, and for futures that move between

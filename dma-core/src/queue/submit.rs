@@ -191,7 +191,7 @@ impl Queue {
             return Ok(Transfer::new(Ticket::done(result, operation), operands));
         }
         let Some(slot) = state.free_slot() else {
-            return Err(Self::full(state, operation, plan, operands));
+            return Err(self.full(guard, operation, plan, operands));
         };
         let mut admission = state.planner.admit(slot, 1, plan.len() as u64, false);
         admission.push(0, plan);
@@ -240,7 +240,7 @@ impl Queue {
                     Err(e) => return Err(Self::refuse(state, TransferKind::Batch, e, batch)),
                 };
                 let Some(slot) = state.free_slot() else {
-                    return Err(Self::full(state, TransferKind::Batch, Plan::Empty, batch));
+                    return Err(self.full(guard, TransferKind::Batch, Plan::Empty, batch));
                 };
                 let mut admission = state.planner.admit(slot, operations, bytes, false);
                 for ((src, dst), index) in batch.pairs.iter().zip(0_u32..) {
@@ -277,17 +277,29 @@ impl Queue {
         transfer
     }
 
+    /// Refuses an operation, because no slot is free. Flushes, so that polls make room even if the transfers
+    /// of all collected operations were dropped.
     #[cold]
-    fn full<T>(state: &mut QueueState, operation: TransferKind, plan: Plan, operands: T) -> OpError<T> {
+    fn full<T>(
+        &self,
+        mut guard: RefMut<'_, QueueState>,
+        operation: TransferKind,
+        plan: Plan,
+        operands: T,
+    ) -> OpError<T> {
+        let state = &mut *guard;
         plan.discard(|list| state.planner.lists.keep(list));
         if let Some(refusal) = state.planner.refusal() {
             return Self::refuse(state, operation, refusal, operands);
         }
         state.planner.count_full();
-        match state.stalled() {
-            Some(stalled_for) => Self::refuse(state, operation, error::stalled(stalled_for), operands),
-            None => OpError::full(operands),
+        if let Some(stalled_for) = state.stalled() {
+            return Self::refuse(state, operation, error::stalled(stalled_for), operands);
         }
+        let callbacks = state.flush();
+        drop(guard);
+        run(callbacks, &self.shared);
+        OpError::full(operands)
     }
 
     #[cold]

@@ -30,8 +30,8 @@ transfer! {
     ///
     /// Wait for a transfer, poll it, or await it on any async executor. A wait flushes first. If a transfer
     /// is dropped, the operation continues, and the operands are dropped when the operation has ended. If a
-    /// transfer is forgotten, the operands are leaked. In every case, the program cannot access the memory
-    /// while the device uses it.
+    /// transfer is forgotten, the operands are leaked, and it counts against the queue's depth until the
+    /// queue is closed. In every case, the program cannot access the memory while the device uses it.
     Transfer<T>, Rc<RefCell<QueueState>>, OneThread
 }
 

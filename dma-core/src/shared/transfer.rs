@@ -31,7 +31,7 @@ transfer! {
     ///
     /// Wait for a transfer, or await it on any async executor and any thread. If a transfer is dropped, the
     /// operation continues, and the operands are dropped when the operation has ended. If a transfer is
-    /// forgotten, the operands are leaked.
+    /// forgotten, the operands are leaked, and it counts against the queue's depth until the queue is closed.
     SharedTransfer<T> where T: Send, Arc<QueueHandle>, ()
 }
 
