@@ -91,16 +91,16 @@ pub(crate) struct Options {
     pub(crate) secret_file: Option<PathBuf>,
 
     /// Maximum length of one DMA copy, from 4K to 1G; the device may allow less
-    #[arg(long, value_name = "BYTES", default_value = "256K", value_parser = parse_chunk)]
+    #[arg(long, value_name = "BYTES", default_value = "256K", allow_negative_numbers = true, value_parser = parse_chunk)]
     pub(crate) chunk: u64,
 
-    /// Maximum number of DMA copies in flight
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    /// Maximum number of DMA copies in flight, from 1 to 65536
+    #[arg(long, value_name = "N", default_value = "8", allow_negative_numbers = true, value_parser = parse_depth)]
     pub(crate) depth: u32,
 
     /// Maximum memory to register on each side, from 8K to 16G; with --engine stream, maximum bytes in
     /// flight. The smaller value of the two sides is used
-    #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = parse_window)]
+    #[arg(long, value_name = "BYTES", default_value = "4M", allow_negative_numbers = true, value_parser = parse_window)]
     pub(crate) window: u64,
 
     /// Checksum by which every block is verified before it is written; the stronger one of the two sides is
@@ -118,7 +118,7 @@ pub(crate) struct Options {
 
     /// Seconds to wait for the other side's heartbeat; the timeout for this side's device and disk is half as
     /// long
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_timeout)]
+    #[arg(long, value_name = "SECONDS", default_value = "30", allow_negative_numbers = true, value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
 
     /// Hide the progress bar; if given twice, also hide the summary
@@ -323,6 +323,13 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
         .filter(|seconds| (0.1..=86_400.0).contains(seconds))
         .map(Duration::from_secs_f64)
         .ok_or_else(|| format!("`{text}` is not a valid timeout; give 0.1 to 86400 seconds"))
+}
+
+fn parse_depth(text: &str) -> Result<u32, String> {
+    text.parse::<u32>()
+        .ok()
+        .filter(|depth| (1..=65_536).contains(depth))
+        .ok_or_else(|| format!("`{text}` is not a valid depth; give 1 to 65536"))
 }
 
 fn parse_chunk(text: &str) -> Result<u64, String> {

@@ -142,9 +142,13 @@ impl FromStr for EngineName {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if nothing follows the colon, if the text after the device is not an option, or if
-    /// an option is given twice.
+    /// `InvalidArgument` if the name has a control character, if nothing follows the colon, if the text after
+    /// the device is not an option, or if an option is given twice.
     fn from_str(text: &str) -> Result<Self> {
+        if let Some(control) = text.chars().find(|c| c.is_control()) {
+            return Err(invalid(format!("the engine name {text:?} has the control character {control:?}"))
+                .with_hint("remove it"));
+        }
         let named = |e: Error| e.with_operation(format!("open engine `{text}`"));
         let (backend, rest) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
         let mut name = Self::plain(backend);
@@ -211,6 +215,10 @@ mod tests {
         }
         assert!(error("sim:seed=1,seed=2").contains("`seed` is given twice"));
         assert!(error("doca:03:00.0:depth=4").contains("03:00.0,depth=4"));
+        for name in ["cp\nu", "cpu:\u{1b}[31mthreads=2"] {
+            let error = name.parse::<EngineName>().unwrap_err().to_string();
+            assert!(error.contains("control character") && !error.contains(char::is_control), "{error}");
+        }
         for refused in [
             EngineName::new("a:b"),
             EngineName::new("a").unwrap().with_device(""),
@@ -226,10 +234,14 @@ mod tests {
     }
 
     fn names() -> impl Strategy<Value = EngineName> {
-        let options = proptest::collection::btree_map("[^:,=]{1,8}", "[^,]{0,8}", 0..4);
-        ("[^:]{0,8}", proptest::option::of("[^,=]{1,12}"), options).prop_map(|(backend, device, options)| {
-            EngineName { backend, device, options: options.into_iter().collect() }
-        })
+        let options = proptest::collection::btree_map(r"[^:,=\p{Cc}]{1,8}", r"[^,\p{Cc}]{0,8}", 0..4);
+        (r"[^:\p{Cc}]{0,8}", proptest::option::of(r"[^,=\p{Cc}]{1,12}"), options).prop_map(
+            |(backend, device, options)| EngineName {
+                backend,
+                device,
+                options: options.into_iter().collect(),
+            },
+        )
     }
 
     proptest! {

@@ -68,9 +68,10 @@ impl<P> Ticket<P> {
         if this.flags.is_inline() {
             return None;
         }
-        // SAFETY: without the flag, `new` stored a queue. `this` is not used afterwards, and its destructor,
-        // which would drop the queue, does not run.
-        Some(unsafe { ManuallyDrop::take(&mut this.link.queue) })
+        // SAFETY: without the flag, `new` stored a queue.
+        let queue = unsafe { &mut this.link.queue };
+        // SAFETY: `this` is not used afterwards. Its destructor, which would drop the queue, does not run.
+        Some(unsafe { ManuallyDrop::take(queue) })
     }
 
     /// Returns the result of an operation that was done when it was submitted, until its operands are

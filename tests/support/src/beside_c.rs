@@ -117,7 +117,7 @@ fn batches<const EACH: bool>(mut queue: Box<dyn RawQueue>, from: RegionInfo, to:
 /// Prints the instructions per copy of the C program, and of this program in each way. The arguments make the
 /// commands for a number of rounds. Returns true if the ratio in batches is at most `bound`, the difference
 /// between the safe API and the raw queue at most `more_bound`, and that between both kinds of queue at most
-/// [`SHARED_BOUND`].
+/// 290.
 pub fn compare(
     name: &str,
     bound: f64,

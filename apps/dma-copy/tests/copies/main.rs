@@ -308,6 +308,9 @@ fn the_command_line_is_the_originals() {
         (&["-f", "x", "--role", "host", "--secret-file", "y"], "--secret-file is only for tcp"),
         (&["-f", "x", "--role", "host", "-l", "9"], "9"),
         (&["-f", "x", "--role", "host", "--timeout", "0"], "0.1 to 86400"),
+        (&["-f", "x", "--role", "host", "--timeout", "-1"], "0.1 to 86400"),
+        (&["-f", "x", "--role", "host", "--chunk", "-1"], "4K to 1G"),
+        (&["-f", "x", "--role", "host", "--depth", "0x10"], "1 to 65536"),
         (&["-f", "x", "--role", "host", "--window", "4K"], "8K to 16G"),
     ] {
         let ended = run_it(args);
