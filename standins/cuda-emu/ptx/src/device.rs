@@ -1,4 +1,4 @@
-//! What kernels and the device know of each other: memory, failures, and progress.
+//! The memory that kernels reach, their failures and their progress, as the device sees them.
 
 /// A range of memory that the device reaches, and the address of its bytes in this process.
 #[derive(Clone, Copy, Debug)]
