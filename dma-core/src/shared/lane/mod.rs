@@ -3,10 +3,10 @@
 
 mod alone;
 mod drain;
+mod submit;
 mod thread;
 
 use std::fmt;
-use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::Thread;
@@ -19,13 +19,13 @@ pub(in crate::shared) use thread::on_lane;
 
 use super::deferred_callbacks::DeferredCallback;
 use super::inbox::{FreeSlots, Inbox, Links};
-use super::slot::{Report, Request, Slot};
+use super::slot::{Report, Slot};
 use super::wait_queue::WaitQueue;
 use crate::planner::check::Lists;
 use crate::planner::inline::{Executed, Inline};
 use crate::planner::plan::QueueCaps;
 use crate::planner::{LogEvent, Planner, error};
-use crate::{Counters, EngineId, Error, InlineExecutor, Outcome, QueueOptions, Segment};
+use crate::{Counters, EngineId, Error, InlineExecutor, Outcome, QueueOptions};
 use dma_process::ForkMark;
 
 /// The lane's thread runs and checks the inboxes.
@@ -108,24 +108,12 @@ pub(in crate::shared) enum Caller {
     Closer,
 }
 
-/// A slot that is being filled. If filling panics, the slot returns to the free list.
-struct ClaimedSlot<'a> {
-    slot: u32,
-    free: &'a FreeSlots,
-}
-
 /// If a panic drops this value, the lane refuses operations.
 struct RefuseOnPanic<'a>(&'a AtomicBool);
 
 impl Drop for RefuseOnPanic<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
-    }
-}
-
-impl Drop for ClaimedSlot<'_> {
-    fn drop(&mut self) {
-        self.free.give(self.slot);
     }
 }
 
@@ -221,79 +209,6 @@ impl Lane {
     /// Returns the executor, if the engine has one and the lane is open.
     pub(in crate::shared) fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
         self.inline.executor()
-    }
-
-    /// Submits a request, or returns `None` if every slot is taken. Lock-free. Callers with different
-    /// `submitter_id`s rarely contend.
-    ///
-    /// After this call the device may use the memory. Therefore the caller must first put the operands into a
-    /// transfer, and then call [`notice`](Self::notice), which may run the engine.
-    pub(in crate::shared) fn submit(
-        &self,
-        submitter_id: usize,
-        fill: impl FnOnce(&mut Request),
-    ) -> Option<u32> {
-        let slot = ClaimedSlot { slot: self.free.take(submitter_id)?, free: &self.free };
-        // SAFETY: `free.take` returned this slot only to this thread.
-        unsafe { self.slots[slot.slot as usize].submit(fill) };
-        let slot = ManuallyDrop::new(slot).slot;
-        self.submitted[submitter_id % Self::INBOXES].push(&self.links, slot);
-        Some(slot)
-    }
-
-    /// Submits a request for a copy between two ranges of at least 1 byte, as [`submit`](Self::submit) does.
-    // Not inline, so that the loops of programs whose copies end within the call keep more registers.
-    #[inline(never)]
-    pub(in crate::shared) fn submit_flat(
-        &self,
-        submitter_id: usize,
-        src: Segment,
-        dst: Segment,
-    ) -> Option<u32> {
-        let slot = self.free.take(submitter_id)?;
-        // SAFETY: `free.take` returned this slot only to this thread.
-        unsafe { self.slots[slot as usize].submit_flat(src, dst) };
-        self.submitted[submitter_id % Self::INBOXES].push(&self.links, slot);
-        Some(slot)
-    }
-
-    /// Wakes the lane's thread if it sleeps. If it has exited, ends the request.
-    #[inline]
-    pub(in crate::shared) fn notice(&self) {
-        let presence = self.presence();
-        if presence != AWAKE {
-            self.rouse(presence);
-        }
-    }
-
-    /// Returns whether the lane's thread will see a submitted request without a [`notice`](Self::notice).
-    #[inline]
-    pub(in crate::shared) fn is_awake(&self) -> bool {
-        self.presence() == AWAKE
-    }
-
-    #[inline]
-    fn presence(&self) -> u8 {
-        // Either the thread sees the request before it sleeps or exits, or this load sees ASLEEP or GONE. The
-        // reason is that four accesses are sequentially consistent: the push of the request, this load, and
-        // the thread's store of its state and its check of the inboxes.
-        self.presence.load(Ordering::SeqCst)
-    }
-
-    /// Does the work of [`notice`](Self::notice) if the lane's thread is not awake.
-    #[cold]
-    fn rouse(&self, presence: u8) {
-        if presence == GONE {
-            // The lane was closed while this thread submitted. A request that stays in the inbox would never
-            // end, so end it here. Wait for the lock, which is now held only briefly.
-            let mut core = self.enter();
-            self.run(&mut core, Caller::Closer);
-            self.leave(core);
-        } else if self.presence.compare_exchange(ASLEEP, AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_ok()
-            && let Some(thread) = self.thread.get()
-        {
-            thread.unpark();
-        }
     }
 
     pub(in crate::shared) fn lists(&self) -> MutexGuard<'_, Lists> {

@@ -274,7 +274,8 @@ fn a_retry_on_a_queue_full_of_ended_operations_returns_the_operands() {
     let rig = Rig::of(ReferenceEngine::new(device), &options, Lane::serve);
     let held = [rig.copy(|| ()), rig.copy(|| ())];
     let pair = (rig.engine.allocate(64).expect("memory"), rig.engine.allocate(64).expect("memory"));
-    let retry = |pair| rig.queue.retry(&RetryPolicy::new(), pair, |(src, dst)| rig.queue.copy(src, dst));
+    let retry =
+        |pair| rig.queue.retry(&crate::RetryPolicy::new(), pair, |(src, dst)| rig.queue.copy(src, dst));
     let error = retry(pair).expect_err("the queue stays full");
     assert_eq!(error.kind(), ErrorKind::QueueFull, "{error}");
     drop(held);
