@@ -83,7 +83,7 @@ Status Backend::describe_connection(std::string &text) const {
 Status Backend::load_connection(const std::string &agent_name, const std::string &text) {
   auto peer = std::make_shared<Peer>(text);
   if (remote_device_.is_open() && (all_remote_ || peer->usable().status == NOT_SUPPORTED))
-    peer->use_remote_notifier();
+    peer->use_remote_notifier(answer_limit_);
   if (peer->usable().status != SUCCESS)
     log("agent " + agent_name + " cannot be used: " + peer->usable().reason);
   std::lock_guard<std::mutex> lock(mutex_);
@@ -122,7 +122,7 @@ Status Backend::notify(const std::string &agent_name, const std::string &message
     peer->remote_notifier()->send(agent, message, [sent](const Outcome &outcome) { sent->set_value(outcome); });
     return report(agent_name, sent->get_future().get());
   }
-  const auto deadline = Clock::now() + MAILBOX_TIMEOUT;
+  const auto deadline = Clock::now() + answer_limit_;
   for (;;) {
     const Outcome sent = peer->usable().status ? peer->usable() : mailbox_.send(*peer, agent, message);
     if (sent.status == IN_PROGRESS && Clock::now() < deadline) {
@@ -156,11 +156,18 @@ bool Backend::open(const Options &options) {
   };
   const std::string &local_engine = settings["engine"].value, &remote_engine = settings["remote"].value,
                     &listen = settings["listen"].value, &peers = settings["peers"].value,
-                    &ptrace = settings["ptrace"].value, &stall_ms = settings["stall_ms"].value,
-                    &fallback = settings["fallback"].value;
-  if (stall_ms.empty() || stall_ms.size() > 8 || stall_ms.find_first_not_of("0123456789") != stall_ms.npos)
+                    &ptrace = settings["ptrace"].value, &fallback = settings["fallback"].value;
+  const auto is_time = [&settings](const char *name, milliseconds &time) {
+    const std::string &value = settings[name].value;
+    if (value.empty() || value.size() > 8 || value.find_first_not_of("0123456789") != value.npos)
+      return false;
+    time = milliseconds(std::stoul(value));
+    return true;
+  };
+  if (!is_time("stall_ms", stall_limit_))
     return refuse("stall_ms", "give a number of milliseconds, of at most 8 digits");
-  stall_limit_ = milliseconds(std::stoul(stall_ms));
+  if (!is_time("answer_ms", answer_limit_) || answer_limit_ == milliseconds(0))
+    return refuse("answer_ms", "give a number of milliseconds from 1 on, of at most 8 digits");
   if (!ptrace.empty() && ptrace != "any")
     return refuse("ptrace", "the only allowed value is any");
   if (!peers.empty() && peers != "remote")

@@ -16,8 +16,6 @@ namespace dma_nixl {
 
 using std::chrono::milliseconds;
 
-// If a peer's mailbox stays full for this time, sending to it fails.
-constexpr milliseconds MAILBOX_TIMEOUT{30'000};
 // An engine may wait this long for a host that does not answer. During this time, its device is not considered stalled.
 constexpr milliseconds HOST_TIMEOUT{40'000};
 // Maximum number of notifications that the user has not taken. Further notifications wait in the mailbox, and then at the
@@ -162,7 +160,7 @@ private:
   // for it.
   mutable Device cpu_device_;
   bool all_remote_ = false;
-  milliseconds stall_limit_{30'000};
+  milliseconds stall_limit_{}, answer_limit_{}; // The options stall_ms and answer_ms.
   Mailbox mailbox_;
   File event_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 

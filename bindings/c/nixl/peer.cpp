@@ -87,12 +87,12 @@ Peer::Peer(const std::string &description) : remote_address_(std::make_unique<No
 
 Peer::~Peer() = default;
 
-void Peer::use_remote_notifier() {
+void Peer::use_remote_notifier(std::chrono::milliseconds limit) {
   if (usable_.status == MISMATCH || usable_.status == DISCONNECTED)
     return;
   usable_ = remote_address_->exists() ? Outcome{} : Outcome{NOT_SUPPORTED, "its plugin has no option remote, which peers on other hosts need"};
   if (remote_address_->exists())
-    remote_notifier_ = std::make_unique<RemoteNotifier>(*remote_address_);
+    remote_notifier_ = std::make_unique<RemoteNotifier>(*remote_address_, limit);
 }
 
 Outcome Peer::open(const std::string &description) {

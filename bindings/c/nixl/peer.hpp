@@ -3,6 +3,7 @@
 #pragma once
 #include "interface.hpp"
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <sys/uio.h>
@@ -56,8 +57,9 @@ public:
   const Outcome &usable() const { return usable_; }
   const std::string &mailbox() const { return mailbox_; }
 
-  // Treats the peer as a process of another host from now on. Must be called before all other functions.
-  void use_remote_notifier();
+  // Treats the peer as a process of another host from now on, which answers within `limit`. Must be called before all other
+  // functions.
+  void use_remote_notifier(std::chrono::milliseconds limit);
   // Returns null for a peer that is reached within the host.
   RemoteNotifier *remote_notifier() const { return remote_notifier_.get(); }
 

@@ -17,11 +17,13 @@
 #include <unistd.h>
 
 namespace dma_nixl {
+
+using std::chrono::milliseconds;
+
 namespace {
 
-// Time limit in milliseconds for each step of connecting, and for the answer to a notification. A peer that is stopped for
-// a shorter time fails no transfer.
-constexpr int STEP_MS = 30'000;
+// Time limit for a sender to prove that it knows the secret, and for the acknowledgement of bytes that were sent to it.
+constexpr milliseconds SENDER_LIMIT{30'000};
 // Maximum lengths of the name and of the message of a notification, in bytes.
 constexpr uint32_t MAX_NAME = 64 << 10, MAX_MESSAGE = 1 << 20;
 // Maximum number of connections that have not yet proven that they know the secret, and of all
@@ -59,14 +61,15 @@ bool random_bytes(std::string &bytes) {
   return getrandom(&bytes[0], NONCE, 0) == static_cast<ssize_t>(NONCE);
 }
 
-void limit_waits(int fd, int ms) {
-  const timeval limit{ms / 1000, ms % 1000 * 1000};
+// Limits the time of each call that sends or receives, and of connecting. Without a limit, it is 0.
+void limit_waits(int fd, milliseconds time) {
+  const timeval limit{time.count() / 1000, time.count() % 1000 * 1000};
   (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
 
-void set_options(int fd) {
-  const int on = 1, unanswered_ms = 30'000;
+void set_options(int fd, milliseconds limit) {
+  const int on = 1, unanswered_ms = static_cast<int>(limit.count());
   (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof unanswered_ms);
@@ -277,8 +280,8 @@ void NotificationServer::accept_all() {
 
 void NotificationServer::serve(Connection &connection) const {
   const int fd = connection.socket.get();
-  set_options(fd);
-  limit_waits(fd, STEP_MS);
+  set_options(fd, SENDER_LIMIT);
+  limit_waits(fd, SENDER_LIMIT);
   std::string nonce, request;
   if (!random_bytes(nonce) || !write_all(fd, nonce) || !read_all(fd, request, NONCE + sizeof(Digest)))
     return;
@@ -286,7 +289,7 @@ void NotificationServer::serve(Connection &connection) const {
   if (!same(request.substr(NONCE), bytes_of(hmac(address_.secret, "sender" + nonces))))
     return;
   connection.proven = true;
-  limit_waits(fd, 0);
+  limit_waits(fd, milliseconds(0));
   if (!write_all(fd, bytes_of(hmac(address_.secret, "receiver" + nonces))))
     return;
   const std::string key = bytes_of(hmac(address_.secret, "key" + nonces));
@@ -306,7 +309,8 @@ void NotificationServer::serve(Connection &connection) const {
   }
 }
 
-RemoteNotifier::RemoteNotifier(NotificationAddress address) : address_(std::move(address)), thread_(start_thread([this] { run(); })) {}
+RemoteNotifier::RemoteNotifier(NotificationAddress address, milliseconds limit)
+    : address_(std::move(address)), limit_(limit), thread_(start_thread([this] { run(); })) {}
 
 RemoteNotifier::~RemoteNotifier() {
   {
@@ -369,9 +373,8 @@ bool RemoteNotifier::connect() {
     return false;
   socket_.reset(tcp_socket(*info));
   const int fd = socket_.get();
-  set_options(fd);
-  // These limits also apply to connecting.
-  limit_waits(fd, STEP_MS);
+  set_options(fd, limit_);
+  limit_waits(fd, limit_);
   std::string nonce, own, answer;
   if (::connect(fd, info->ai_addr, info->ai_addrlen) != 0 || !read_all(fd, nonce, NONCE) || !random_bytes(own))
     return false;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -67,7 +68,9 @@ class RemoteNotifier {
 public:
   using Done = std::function<void(const Outcome &)>;
 
-  explicit RemoteNotifier(NotificationAddress address);
+  // `limit` is the time limit for each step of connecting, and for the answer to a notification. A peer that is stopped for a
+  // shorter time fails no transfer.
+  RemoteNotifier(NotificationAddress address, std::chrono::milliseconds limit);
   ~RemoteNotifier();
 
   // Calls `done` in another thread once the receiver has the message, or after a time limit. If `agent` is empty, the receiver
@@ -85,6 +88,7 @@ private:
   bool connect();
 
   const NotificationAddress address_;
+  const std::chrono::milliseconds limit_;
   File socket_; // Only the thread accesses it.
   std::string key_; // The key of the current connection.
   uint64_t sent_ = 0;

@@ -10,7 +10,7 @@
 namespace dma_nixl {
 namespace {
 
-const Options DEFAULTS = {{"engine", "cpu"}, {"remote", ""}, {"listen", ""}, {"peers", ""}, {"ptrace", ""}, {"stall_ms", "30000"}, {"fallback", ""}};
+const Options DEFAULTS = {{"engine", "cpu"}, {"remote", ""}, {"listen", ""}, {"peers", ""}, {"ptrace", ""}, {"stall_ms", "30000"}, {"answer_ms", "30000"}, {"fallback", ""}};
 
 constexpr char PREFIX[] = "DMA_NIXL_";
 constexpr char FILE_VARIABLE[] = "DMA_NIXL_OPTIONS";
@@ -49,7 +49,7 @@ std::string set(Settings &settings, const std::string &name, Setting setting) {
   const auto found = settings.find(name);
   if (found == settings.end())
     return "there is no option " + name + "; the options are engine=NAME, remote=NAME, listen=IP:PORT, peers=remote, " +
-           "ptrace=any, stall_ms=MILLISECONDS, fallback=cpu";
+           "ptrace=any, stall_ms=MILLISECONDS, answer_ms=MILLISECONDS, fallback=cpu";
   found->second = std::move(setting);
   return "";
 }

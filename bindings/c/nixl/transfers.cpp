@@ -379,7 +379,7 @@ bool Backend::work(std::unique_lock<std::mutex> &lock, Transfer &transfer) const
     lock.lock();
     const auto now = Clock::now();
     if (outcome.status == IN_PROGRESS && !transfer.waits_for_mailbox())
-      transfer.mailbox_deadline = now + MAILBOX_TIMEOUT;
+      transfer.mailbox_deadline = now + answer_limit_;
     if (outcome.status == IN_PROGRESS && now < transfer.mailbox_deadline && !transfer.cancelled) {
       transfer.running--;
       return false;

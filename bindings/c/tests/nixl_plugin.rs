@@ -134,6 +134,7 @@ fn options_come_from_the_program_the_environment_and_a_file() {
         ("DMA_NIXL_OPTIONS", path),
         ("DMA_NIXL_ENGINE", "sim:seed=7"),
         ("DMA_NIXL_STALL_MS", "8000"),
+        ("DMA_NIXL_ANSWER_MS", "7000"),
         ("DMA_NIXL_LISTEN", ""),
     ]);
     assert!(found.status.success(), "{}", text(&found));
@@ -141,7 +142,8 @@ fn options_come_from_the_program_the_environment_and_a_file() {
         assert!(text(&found).contains(expected), "{expected}: {}", text(&found));
     }
     let said = format!(
-        "dma-nixl: agent me: engine=sim:seed=7 (DMA_NIXL_ENGINE), ptrace=any ({path}:4), stall_ms=20000 (program)\n"
+        "dma-nixl: agent me: answer_ms=7000 (DMA_NIXL_ANSWER_MS), engine=sim:seed=7 (DMA_NIXL_ENGINE), \
+         ptrace=any ({path}:4), stall_ms=20000 (program)\n"
     );
     // Once, although the program makes two backends.
     assert_eq!(String::from_utf8_lossy(&found.stderr), said);
@@ -152,6 +154,7 @@ fn options_come_from_the_program_the_environment_and_a_file() {
     let no_option = "there is no option engin; the options are engine=NAME";
     for (variable, value, says) in [
         ("DMA_NIXL_ENGIN", "cpu", format!("DMA_NIXL_ENGIN: {no_option}")),
+        ("DMA_NIXL_ANSWER_MS", "0", "option answer_ms=0 (DMA_NIXL_ANSWER_MS); give a number of".to_owned()),
         ("DMA_NIXL_PEERS", "all", "option peers=all (DMA_NIXL_PEERS); the only allowed value".to_owned()),
         ("DMA_NIXL_ENGINE", "none", "none".to_owned()),
         ("DMA_NIXL_OPTIONS", path, format!("{path}:2: {no_option}")),

@@ -16,7 +16,7 @@ PIECES, LENGTH = 64, 16 << 20
 def main(engine):
     me = nixl_agent("me", nixl_agent_config(backends=[]))
     assert sorted(me.get_plugin_mem_types(peers.BACKEND)) == ["DRAM_SEG", "VRAM_SEG"]
-    parameters = {"engine", "fallback", "listen", "peers", "ptrace", "remote", "stall_ms"}
+    parameters = {"engine", "answer_ms", "fallback", "listen", "peers", "ptrace", "remote", "stall_ms"}
     assert set(me.get_plugin_params(peers.BACKEND)) == parameters
     try:
         me.create_backend(peers.BACKEND, {"engine": "none"})
@@ -26,7 +26,7 @@ def main(engine):
 
     me = nixl_agent("me", nixl_agent_config(backends=[], capture_telemetry=True))
     me.create_backend(peers.BACKEND, {"engine": engine})
-    in_force = {"engine": engine, "fallback": "", "listen": "", "peers": "", "ptrace": "", "remote": "", "stall_ms": "30000"}
+    in_force = {"answer_ms": "30000", "engine": engine, "fallback": "", "listen": "", "peers": "", "ptrace": "", "remote": "", "stall_ms": "30000"}
     assert me.get_backend_params(peers.BACKEND) == in_force
     assert me.get_backend_mem_types(peers.BACKEND) == ["DRAM_SEG"]
     source = np.random.default_rng(1).integers(0, 256, LENGTH, dtype=np.uint8)

@@ -36,7 +36,7 @@ static void table() {
   CHECK(!agent.failed());
   CHECK(*reinterpret_cast<Text *>(member(agent.engine, 8)) == "DMA");
   const Options in_force = *reinterpret_cast<Options *>(member(agent.engine, 40));
-  CHECK(in_force.size() == 7 && in_force.at("engine") == "cpu" && in_force.at("stall_ms") == "30000");
+  CHECK(in_force.size() == 8 && in_force.at("engine") == "cpu" && in_force.at("stall_ms") == "30000" && in_force.at("answer_ms") == "30000");
   CHECK(!std::memcmp(member(agent.engine, 96), Bytes(64, 0).data(), 64)); // an empty vector, and a mutex
   CHECK(*reinterpret_cast<Text *>(member(agent.engine, 168)) == "me");
   for (const Slot slot : {supportsRemote, supportsLocal, supportsNotif})
@@ -52,7 +52,7 @@ static void table() {
   CHECK((call<int, const Text &>(agent.engine, disconnect, "nobody") == DONE));
   CHECK(agent.notify("nobody", "note") == NOT_FOUND);
   CHECK(!Agent("other", {{"engine_config", ""}}).failed());
-  for (const Options &bad : {Options{{"engine", "none"}}, Options{{"engin", "cpu"}}, Options{{"engine_config", "x"}}, Options{{"ptrace", "all"}}, Options{{"stall_ms", "x"}}, Options{{"fallback", "sim"}}, Options{{"remote", "cpu"}},
+  for (const Options &bad : {Options{{"engine", "none"}}, Options{{"engin", "cpu"}}, Options{{"engine_config", "x"}}, Options{{"ptrace", "all"}}, Options{{"stall_ms", "x"}}, Options{{"answer_ms", "0"}}, Options{{"answer_ms", "123456789"}}, Options{{"fallback", "sim"}}, Options{{"remote", "cpu"}},
                              Options{{"listen", "127.0.0.1"}}, Options{{"peers", "remote"}}, Options{{"remote", "cpu"}, {"listen", "eth0"}},
                              Options{{"remote", "cpu"}, {"listen", "127.0.0.1"}, {"peers", "all"}}})
     CHECK(Agent("bad", bad).failed());
@@ -501,10 +501,11 @@ static void killed_and_stopped_peers_are_errors(const Options &options) {
     agent.unload(r);
     CHECK(agent.remove(l) == DONE);
   }
-  // A stopped peer receives no notifications. If its mailbox is full, or it does not answer, sending fails after 30 s. A peer
-  // that is stopped for a shorter time fails nothing. The device that waits for it is not lost.
+  // A stopped peer receives no notifications. If its mailbox is full, or it does not answer, sending fails after `answer_ms`.
+  // The device that waits for the peer for longer than `stall_ms` is not lost, and the transfer is done once the peer continues.
   Options impatient = options;
-  impatient["stall_ms"] = "1000";
+  impatient["stall_ms"] = "200";
+  impatient["answer_ms"] = "1000";
   Peer peer(options);
   Agent agent("me", impatient);
   Bytes ours = pattern(4096, 5);
@@ -520,11 +521,17 @@ static void killed_and_stopped_peers_are_errors(const Options &options) {
     for (; sends; usleep(1000))
       (void)agent.state(handle);
   });
-  const auto start = std::chrono::steady_clock::now();
-  int sent = DONE;
-  for (int count = 0; count < 100'000 && sent == DONE; count++)
-    sent = agent.notify("peer", "note");
-  CHECK(sent == (options.empty() ? FAILED : GONE) && seconds_since(start) > 25);
+  // If this machine was stopped meanwhile, sending is tried again.
+  double shortest = 60;
+  for (int attempt = 0; attempt < 3 && shortest > 25; attempt++) {
+    const auto start = std::chrono::steady_clock::now();
+    int sent = DONE;
+    for (int count = 0; count < 100'000 && sent == DONE; count++)
+      sent = agent.notify("peer", "note");
+    CHECK(sent == (options.empty() ? FAILED : GONE) && seconds_since(start) >= 1);
+    shortest = std::min(shortest, seconds_since(start));
+  }
+  CHECK(shortest <= 25);
   kill(peer.pid, SIGCONT);
   sends = false;
   checks.join();
