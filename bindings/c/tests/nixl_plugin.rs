@@ -2,105 +2,22 @@
 //! declarations. `ci/nixl.sh` runs the plugin in NIXL's own wheels.
 #![cfg(not(any(dma_address_sanitizer, dma_thread_sanitizer)))]
 
+mod nixl;
+
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::LazyLock;
+
 use test_support::stand_ins;
 
-const HERE: &str = env!("CARGO_MANIFEST_DIR");
-/// The functions by which the plugin identifies the release of NIXL.
-const FUNCTIONS: &str = include_str!("nixl/libnixl-1.5.1.txt");
+use nixl::{DIR, FUNCTIONS, expect_success, libnixl, output, text};
 
-/// A directory for the files that these tests build, with the library under its installed name.
-static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nixl");
-    let _ = fs::remove_dir_all(&dir);
-    fs::create_dir_all(&dir).expect("a directory");
-    let test = std::env::current_exe().expect("the test's own path");
-    let built = test.parent().expect("a directory").join("libdma_c.so");
-    for name in ["libdma.so".to_owned(), format!("libdma.so.{}", dma_c::header::DMA_ABI_VERSION)] {
-        std::os::unix::fs::symlink(&built, dir.join(name)).expect("a link");
-    }
-    // Compiling all sources as one takes less time than compiling them one by one.
-    let sources = [
-        "remote_notifier.cpp",
-        "settings.cpp",
-        "failures.cpp",
-        "memory.cpp",
-        "transfers.cpp",
-        "recovery.cpp",
-        "cuda_memory.cpp",
-        "backend.cpp",
-        "peer.cpp",
-        "release_check.cpp",
-        "plugin.cpp",
-    ];
-    let text: String = sources.iter().map(|source| format!("#include <{source}>\n")).collect();
-    fs::write(dir.join("plugin.cpp"), text).expect("a file");
-    dir
-});
-
-static HOST: LazyLock<PathBuf> = LazyLock::new(|| {
-    let host = DIR.join("host");
-    let mut command = compiler("c++", "-std=c++17");
-    expect_success(command.arg(Path::new(HERE).join("tests/nixl/host.cpp")).args(["-ldl", "-o"]).arg(&host));
-    host
-});
-
-static PLUGIN: LazyLock<PathBuf> = LazyLock::new(|| {
-    let plugin = DIR.join("libplugin_DMA.so");
-    expect_success(&mut build(&Path::new(HERE).join("nixl"), &plugin));
-    plugin
-});
-
+static HOST: LazyLock<PathBuf> = LazyLock::new(|| nixl::program("host", &["-O1"]));
+static PLUGIN: LazyLock<PathBuf> = LazyLock::new(|| nixl::plugin(false));
 /// A library with the functions of release 1.5.1.
 static RELEASE: LazyLock<PathBuf> = LazyLock::new(|| libnixl("checked", FUNCTIONS.lines()));
-
-fn compiler(name: &str, standard: &str) -> Command {
-    let mut command = Command::new(name);
-    command.args([standard, "-Wall", "-Wextra", "-pedantic", "-Werror", "-pthread"]);
-    command
-}
-
-/// Returns the command that builds the plugin from these sources, linked to the shared library.
-fn build(sources: &Path, plugin: &Path) -> Command {
-    let mut command = compiler("c++", "-std=c++17");
-    command.args(["-fPIC", "-shared", "-fvisibility=hidden"]).arg(format!("-I{HERE}/include"));
-    command.arg(DIR.join("plugin.cpp")).arg(format!("-I{}", sources.display()));
-    command.arg("-o").arg(plugin).arg(format!("-Wl,--version-script={HERE}/nixl/exports.map,-z,defs"));
-    command.arg(format!("-L{}", DIR.display())).arg("-ldma").arg(format!("-Wl,-rpath,{}", DIR.display()));
-    command
-}
-
-/// Builds a `libnixl.so` with these functions.
-fn libnixl<'a>(name: &str, functions: impl Iterator<Item = &'a str>) -> PathBuf {
-    let source = DIR.join(format!("{name}.c"));
-    let text: String = functions.map(|function| format!("void {function}(void) {{}}\n")).collect();
-    fs::write(&source, text).expect("a file");
-    let library = DIR.join(name).join("libnixl.so");
-    fs::create_dir_all(DIR.join(name)).expect("a directory");
-    let mut command = Command::new("cc");
-    command.args(["-shared", "-fPIC", "-Wl,-soname,libnixl.so,--hash-style=gnu", "-o"]);
-    expect_success(command.arg(&library).arg(&source));
-    library
-}
-
-fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
-fn output(command: &mut Command) -> Output {
-    command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"))
-}
-
-#[track_caller]
-fn expect_success(command: &mut Command) -> String {
-    let output = output(command);
-    assert!(output.status.success(), "{command:?}: {}\n{}", output.status, text(&output));
-    text(&output)
-}
 
 /// Returns the command for a test of `host.cpp`. Freed memory is overwritten.
 fn host(plugin: &Path, libnixl: &Path, test: &str) -> Command {
@@ -265,24 +182,6 @@ fn killed_and_stopped_peers_on_other_hosts_are_errors() {
 /// more block.
 #[test]
 fn proofs_between_hosts_are_hmacs_with_sha_256() {
-    let source = DIR.join("hashes.cpp");
-    let text = r#"
-        #include <remote_notifier.cpp>
-        #include <peer.cpp>
-        int main() {
-            using namespace dma_nixl;
-            const auto print = [](const Digest &digest) { std::puts(hex(digest.data(), digest.size()).c_str()); };
-            for (const size_t len : {0, 55, 56, 63, 64, 1000})
-                print(sha256(std::string(len, 'a')));
-            print(sha256("abc"));
-            print(hmac("Jefe", "what do ya want for nothing?"));
-            print(hmac(std::string(131, static_cast<char>(0xaa)), "Test Using Larger Than Block-Size Key - Hash Key First"));
-        }"#;
-    fs::write(&source, format!("#include <cstdio>\n{text}")).expect("a file");
-    let program = DIR.join("hashes");
-    let mut command = compiler("c++", "-std=c++17");
-    command.arg(&source).arg("-I").arg(Path::new(HERE).join("nixl")).arg("-o").arg(&program);
-    expect_success(&mut command);
     let expected = "\
         e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\n\
         9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318\n\
@@ -293,7 +192,7 @@ fn proofs_between_hosts_are_hmacs_with_sha_256() {
         ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n\
         5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843\n\
         60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54\n";
-    assert_eq!(expect_success(&mut Command::new(program)), expected);
+    assert_eq!(expect_success(&mut Command::new(nixl::program("hashes", &[]))), expected);
 }
 
 #[test]
@@ -377,18 +276,18 @@ fn wrong_declarations_are_told() {
             "  virtual Status disconnect(const std::string &agent) = 0;\n  virtual Status connect(const std::string &agent) = 0;",
         ),
     ];
-    let right = fs::read_to_string(Path::new(HERE).join("nixl/interface.hpp")).expect("readable");
+    let right = fs::read_to_string(nixl::sources().join("interface.hpp")).expect("readable");
     for (number, (from, to)) in mutants.into_iter().enumerate() {
         let sources = DIR.join(format!("mutant-{number}"));
         fs::create_dir_all(&sources).expect("a directory");
-        for file in fs::read_dir(Path::new(HERE).join("nixl")).expect("readable") {
+        for file in fs::read_dir(nixl::sources()).expect("readable") {
             let file = file.expect("readable").path();
             fs::copy(&file, sources.join(file.file_name().expect("a name"))).expect("a copy");
         }
         assert_eq!(right.matches(from).count(), 1, "{from}");
         fs::write(sources.join("interface.hpp"), right.replace(from, to)).expect("a file");
         let plugin = sources.join("libplugin_DMA.so");
-        let built = output(&mut build(&sources, &plugin));
+        let built = output(&mut nixl::plugin_command(&sources, &plugin, false));
         if !built.status.success() {
             assert!(text(&built).contains("static assertion failed"), "{from}: {}", text(&built));
             continue;

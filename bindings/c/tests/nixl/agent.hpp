@@ -17,7 +17,7 @@ using Notes = std::vector<std::pair<Text, Text>>;
 using Bytes = std::vector<unsigned char>;
 
 static int wrong;
-static void check(bool holds, int line, const char *what) {
+inline void check(bool holds, int line, const char *what) {
   if (!holds) {
     std::printf("line %d: %s\n", line, what);
     std::fflush(stdout);
@@ -32,7 +32,7 @@ enum : unsigned { HOST = 0, GPU = 1, FILES = 4 };
 enum : unsigned { READ = 0, WRITE = 1 };
 
 // A transfer that was posted may have ended when the call returns.
-static bool started(int posted) { return posted == DONE || posted == IN_PROGRESS; }
+inline bool started(int posted) { return posted == DONE || posted == IN_PROGRESS; }
 
 // Slots of the engine's table, by NIXL's names. slots.py reads this list.
 enum Slot {
@@ -67,12 +67,12 @@ enum Slot {
 
 using Object = void *;
 
-template <typename Result, typename... Arguments> static Result call(Object object, Slot slot, Arguments... arguments) {
+template <typename Result, typename... Arguments> Result call(Object object, Slot slot, Arguments... arguments) {
   auto table = *static_cast<void ***>(object);
   return reinterpret_cast<Result (*)(Object, Arguments...)>(table[slot])(object, arguments...);
 }
 
-static unsigned char *member(Object object, size_t offset) { return static_cast<unsigned char *>(object) + offset; }
+inline unsigned char *member(Object object, size_t offset) { return static_cast<unsigned char *>(object) + offset; }
 
 // A memory range: address, length, device, and a text or the plugin's memory object.
 struct Described {
@@ -210,18 +210,18 @@ public:
 };
 
 // Fills memory in place.
-static void fill(Bytes &bytes, unsigned seed) {
+inline void fill(Bytes &bytes, unsigned seed) {
   for (size_t at = 0; at < bytes.size(); at++)
     bytes[at] = static_cast<unsigned char>((at + seed) * 2654435761u >> 13);
 }
 
-static Bytes pattern(size_t len, unsigned seed) {
+inline Bytes pattern(size_t len, unsigned seed) {
   Bytes bytes(len);
   fill(bytes, seed);
   return bytes;
 }
 
-static List places(const void *start, const std::vector<std::pair<size_t, size_t>> &ranges, Object memory) {
+inline List places(const void *start, const std::vector<std::pair<size_t, size_t>> &ranges, Object memory) {
   List list;
   for (const auto &[at, len] : ranges)
     list.places.push_back({{reinterpret_cast<uint64_t>(start) + at, len, 0}, memory});
