@@ -55,7 +55,7 @@ tests/left_over.rs 1 polls until the kernel has removed threads
 reads_listed='
 bindings/c/tests/nixl/agent.hpp 4 limits against a hang of two minutes
 bindings/c/tests/nixl/figures.c 2 figures that are printed
-bindings/c/tests/nixl/host.cpp 2 a stopped peer is given up after the time limit, not before; repeats what a stop of the machine has disturbed
+bindings/c/tests/nixl/host.cpp 3 a stopped peer is given up after the time limit, not before; repeats what a stop of the machine has disturbed
 bindings/c/tests/nixl/kills.py 2 limit against a hang, and the figure that is printed
 bindings/c/tests/nixl/peers.py 4 limits against a hang of two minutes
 bindings/preload/tests/c/ratios.c 1 figures that are printed

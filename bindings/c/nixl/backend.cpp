@@ -31,13 +31,17 @@ Backend::~Backend() {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [this] { return remote_calls_ == 0; });
   }
-  for (Device *device : {&local_device_, &remote_device_, &cpu_device_})
+  // Peers that are not used any more close their queues. The queues of all others are closed here.
+  peers_.clear();
+  std::vector<Device *> devices(remote_queues_.begin(), remote_queues_.end());
+  devices.insert(devices.end(), {&local_device_, &cpu_device_});
+  for (Device *device : devices)
     if (device->is_open() && dma_queue_close(device->queue, 1000) != DMA_OK)
       log(last_error());
   for (Transfer *transfer : transfers_)
     close_batch(*transfer);
-  if (remote_device_.engine.id != local_device_.engine.id && remote_device_.engine.id != 0)
-    (void)dma_close(remote_device_.engine);
+  if (remote_engine_.engine.id != local_device_.engine.id && has_remote())
+    (void)dma_close(remote_engine_.engine);
   for (const Device *device : {&local_device_, &cpu_device_})
     if (device->engine.id != 0)
       (void)dma_close(device->engine);
@@ -82,8 +86,10 @@ Status Backend::describe_connection(std::string &text) const {
 
 Status Backend::load_connection(const std::string &agent_name, const std::string &text) {
   auto peer = std::make_shared<Peer>(text);
-  if (remote_device_.is_open() && (all_remote_ || peer->usable().status == NOT_SUPPORTED))
+  if (has_remote() && (all_remote_ || peer->usable().status == NOT_SUPPORTED))
     peer->use_remote_notifier(answer_limit_);
+  if (peer->remote_notifier() && !(peer->device = open_remote_queue(agent_name)))
+    peer->refuse({BACKEND, last_error()});
   if (peer->usable().status != SUCCESS)
     log("agent " + agent_name + " cannot be used: " + peer->usable().reason);
   std::lock_guard<std::mutex> lock(mutex_);
@@ -188,10 +194,10 @@ bool Backend::open(const Options &options) {
     return false;
   }
   if (!remote_engine.empty()) {
-    remote_device_.name = remote_engine;
+    remote_engine_.name = remote_engine;
     if (remote_engine == local_engine)
-      remote_device_.engine = local_device_.engine;
-    if (remote_engine == local_engine ? !remote_device_.open_queue() : !remote_device_.open(remote_engine)) {
+      remote_engine_.engine = local_device_.engine;
+    if (remote_engine == local_engine ? !remote_engine_.describe() : !remote_engine_.open_engine(remote_engine)) {
       log(last_error());
       return false;
     }
@@ -207,8 +213,8 @@ bool Backend::open(const Options &options) {
       return false;
     }
   }
-  for (const Device *device : {&local_device_, &remote_device_})
-    if (device->is_open() && !(device->capabilities & DMA_CAN_REGISTER)) {
+  for (const Device *device : {&local_device_, &remote_engine_})
+    if (device->engine.id != 0 && !(device->capabilities & DMA_CAN_REGISTER)) {
       log("engine " + device->name + " cannot register memory of the program");
       return false;
     }
@@ -221,6 +227,26 @@ bool Backend::open(const Options &options) {
   if (!told.test_and_set())
     log("agent " + agent + ": " + in_force(settings));
   return true;
+}
+
+std::shared_ptr<Device> Backend::open_remote_queue(const std::string &agent_name) const {
+  const auto close = [this](Device *device) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      remote_queues_.erase(device);
+    }
+    if (device->is_open() && dma_queue_close(device->queue, 1000) != DMA_OK)
+      log(last_error());
+    delete device;
+  };
+  const std::shared_ptr<Device> device(new Device, close);
+  device->name = remote_engine_.name + " for agent " + agent_name;
+  device->is_remote = true;
+  if (dma_queue_open(remote_engine_.engine, nullptr, &device->queue) != DMA_OK)
+    return nullptr;
+  std::lock_guard<std::mutex> lock(mutex_);
+  remote_queues_.insert(device.get());
+  return device;
 }
 
 Status Backend::report(const std::string &agent_name, const Outcome &outcome) {

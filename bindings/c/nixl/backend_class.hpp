@@ -73,6 +73,11 @@ public:
 private:
   bool open(const Options &options);
 
+  // Opens a queue for a peer on another host, which the last user closes. Returns null if this fails; then the reason is the
+  // thread's last error.
+  std::shared_ptr<Device> open_remote_queue(const std::string &agent_name) const;
+  bool has_remote() const { return remote_engine_.engine.id != 0; }
+
   // Exports a region to peers on other hosts.
   static dma_status share(Region &region);
 
@@ -154,8 +159,10 @@ private:
   // The plugin's thread: receives notifications, and executes copies to other processes.
   void run();
 
-  // The engine for copies within this process, and the engine for peers on other hosts.
-  mutable Device local_device_, remote_device_;
+  // The engine for copies within this process.
+  mutable Device local_device_;
+  // The engine for peers on other hosts, without a queue.
+  Device remote_engine_;
   // The engine that takes over transfers within this process when the device of `local_device_` is lost, if an option asks
   // for it.
   mutable Device cpu_device_;
@@ -169,6 +176,7 @@ private:
   mutable std::condition_variable changed_;
   std::set<std::shared_ptr<Region>> regions_;
   mutable std::set<Transfer *> transfers_;
+  mutable std::set<Device *> remote_queues_;
   mutable std::deque<Transfer *> jobs_;
   mutable size_t remote_calls_ = 0; // Calls to remote notifiers that have not called back yet.
   mutable Notifications notifications_;

@@ -13,7 +13,7 @@ Status Backend::register_memory(const DescribedRange &range, const MemoryType &t
   Region region{range.address, range.len, type};
   if (type != DRAM && type != VRAM)
     return NOT_SUPPORTED;
-  const bool is_shared = type == DRAM && remote_device_.is_open(), has_two = is_shared && remote_device_.engine.id != local_device_.engine.id;
+  const bool is_shared = type == DRAM && has_remote(), has_two = is_shared && remote_engine_.engine.id != local_device_.engine.id;
   constexpr uint32_t OWN = DMA_READ | DMA_WRITE, SHARED = OWN | DMA_EXPORT_READ | DMA_EXPORT_WRITE;
   void *const start = reinterpret_cast<void *>(range.address);
   dma_status status = type == VRAM
@@ -21,7 +21,7 @@ Status Backend::register_memory(const DescribedRange &range, const MemoryType &t
                           : dma_region_register(local_device_.engine, start, range.len, is_shared && !has_two ? SHARED : OWN, &region.handle);
   if (status == DMA_OK && is_shared) {
     if (has_two)
-      status = dma_region_register(remote_device_.engine, start, range.len, SHARED, &region.remote_handle);
+      status = dma_region_register(remote_engine_.engine, start, range.len, SHARED, &region.remote_handle);
     else
       region.remote_handle = region.handle;
     if (status == DMA_OK)
@@ -68,7 +68,7 @@ Status Backend::deregister_memory(Memory *memory) {
       close_batch(*transfer);
   }
   if (close(*piece->region) != DMA_OK) {
-    log("the device of engine " + local_device_.name + (remote_device_.is_open() ? " or " + remote_device_.name : "") + " never answered, and may still write to memory that the program is about to "
+    log("the device of engine " + local_device_.name + (has_remote() ? " or " + remote_engine_.name : "") + " never answered, and may still write to memory that the program is about to "
         "free; the program is ended because of that");
     std::abort();
   }
@@ -137,13 +137,16 @@ dma_status Backend::close(const Region &region) {
 void Backend::import(Piece &piece, const DescribedRange &range) const {
   std::string bytes;
   dma_region handle{};
+  piece.refusal = piece.peer->usable();
+  if (piece.refusal.status)
+    return;
   if (range.text.size() < 3 || !from_hex(range.text.substr(2), bytes)) {
     piece.refusal = {NOT_SUPPORTED, "its memory is not registered for peers on other hosts"};
     return;
   }
   dma_region_info info{};
   info.size = sizeof info;
-  const dma_status status = dma_region_import(remote_device_.engine, bytes.data(), bytes.size(), &handle);
+  const dma_status status = dma_region_import(remote_engine_.engine, bytes.data(), bytes.size(), &handle);
   if (status != DMA_OK) {
     piece.refusal = {status == DMA_REVOKED ? DISCONNECTED : BACKEND, last_error()};
     return;

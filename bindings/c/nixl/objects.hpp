@@ -127,12 +127,14 @@ struct Transfer final : Handle {
   bool waits_for_mailbox() const { return mailbox_deadline != Clock::time_point{}; }
 };
 
-// An engine of dma.h with a queue. The backend's mutex guards the members below `capabilities`.
+// An engine of dma.h with a queue. Each peer on another host has a queue of its own, because a queue that connects to a host
+// that does not answer executes nothing else. The backend's mutex guards the members below `capabilities`.
 struct Device {
   std::string name = {};
   dma_engine engine{};
   dma_queue queue{};
   uint32_t capabilities = 0;
+  bool is_remote = false;
 
   std::deque<Transfer *> waiting = {};
   bool is_lost = false, has_failed = false;
@@ -142,17 +144,21 @@ struct Device {
 
   bool is_open() const { return queue.id != 0; }
 
-  bool open(const std::string &engine_name) {
+  bool open_engine(const std::string &engine_name) {
     name = engine_name;
-    return dma_open(name.c_str(), &engine) == DMA_OK && open_queue();
+    return dma_open(name.c_str(), &engine) == DMA_OK && describe();
   }
 
-  bool open_queue() {
+  bool open(const std::string &engine_name) {
+    return open_engine(engine_name) && dma_queue_open(engine, nullptr, &queue) == DMA_OK;
+  }
+
+  bool describe() {
     dma_engine_info info{};
     info.size = sizeof info;
-    const bool opened = dma_engine_describe(engine, &info) == DMA_OK && dma_queue_open(engine, nullptr, &queue) == DMA_OK;
+    const bool described = dma_engine_describe(engine, &info) == DMA_OK;
     capabilities = info.capabilities;
-    return opened;
+    return described;
   }
 };
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <sys/uio.h>
+#include <utility>
 #include <vector>
 
 namespace dma_nixl {
@@ -31,6 +32,7 @@ struct Outcome {
   std::string reason = {};
 };
 
+struct Device;
 class RemoteNotifier;
 struct NotificationAddress;
 
@@ -60,6 +62,8 @@ public:
   // Treats the peer as a process of another host from now on, which answers within `limit`. Must be called before all other
   // functions.
   void use_remote_notifier(std::chrono::milliseconds limit);
+  // Records why transfers with this peer are impossible. Must be called before the peer is used.
+  void refuse(Outcome reason) { usable_ = std::move(reason); }
   // Returns null for a peer that is reached within the host.
   RemoteNotifier *remote_notifier() const { return remote_notifier_.get(); }
 
@@ -70,6 +74,9 @@ public:
   // Copies `len` bytes from position `begin` on, between lists of the same shape.
   Outcome copy(Direction direction, const std::vector<iovec> &local, const std::vector<iovec> &remote, Position begin,
                size_t len) const;
+
+  // The queue for a peer that is reached by the engine for other hosts.
+  std::shared_ptr<Device> device;
 
 private:
   Outcome open(const std::string &description);

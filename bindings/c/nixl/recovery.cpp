@@ -91,7 +91,7 @@ bool Backend::try_again(Transfer &transfer) const {
     transfer.retry_at = Clock::now() + std::min(FIRST_DELAY * (1 << (transfer.attempts - 2)), MAX_DELAY);
     transfer.runner = Runner::WAITING_LIST;
     device.waiting.push_back(&transfer);
-  } else if (&device == &remote_device_) {
+  } else if (device.is_remote) {
     submit_if_reachable(transfer);
   } else {
     submit(transfer);
@@ -130,8 +130,9 @@ void Backend::lose(Device &device, const std::string &reason) const {
     return;
   device.is_lost = true;
   log("the device of engine " + device.name + " is lost: " + reason +
-      (has_fallback(device) ? "; from now on, the CPU copies within this process"
-                 : "; all its transfers fail. The option fallback=cpu lets the CPU take over"));
+      (has_fallback(device)  ? "; from now on, the CPU copies within this process"
+       : device.is_remote    ? "; all transfers with this agent fail until its metadata is loaded again"
+                             : "; all its transfers fail. The option fallback=cpu lets the CPU take over"));
 }
 
 bool Backend::go_over_to_cpu(Transfer &transfer) const {

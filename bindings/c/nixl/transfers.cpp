@@ -55,6 +55,11 @@ void add_piece(Transfer &transfer, const Range &local, const Range &remote) {
   transfer.remote.push_back({reinterpret_cast<void *>(remote.address), remote.len});
 }
 
+// Returns the key of a transfer's way for estimates. All peers on other hosts are one way.
+const void *way_of(const Transfer &transfer, const Device &remote_engine) {
+  return transfer.device && transfer.device->is_remote ? &remote_engine : transfer.device;
+}
+
 size_t count_of_copies(const Transfer &transfer) { return transfer.device ? transfer.copies.size() : transfer.local.size(); }
 
 } // namespace
@@ -104,7 +109,7 @@ Status Backend::prepare(const Direction &direction, const List<MemoryRange> &loc
     add_copy(*transfer, at, local[at], remote[at], direction == WRITE ? dma_copy{from, to, 0} : dma_copy{to, from, 0});
   }
   if (!transfer->copies.empty()) {
-    transfer->device = transfer->peer && transfer->peer->remote_notifier() ? &remote_device_ : &local_device_;
+    transfer->device = transfer->peer && transfer->peer->remote_notifier() ? transfer->peer->device.get() : &local_device_;
     const dma_status status = dma_batch_create(transfer->copies.data(), transfer->copies.size(), &transfer->batch);
     if (status != DMA_OK)
       return failure_of(status);
@@ -176,7 +181,7 @@ Status Backend::estimate(const Direction &, const List<MemoryRange> &, const Lis
   const Transfer &transfer = *static_cast<const Transfer *>(handle);
   const std::lock_guard<std::mutex> lock(mutex_);
   Estimate found;
-  if (!costs_.estimate(transfer.device, transfer.direction, transfer.bytes, count_of_copies(transfer), found))
+  if (!costs_.estimate(way_of(transfer, remote_engine_), transfer.direction, transfer.bytes, count_of_copies(transfer), found))
     return NOT_FOUND;
   time = std::chrono::ceil<std::chrono::microseconds>(found.time);
   margin = std::chrono::ceil<std::chrono::microseconds>(found.margin);
@@ -220,7 +225,7 @@ void Backend::end(Transfer &transfer, Status status) const {
   transfer.status = status;
   transfer.runner = Runner::NONE;
   if (status == SUCCESS)
-    costs_.note(transfer.device, transfer.direction, transfer.bytes, count_of_copies(transfer),
+    costs_.note(way_of(transfer, remote_engine_), transfer.direction, transfer.bytes, count_of_copies(transfer),
                 Clock::now() - transfer.posted_at);
   changed_.notify_all();
 }
@@ -251,8 +256,11 @@ void Backend::submit(Transfer &transfer) const {
 }
 
 void Backend::progress() const {
-  for (Device *device : {&local_device_, &remote_device_, &cpu_device_})
+  for (Device *device : {&local_device_, &cpu_device_})
     if (device->is_open())
+      progress(*device);
+  for (Device *device : remote_queues_)
+    if (device->on_device > 0 || !device->waiting.empty())
       progress(*device);
 }
 
@@ -297,7 +305,7 @@ void Backend::progress(Device &device) const {
     device.waiting.erase(device.waiting.begin() + static_cast<std::ptrdiff_t>(at));
   }
   // Even a slow device copies at least 100 MB/s.
-  if (device.on_device > 0 && device.idle_for > stall_limit_ + (&device == &remote_device_ ? HOST_TIMEOUT : milliseconds(0)) +
+  if (device.on_device > 0 && device.idle_for > stall_limit_ + (device.is_remote ? HOST_TIMEOUT : milliseconds(0)) +
                                                     milliseconds(device.bytes_on_device / 100'000)) {
     lose(device, "it is stalled, and its queue is stopped");
     if (dma_queue_stop(device.queue, 0) != DMA_OK)

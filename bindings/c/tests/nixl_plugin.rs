@@ -178,6 +178,11 @@ fn killed_and_stopped_peers_on_other_hosts_are_errors() {
     passes_between_hosts("far_killed");
 }
 
+#[test]
+fn a_stopped_peer_on_another_host_delays_no_other_peer() {
+    passes_between_hosts("far_stopped");
+}
+
 /// The examples of FIPS 180-4 and RFC 4231, and lengths around the length at which a message needs one
 /// more block.
 #[test]

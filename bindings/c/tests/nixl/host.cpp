@@ -542,6 +542,44 @@ static void killed_and_stopped_peers_are_errors(const Options &options) {
   CHECK(agent.remove(l) == DONE);
 }
 
+// While a transfer waits for a stopped peer, transfers with another peer are done. The engine waits 30 s for the stopped peer. If
+// this machine was stopped for that long, the test is repeated.
+static void a_stopped_peer_delays_no_other_peer() {
+  double longest = 60;
+  for (int round = 0; round < 3 && longest > 25; round++) {
+    Peer stopped(FAR), other(FAR);
+    Agent agent("me", FAR);
+    Bytes ours = pattern(4096, 5);
+    const Object l = agent.add(ours);
+    Object memory[2], handles[2];
+    for (const int at : {0, 1}) {
+      const Peer &peer = at == 0 ? stopped : other;
+      const Text name = at == 0 ? "stopped" : "other";
+      CHECK(agent.meet(name, peer.address) == DONE);
+      CHECK(agent.import(name, reinterpret_cast<uint64_t>(peer.bytes), Peer::LEN, peer.text, memory[at]) == DONE);
+      const List right = places(peer.bytes, {{0, 4096}}, memory[at]);
+      CHECK(agent.prepare(WRITE, places(ours.data(), {{0, 4096}}, l), right, name, handles[at]) == DONE);
+    }
+    kill(stopped.pid, SIGSTOP);
+    CHECK(agent.post(WRITE, {}, {}, "stopped", handles[0]) == IN_PROGRESS);
+    const auto start = std::chrono::steady_clock::now();
+    CHECK(started(agent.post(WRITE, {}, {}, "other", handles[1], "note")) && agent.wait(handles[1]) == DONE);
+    longest = seconds_since(start);
+    CHECK(agent.state(handles[0]) == IN_PROGRESS && std::equal(ours.begin(), ours.end(), other.bytes));
+    kill(stopped.pid, SIGCONT);
+    CHECK(agent.wait(handles[0]) == DONE && std::equal(ours.begin(), ours.end(), stopped.bytes));
+    for (const int at : {0, 1}) {
+      CHECK(agent.free(handles[at]) == DONE);
+      agent.unload(memory[at]);
+    }
+    CHECK(agent.remove(l) == DONE);
+    // The second process has the ends of the first one's pipes.
+    other.end();
+    stopped.end();
+  }
+  CHECK(longest <= 25);
+}
+
 // Returns the abstract name of a mailbox. Any process may bind the name after its owner has ended.
 static sockaddr_un mailbox_of(const Text &address) {
   sockaddr_un name{};
@@ -969,6 +1007,7 @@ int main(int argc, char **argv) {
         {"killed", [] { killed_and_stopped_peers_are_errors({}); }},
         {"far", [] { between_processes(FAR); peers_on_other_hosts_grant_what_they_registered(); }},
         {"far_killed", [] { killed_and_stopped_peers_are_errors(FAR); }},
+        {"far_stopped", a_stopped_peer_delays_no_other_peer},
         {"taken", a_taken_mailbox_gets_nothing},
         {"sleeps", waiting_for_a_mailbox_sleeps},
         {"unreachable", unreachable_peers_are_errors},
