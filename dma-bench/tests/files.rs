@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
@@ -10,7 +10,6 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use test_support::default_signals;
-use test_support::hold::Hold;
 
 fn bench(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dma-bench"));
@@ -290,61 +289,6 @@ fn an_engine_that_can_do_nothing_of_it_is_no_success() {
     assert_eq!((code, said.contains("cpu: not measured")), (1, false), "{said}");
 }
 
-/// Interrupts a run when it holds, or without a hold as soon as it prints a figure. Returns its output and
-/// its messages.
-fn interrupted(mut command: Command, results: &Path, mut hold: Option<Hold>) -> (Output, String) {
-    command.args(["--samples", "1", "--json"]).arg(results).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    drop(command);
-    let mut said = String::new();
-    let mut lines = BufReader::new(child.stderr.take().unwrap());
-    let mut read_until = |says: &str| {
-        while !said.contains(says) {
-            assert!(lines.read_line(&mut said).unwrap() > 0, "{said}");
-        }
-    };
-    match &mut hold {
-        Some(hold) => hold.wait("begun"),
-        None => read_until("GB/s"),
-    }
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    read_until("Ctrl-C again ends at once");
-    lines.read_to_string(&mut said).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{said}");
-    (output, said)
-}
-
-#[test]
-fn cells_that_were_never_begun_are_not_forgotten() {
-    let folder = tempfile::tempdir().unwrap();
-    let results = folder.path().join("r.json");
-    // The first cell is complete, and others were not begun. They would take a minute.
-    let command = bench(["run", "-e", "cpu", "-o", "64..8K", "-t", "4", "--footprint", "1M"]);
-    let (output, said) = interrupted(command, &results, None);
-    let value = json(&results);
-    let begun = value["cells"].as_array().unwrap().len();
-    assert!(value["planned"] == 16 && begun < 16, "{begun}: {said}");
-    assert!(said.contains(&format!("{} of 16 were not begun", 16 - begun)), "{said}");
-    let table = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(table.contains(&format!("{} of 16 cells were not begun", 16 - begun)), "{table}");
-}
-
-// Release builds have no hold.
-#[cfg(debug_assertions)]
-#[test]
-fn a_run_interrupted_before_its_first_figure_replaces_no_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let results = folder.path().join("r.json");
-    fs::write(&results, "mine").unwrap();
-    let mut command = bench(["run", "-e", "cpu", "-o", "64", "--footprint", "1M"]);
-    let hold = Hold::at(&mut command, "begun");
-    let (output, said) = interrupted(command, &results, Some(hold));
-    assert!(said.contains("before anything was measured") && output.stdout.is_empty(), "{said}");
-    assert_eq!(fs::read(&results).unwrap(), b"mine");
-}
-
 #[test]
 fn text_from_a_file_is_shown_without_control_characters() {
     let folder = tempfile::tempdir().unwrap();
@@ -381,4 +325,60 @@ fn text_from_a_file_is_shown_without_control_characters() {
         code == 2 && said.contains("results of version 2") && said.contains("measure again") && !bad(&said),
         "{said}"
     );
+}
+
+// Release builds have no hold points.
+#[cfg(debug_assertions)]
+mod interruptions {
+    use std::io::{BufRead as _, BufReader};
+
+    use test_support::hold::Hold;
+
+    use super::*;
+
+    /// Interrupts a run when it reaches `point`. Returns its output and its messages.
+    fn interrupted(mut command: Command, results: &Path, point: &str) -> (Output, String) {
+        let mut hold = Hold::at(&mut command, point);
+        command.args(["--samples", "1", "--json"]).arg(results).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        hold.wait(point);
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let (mut said, mut lines) = (String::new(), BufReader::new(child.stderr.take().unwrap()));
+        while !said.contains("Ctrl-C again ends at once") {
+            assert!(lines.read_line(&mut said).unwrap() > 0, "{said}");
+        }
+        lines.read_to_string(&mut said).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{said}");
+        (output, said)
+    }
+
+    #[test]
+    fn cells_that_were_never_begun_are_not_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let results = folder.path().join("r.json");
+        let mut command = bench(["run", "-e", "cpu", "-o", "64..8K"]);
+        command.args(["-t", "0.004", "--warm-up", "0.001", "--footprint", "1M"]);
+        // The first cell is complete, and the run holds.
+        let (output, said) = interrupted(command, &results, "cell");
+        let value = json(&results);
+        let begun = value["cells"].as_array().unwrap().len();
+        assert!(value["planned"] == 16 && begun < 16, "{begun}: {said}");
+        assert!(said.contains(&format!("{} of 16 were not begun", 16 - begun)), "{said}");
+        let table = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(table.contains(&format!("{} of 16 cells were not begun", 16 - begun)), "{table}");
+    }
+
+    #[test]
+    fn a_run_interrupted_before_its_first_figure_replaces_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let results = folder.path().join("r.json");
+        fs::write(&results, "mine").unwrap();
+        let command = bench(["run", "-e", "cpu", "-o", "64", "--footprint", "1M"]);
+        let (output, said) = interrupted(command, &results, "begun");
+        assert!(said.contains("before anything was measured") && output.stdout.is_empty(), "{said}");
+        assert_eq!(fs::read(&results).unwrap(), b"mine");
+    }
 }

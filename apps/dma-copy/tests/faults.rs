@@ -103,27 +103,31 @@ fn kill_until_copied(dice: &mut Dice) -> (u64, u64) {
 
 #[test]
 fn a_side_that_hangs_is_given_up_on() {
-    for from in Side::BOTH {
-        for hangs in Side::BOTH {
-            let place = Place::new();
-            place.file("src", 400_000);
-            let args = |side| format!("-f {} -e sim {SMALL}", if side == from { "src" } else { "dst" });
-            let (mut hung, mut hung_hold) = place.hold(hangs, &args(hangs), "block");
-            let (other, mut hold) = place.hold(hangs.other(), &args(hangs.other()), "block");
-            hung_hold.wait("block");
-            hold.wait("block");
-            hung.signal(Signal::STOP);
-            let name = if hangs == Side::Host { "the host" } else { "the DPU" };
-            hold.answer("peer=1");
-            drop(hold);
-            // The stopped side still uses the memory that this side exported, and the log says so.
-            other.end().failed_with_log(&[name, "made no progress for 1 s", "--timeout"]);
-            drop(hung_hold);
-            hung.signal(Signal::CONT);
-            assert_eq!(hung.end().status.code(), Some(1));
-            assert_eq!(place.names(), ["src".to_owned()].into(), "nothing is left behind");
+    let copy = |from, hangs: Side| {
+        let place = Place::new();
+        place.file("src", 400_000);
+        let args = |side| format!("-f {} -e sim {SMALL}", if side == from { "src" } else { "dst" });
+        let (mut hung, mut hung_hold) = place.hold(hangs, &args(hangs), "block");
+        let (other, mut hold) = place.hold(hangs.other(), &args(hangs.other()), "block");
+        hung_hold.wait("block");
+        hold.wait("block");
+        hung.signal(Signal::STOP);
+        let name = if hangs == Side::Host { "the host" } else { "the DPU" };
+        hold.answer("peer=1");
+        drop(hold);
+        // The stopped side still uses the memory that this side exported, and the log says so.
+        other.end().failed_with_log(&[name, "made no progress for 1 s", "--timeout"]);
+        drop(hung_hold);
+        hung.signal(Signal::CONT);
+        assert_eq!(hung.end().status.code(), Some(1));
+        assert_eq!(place.names(), ["src".to_owned()].into(), "nothing is left behind");
+    };
+    // At the same time, because the pairs spend most of their time waiting.
+    std::thread::scope(|scope| {
+        for (from, hangs) in Side::BOTH.into_iter().flat_map(|from| Side::BOTH.map(|hangs| (from, hangs))) {
+            scope.spawn(move || copy(from, hangs));
         }
-    }
+    });
 }
 
 #[test]

@@ -4,9 +4,11 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use apps_shared::hold;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::files::say;
+use crate::interrupt;
 use crate::output::cell_line;
 use crate::plan::Cell;
 use crate::results::Measured;
@@ -139,13 +141,13 @@ impl Observer for Progress {
     fn cell(&mut self, measured: &Measured) {
         // Each reason for missing figures is printed once. The table at the end lists all cells.
         let reason = measured.message.as_ref().filter(|_| measured.ops_per_second.is_none());
-        if reason.is_some_and(|reason| self.reasons.contains(reason)) {
-            return;
+        if reason.is_none_or(|reason| !self.reasons.contains(reason)) {
+            self.reasons.extend(reason.cloned());
+            if self.lines {
+                say(cell_line(measured));
+            }
         }
-        self.reasons.extend(reason.cloned());
-        if self.lines {
-            say(cell_line(measured));
-        }
+        hold::reached("cell", interrupt::stopped);
     }
 
     fn end(&mut self) {

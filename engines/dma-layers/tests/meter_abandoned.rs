@@ -55,17 +55,22 @@ fn an_abandoned_queue_loses_its_descriptors_and_its_number() {
         // After the first queue, `auto` leaves the device alone for a while.
         (Arc::clone(&of_auto), meter(auto(of_auto)), 1),
     ];
-    for (inner, outer, queues) in cases {
-        for lost in 1..=queues {
-            let queue = outer.open_queue(&QueueOptions::new()).unwrap();
-            let copy = queue.copy(outer.allocate(64).unwrap(), outer.allocate(64).unwrap()).unwrap();
-            assert_eq!(queue.close(Duration::ZERO).abandoned, 1);
-            drop(copy);
-            for engine in [&inner, &outer] {
-                let report = engine.report();
-                assert_eq!(report.queues.len(), 1);
-                assert_eq!((report.queues[0].in_flight, report.queues[0].lost), (0, lost));
-            }
+    // At the same time, because each close waits for the device.
+    std::thread::scope(|scope| {
+        for (inner, outer, queues) in cases {
+            scope.spawn(move || {
+                for lost in 1..=queues {
+                    let queue = outer.open_queue(&QueueOptions::new()).unwrap();
+                    let copy = queue.copy(outer.allocate(64).unwrap(), outer.allocate(64).unwrap()).unwrap();
+                    assert_eq!(queue.close(Duration::ZERO).abandoned, 1);
+                    drop(copy);
+                    for engine in [&inner, &outer] {
+                        let report = engine.report();
+                        assert_eq!(report.queues.len(), 1);
+                        assert_eq!((report.queues[0].in_flight, report.queues[0].lost), (0, lost));
+                    }
+                }
+            });
         }
-    }
+    });
 }

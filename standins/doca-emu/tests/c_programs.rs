@@ -92,20 +92,26 @@ fn check(name: &str) {
     check_on(sdk(), name, "");
 }
 
+/// Builds and runs a program in three ways, which run at the same time, because some wait for the stand-in's
+/// timeouts.
 fn check_on(sdk: &Sdk, name: &str, version: &str) {
-    let how = |how: &str| how.to_owned() + version;
-    build_and_run(sdk, name, &how("c"), "cc", &["-std=c11"]);
-    if is_there("g++") {
-        build_and_run(sdk, name, &how("c++"), "g++", &["-std=c++17", "-x", "c++"]);
-    } else {
-        println!("skipped: {name} as C++, without g++");
-    }
-    if can_sanitize() {
-        let flags = ["-std=c11", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-        build_and_run(sdk, name, &how("sanitized"), "cc", &flags);
-    } else {
-        println!("skipped: {name} with sanitizers, which this compiler lacks");
-    }
+    let check = |how: &str, compiler: &str, flags: &[&str]| {
+        build_and_run(sdk, name, &(how.to_owned() + version), compiler, flags);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| check("c", "cc", &["-std=c11"]));
+        if is_there("g++") {
+            scope.spawn(|| check("c++", "g++", &["-std=c++17", "-x", "c++"]));
+        } else {
+            println!("skipped: {name} as C++, without g++");
+        }
+        if can_sanitize() {
+            let flags = ["-std=c11", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+            scope.spawn(move || check("sanitized", "cc", &flags));
+        } else {
+            println!("skipped: {name} with sanitizers, which this compiler lacks");
+        }
+    });
 }
 
 fn can_sanitize() -> bool {

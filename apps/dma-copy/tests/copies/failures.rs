@@ -73,30 +73,36 @@ fn a_device_that_resets_is_recovered_from() {
 
 #[test]
 fn a_device_that_fails_ends_both_sides() {
-    let place = Place::new();
-    place.file("src", 400_000);
-    for from in Side::BOTH {
-        for (faults, says) in [
-            ("fail@7-", "device fault"),
-            ("gone@7", "device"),
-            ("refuse", "copying bytes by DMA"),
-            ("lose@5", "completed nothing for 0.5 s"),
-            ("stick@5", "completed nothing for 0.5 s"),
-        ] {
-            let args = |side| {
-                let file = if side == from { "src" } else { "dst" };
-                format!("-f {file} -e sim:faults={faults} --chunk 4K --window 64K")
-            };
-            let (dpu, mut hold) = place.hold(Side::Dpu, &args(Side::Dpu), "agreed");
-            let host = place.start(Side::Host, &args(Side::Host));
-            hold.wait("agreed");
-            hold.answer(if says.contains("0.5 s") { "device=0.5" } else { "" });
-            let (host, dpu) = (host.end(), dpu.end());
-            dpu.failed(&["DPU: copying bytes by DMA", says]);
-            host.failed(&["host: the DPU gave up (copying bytes by DMA)", says]);
-            assert_eq!(place.names(), ["src".to_owned()].into(), "nothing is left behind");
+    let copy = |from, faults, says: &str| {
+        let place = Place::new();
+        place.file("src", 400_000);
+        let args = |side| {
+            let file = if side == from { "src" } else { "dst" };
+            format!("-f {file} -e sim:faults={faults} --chunk 4K --window 64K")
+        };
+        let (dpu, mut hold) = place.hold(Side::Dpu, &args(Side::Dpu), "agreed");
+        let host = place.start(Side::Host, &args(Side::Host));
+        hold.wait("agreed");
+        hold.answer(if says.contains("0.5 s") { "device=0.5" } else { "" });
+        let (host, dpu) = (host.end(), dpu.end());
+        dpu.failed(&["DPU: copying bytes by DMA", says]);
+        host.failed(&["host: the DPU gave up (copying bytes by DMA)", says]);
+        assert_eq!(place.names(), ["src".to_owned()].into(), "nothing is left behind");
+    };
+    // At the same time, because the pairs spend most of their time waiting.
+    std::thread::scope(|scope| {
+        for from in Side::BOTH {
+            for (faults, says) in [
+                ("fail@7-", "device fault"),
+                ("gone@7", "device"),
+                ("refuse", "copying bytes by DMA"),
+                ("lose@5", "completed nothing for 0.5 s"),
+                ("stick@5", "completed nothing for 0.5 s"),
+            ] {
+                scope.spawn(move || copy(from, faults, says));
+            }
         }
-    }
+    });
 }
 
 #[test]
