@@ -99,30 +99,66 @@ fn a_failure_of_the_device_is_the_copys() {
     });
 }
 
+/// The caller cannot drop its buffers before the copy returns.
 #[test]
-fn buffers_and_places_that_others_have_are_waited_for() {
+fn a_caller_that_holds_all_buffers_copies_through_memory_of_the_pool() {
+    let engine = doc_engine();
+    let options = QueueOptions::new().with_stall_timeout(Duration::from_millis(20));
+    // 65 is odd, and 100,000 is longer than the memory that the pool keeps.
+    for len in [2, 65, 100_000] {
+        let pool = pool(&engine, len, 1);
+        let held = pool.try_get(len).expect("a buffer");
+        on_both(&engine, &options, |copy| {
+            let (src, mut dst) = (sample(len + 200), vec![0; len + 200]);
+            copy(&pool, &src, &mut dst).expect("it is copied");
+            assert_eq!(dst, src);
+            assert_eq!(pool.try_get(len).expect_err("all are in use").kind(), ErrorKind::OutOfResources);
+        });
+        drop(held);
+        assert_eq!(pool.classes().next().expect("a size").in_use, 0);
+    }
+}
+
+#[test]
+fn copies_that_find_all_buffers_in_use_wait_for_each_other() {
     let engine = doc_engine();
     let pool = pool(&engine, 64, 1);
-    let held = pool.try_get(64).expect("a buffer");
-    let options = QueueOptions::new().with_depth(1).with_stall_timeout(Duration::from_millis(20));
-    on_both(&engine, &options, |copy| {
-        let e = copy(&pool, &[1; 10], &mut [0; 10]).expect_err("no buffer returns to the pool");
-        assert_eq!(e.kind(), ErrorKind::OutOfResources, "{e}");
-    });
+    let _held = pool.try_get(64).expect("a buffer");
     let (engine, pool) = (&engine, &pool);
     std::thread::scope(|scope| {
-        let copy = scope.spawn(move || {
-            let mut dst = [0; 10];
+        let copy = move || {
             let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
-            queue.copy_bytes(pool, &[1; 10], &mut dst).map(|()| dst)
-        });
-        while pool.classes().next().expect("a size").exhausted < 10 {
-            std::thread::yield_now();
-        }
-        drop(held);
-        assert_eq!(copy.join().expect("no panic").expect("it is copied"), [1; 10]);
+            let (src, mut dst) = (sample(10_000), vec![0; 10_000]);
+            queue.copy_bytes(pool, &src, &mut dst).expect("it is copied");
+            assert_eq!(dst, src);
+        };
+        let threads = [scope.spawn(copy), scope.spawn(copy), scope.spawn(copy)];
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     });
+}
 
+#[test]
+fn memory_that_the_device_keeps_is_waited_for() {
+    let engine = Faulty::new(doc_engine(), Fault::ThirdIsLost);
+    let pool = pool(&engine, 64, 1);
+    let held = pool.try_get(64).expect("a buffer");
+    let options = QueueOptions::new().with_stall_timeout(Duration::from_millis(20));
+    let queue = engine.open_queue(&options).expect("a queue");
+    let mut dst = [0; 96];
+    let e = queue.copy_bytes(&pool, &[1; 96], &mut dst).expect_err("the third chunk is lost");
+    assert_eq!(e.kind(), ErrorKind::TimedOut, "{e}");
+    let e = queue.copy_bytes(&pool, &[1; 96], &mut dst).expect_err("the device has the memory");
+    assert_eq!(e.kind(), ErrorKind::OutOfResources, "{e}");
+    assert!(e.hint().contains("drop buffers"), "{e}");
+    drop(held);
+    queue.copy_bytes(&pool, &[1; 96], &mut dst).expect("a buffer is free");
+    let _ = queue.close(Duration::ZERO);
+}
+
+#[test]
+fn slots_that_others_have_are_waited_for() {
+    let engine = doc_engine();
+    let pool = &pool(&engine, 64, 1);
     // The caller's own transfer never ends, because the caller does not poll during this call.
     let queue = engine.open_queue(&QueueOptions::new().with_depth(1)).expect("a queue");
     let other = || engine.allocate(10).expect("memory");

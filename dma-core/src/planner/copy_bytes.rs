@@ -69,41 +69,42 @@ pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], ds
     // The transfers in the order of submission. A transfer that is dropped early keeps only pool buffers,
     // never the caller's slices.
     let mut in_flight = [const { None::<Q::Transfer> }; MAX_IN_FLIGHT];
-    let mut landing = dst.chunks_mut(piece);
+    let mut landing = dst;
     let mut land = |transfer: Q::Transfer| -> Result<()> {
         let (_, arrived) = Q::wait_for_piece(transfer)?;
-        landing.next().expect("each transfer has a chunk of the destination").copy_from_slice(&arrived);
+        let (here, rest) = std::mem::take(&mut landing).split_at_mut(arrived.len());
+        here.copy_from_slice(&arrived);
+        landing = rest;
         Ok(())
     };
     let (mut sent, mut landed) = (0, 0);
-    for bytes in src.chunks(piece) {
-        let mut filled = None;
-        let mut waits = None;
-        loop {
-            if sent - landed < MAX_IN_FLIGHT {
-                match send(queue, pool, bytes, &mut filled) {
-                    Ok(transfer) => {
-                        in_flight[sent % MAX_IN_FLIGHT] = Some(transfer);
-                        sent += 1;
-                        break;
-                    }
-                    Err(e) if !matches!(e.kind(), ErrorKind::QueueFull | ErrorKind::OutOfResources) => {
+    let (mut rest, mut filled) = (src, None);
+    let mut waits = None;
+    while !rest.is_empty() || filled.is_some() {
+        if sent - landed < MAX_IN_FLIGHT {
+            match send(queue, pool, &mut rest, (piece, landed == sent), &mut filled) {
+                Ok(transfer) => {
+                    in_flight[sent % MAX_IN_FLIGHT] = Some(transfer);
+                    sent += 1;
+                    waits = None;
+                    continue;
+                }
+                Err(e) if !matches!(e.kind(), ErrorKind::QueueFull | ErrorKind::OutOfResources) => {
+                    return Err(fail(e));
+                }
+                Err(e) if landed == sent => {
+                    let (until, backoff) =
+                        waits.get_or_insert_with(|| (deadline(stall_timeout), Backoff::new()));
+                    if !wait_for_others(queue, &e, *until, backoff) {
                         return Err(fail(e));
                     }
-                    Err(e) if landed == sent => {
-                        let (until, backoff) =
-                            waits.get_or_insert_with(|| (deadline(stall_timeout), Backoff::new()));
-                        if !wait_for_others(queue, &e, *until, backoff) {
-                            return Err(fail(e));
-                        }
-                    }
-                    Err(_) => {}
                 }
+                Err(_) => {}
             }
-            if let Some(oldest) = in_flight[landed % MAX_IN_FLIGHT].take() {
-                land(oldest)?;
-                landed += 1;
-            }
+        }
+        if let Some(oldest) = in_flight[landed % MAX_IN_FLIGHT].take() {
+            land(oldest)?;
+            landed += 1;
         }
     }
     while let Some(oldest) = in_flight[landed % MAX_IN_FLIGHT].take() {
@@ -113,11 +114,15 @@ pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], ds
     Ok(())
 }
 
-/// Submits a chunk. If the queue is full, the filled buffers stay in `filled`.
+/// Submits the first chunk of `rest`, at most `piece` bytes. If the queue is full, the filled buffers stay in
+/// `filled`. If the copy is `idle`, because it has nothing in flight, and all buffers are in use, the copy
+/// uses the memory that the pool keeps for it: the caller may hold all buffers, and cannot drop them before
+/// the copy returns.
 fn send<Q: Copier>(
     queue: &Q,
     pool: &BufferPool,
-    bytes: &[u8],
+    rest: &mut &[u8],
+    (piece, idle): (usize, bool),
     filled: &mut Option<Pair>,
 ) -> Result<Q::Transfer> {
     let (src, dst) = match filled.take() {
@@ -125,8 +130,14 @@ fn send<Q: Copier>(
         None => {
             // One buffer holds the source and the destination. If each copy needed two buffers, two copies
             // could wait for each other's second buffer.
-            let mut src = pool.try_get(2 * bytes.len())?;
-            let dst = src.split_off(bytes.len());
+            let len = 2 * rest.len().min(piece);
+            let mut src = match pool.try_get(len) {
+                Err(e) if idle && e.kind() == ErrorKind::OutOfResources => pool.take_reserve(len).ok_or(e)?,
+                got => got?,
+            };
+            let dst = src.split_off(src.len() / 2);
+            let bytes;
+            (bytes, *rest) = rest.split_at(dst.len());
             src.copy_from_slice(bytes);
             (src, dst)
         }

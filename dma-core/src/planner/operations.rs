@@ -224,16 +224,19 @@ macro_rules! operations {
             /// copies of 256 KiB or more with the engine's threads where that pays. Any other engine copies
             /// through buffers of `pool`, which must belong to the same engine. Up to 8 chunks are in flight,
             /// each at most half as long as the pool's longest buffers. The device never accesses the slices.
-            /// Waits up to
-            /// [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout) for buffers and queue
-            /// slots that other operations use, and for a device that completes nothing.
+            ///
+            /// If all buffers are in use, the copy does not wait for them, because the caller may hold them.
+            /// It uses memory that the pool keeps for this purpose, in chunks of at most 32 KiB, one at a time.
+            /// Waits up to [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout) for other
+            /// calls that use this memory, for queue slots that other operations use, and for a device that
+            /// completes nothing.
             ///
             /// # Errors
             ///
             /// Before any byte of `dst` is written: `LengthMismatch`; `WrongEngine` for a pool of another
             /// engine; `InvalidArgument` for a pool with buffers of only 1 byte; `Closed`.
             ///
-            /// After a part of `dst` may have been written: `OutOfResources` or `QueueFull` if no buffer or
+            /// After a part of `dst` may have been written: `OutOfResources` or `QueueFull` if no memory or
             /// slot becomes free in time; `TimedOut` if the device completes nothing, in which case the queue
             /// keeps the pool's buffers; the device failures of [`Transfer::wait`](crate::Transfer::wait).
             pub fn copy_bytes(&self, pool: &$crate::BufferPool, src: &[u8], dst: &mut [u8]) -> $crate::Result<()> {

@@ -19,13 +19,16 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 
 use crate::memory::region::{Range, Region};
-use crate::{BufferMut, DmaEngine, EngineId, Error, ErrorKind, Place, Result};
+use crate::{Access, BufferMut, Capabilities, DmaEngine, EngineId, Error, ErrorKind, Place, Result};
 pub use get::PoolGet;
 pub(crate) use options::ClassOptions;
 pub use options::PoolOptions;
 pub use report::{PoolClass, PoolReport, pools};
 use size_class::{SizeClass, fail};
 pub use windows::WindowPool;
+
+/// Maximum length of the memory that a pool keeps for `copy_bytes`, in bytes.
+const MAX_RESERVE: usize = 64 << 10;
 
 /// Registered buffers that are reused. Allocation and registration take microseconds for each buffer, and
 /// happen only once.
@@ -80,6 +83,9 @@ pub struct BufferPool {
 struct PoolInner {
     /// Sorted by length.
     classes: Vec<Arc<SizeClass>>,
+    /// One block for `copy_bytes`, if its engine needs blocks. No program ever holds it, so the block becomes
+    /// free by itself.
+    reserve: Option<Arc<SizeClass>>,
     backend: &'static str,
     /// The pool's number in this process.
     number: u64,
@@ -90,7 +96,8 @@ struct PoolInner {
 
 impl BufferPool {
     /// Makes a pool, and allocates its memory from `engine`: one region for each size, in huge pages if the
-    /// system has huge pages. May block while the system maps and pins the memory.
+    /// system has huge pages. May block while the system maps and pins the memory. On an engine that does not
+    /// copy by CPU, the pool also allocates up to 64 KiB for [`copy_bytes`](crate::Queue::copy_bytes).
     ///
     /// # Errors
     ///
@@ -158,13 +165,23 @@ impl BufferPool {
             return bad("no buffers".to_owned(), "add a size with `PoolOptions::with_class`");
         }
         let mut classes = Vec::new();
+        let longest = sizes.last_key_value().map_or(0, |(len, _)| *len);
         for class in sizes.into_values() {
             classes.push(SizeClass::new(engine, class, options, place, growing)?);
         }
+        let copies_through_pools = !engine.info().capabilities.contains(Capabilities::CPU_COPIES);
+        let reserve = if copies_through_pools && place == Place::Host && longest > 1 {
+            let class = ClassOptions { len: longest.min(MAX_RESERVE), count: 1, max: 1 };
+            let options = options.clone().exportable(Access::empty());
+            Some(SizeClass::new(engine, class, &options, place, None)?)
+        } else {
+            None
+        };
         let number = report::next_number();
         let label = if options.label.is_empty() { number.to_string() } else { options.label.clone() };
         let watch = wait_watch::WaitWatch::new(options.wait_warning);
-        let inner = PoolInner { classes, backend, number, label, holders: holders::Names::default(), watch };
+        let inner =
+            PoolInner { classes, reserve, backend, number, label, holders: holders::Names::default(), watch };
         let inner = Arc::new(inner);
         report::add(&inner);
         Ok(Self { inner, holder: 0 })
@@ -220,6 +237,13 @@ impl BufferPool {
         classes.flat_map(|class| class.slabs.lock().unwrap_or_else(PoisonError::into_inner).clone()).collect()
     }
 
+    /// Takes the first `len` bytes of the block for `copy_bytes`, or all if it has fewer. Returns `None` while
+    /// another copy has the block.
+    pub(crate) fn take_reserve(&self, len: usize) -> Option<BufferMut> {
+        let class = self.inner.reserve.as_ref().filter(|class| !class.process.is_child())?;
+        class.free.take().map(|block| BufferMut(class.range(block, len.min(class.len))))
+    }
+
     /// Returns the length of the pool's longest buffers, in bytes.
     pub(crate) fn longest(&self) -> usize {
         self.inner.classes.last().map_or(0, |class| class.len)
@@ -260,7 +284,8 @@ impl BufferPool {
 
 impl Drop for PoolInner {
     fn drop(&mut self) {
-        for class in self.classes.iter().filter(|class| !class.process.is_child()) {
+        let classes = self.classes.iter().chain(&self.reserve);
+        for class in classes.filter(|class| !class.process.is_child()) {
             for block in class.free.close() {
                 // SAFETY: `close` returns each free block once, and a free block has only one handle.
                 unsafe { class.handle(block).free() };
