@@ -23,7 +23,6 @@ mod pieces;
 mod pipeline;
 mod share;
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -39,11 +38,7 @@ use apps_shared::hold;
 fn main() -> ExitCode {
     let options = match options::parse(std::env::args_os().skip(1)) {
         Ok(CommandLine::Copy(options)) => options,
-        Ok(CommandLine::Print(text)) => {
-            // The reader may have closed the pipe.
-            let _ = writeln!(std::io::stdout(), "{text}");
-            return ExitCode::SUCCESS;
-        }
+        Ok(CommandLine::Print(text)) => return command::printed("copy-file", command::print(text)),
         Err(message) => {
             command::say("copy-file", message);
             return ExitCode::from(2);

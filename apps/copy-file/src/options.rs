@@ -98,7 +98,8 @@ Examples:
                                                    a simulated device that corrupts its third copy
 
 Sizes are bytes, or with K, M or G (1024 each). The summary goes to standard output, the progress bar and errors to
-standard error. Exit status: 0 copied, 1 failed, 2 bad arguments, 130 interrupted.";
+standard error. Exit status: 0 copied, 1 failed (also if the copy is complete, but its summary cannot be written),
+2 bad arguments, 130 interrupted.";
 
 /// Parses the arguments after the program's name. The error names the argument and the remedy.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<CommandLine, String> {
@@ -145,6 +146,11 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         1 => format!("DST is missing: name the copy of {}; {USAGE}", files[0].display()),
         _ => format!("{} is a third file, but only one file can be copied; {USAGE}", files[2].display()),
     })?;
+    for (name, path) in [("SRC", &src), ("DST", &dst)] {
+        if path.as_os_str().is_empty() {
+            return Err(format!("{name} is empty; name a file; {USAGE}"));
+        }
+    }
     Ok(CommandLine::Copy(Options {
         src,
         dst,

@@ -37,7 +37,7 @@ mod protocol;
 mod session;
 
 use std::collections::BTreeSet;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -91,8 +91,8 @@ fn copy(options: &Options) -> Result<String, Failure> {
     let mut last = String::new();
     for (file, source) in options.files.iter().zip(sources) {
         if !last.is_empty() && options.quiet < 2 {
-            // A failure to print is ignored, because the copy is complete.
-            let _ = writeln!(std::io::stdout(), "{last}");
+            // Continue with the other files. The last summary reports that standard output fails.
+            let _ = command::print(&last);
         }
         following -= 1;
         last = match copy_file(options, engine.as_deref(), (file, following), source, &session) {

@@ -1,6 +1,7 @@
 //! The command line, and `--json`.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
 
 use crate::protocol::{Checksum, Role};
-use apps_shared::command::parse_size;
+use apps_shared::command::{self, parse_size};
 
 /// The carrier of messages, as `--channel` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,11 +128,11 @@ pub(crate) struct Options {
 
     /// Log level on standard error: 10 off, 20 critical, 30 errors, 40 warnings, 50 information, 60 debug, 70
     /// trace
-    #[arg(short, long, value_name = "LEVEL", default_value_t = 30, value_parser = clap::value_parser!(u8).range(10..=70))]
+    #[arg(short, long, value_name = "LEVEL", default_value = "30", allow_negative_numbers = true, value_parser = parse_level)]
     pub(crate) log_level: u8,
 
     /// Log level of the SDK
-    #[arg(long, value_name = "LEVEL", default_value_t = 30, value_parser = clap::value_parser!(u8).range(10..=70))]
+    #[arg(long, value_name = "LEVEL", default_value = "30", allow_negative_numbers = true, value_parser = parse_level)]
     pub(crate) sdk_log_level: u8,
 
     /// Read options from a JSON file; options on the command line override them
@@ -169,13 +170,22 @@ Examples, one command for each side, in two terminals or on two machines:
 Sizes are bytes, or with K, M or G (1024 each). A FILE for --json has the long names of options as keys:
   {\"doca_general_flags\": {\"log-level\": 60},
    \"doca_program_flags\": {\"file\": \"disk.img\", \"pci-addr\": \"03:00.0\", \"rep-pci\": \"b1:00.0\"}}
-The summary goes to standard output, progress bar, log and errors to standard error. Exit status: 0 copied, 1 failed,
-2 bad arguments, 130 interrupted.";
+The summary goes to standard output, progress bar, log and errors to standard error. Exit status: 0 copied, 1 failed
+(also if the copy is complete, but its summary cannot be written), 2 bad arguments, 130 interrupted.";
 
 impl Options {
     /// Parses this process's arguments. If they are invalid, prints a message and exits.
     pub(crate) fn from_command_line() -> Self {
-        Self::from_args(std::env::args_os().collect()).unwrap_or_else(|e| e.exit())
+        Self::from_args(std::env::args_os().collect()).unwrap_or_else(|e| {
+            // `exit` ignores a failure to print the help.
+            if !e.use_stderr()
+                && let Err(error) = e.print().and_then(|()| std::io::stdout().flush())
+            {
+                command::say("dma-copy", format!("cannot write to standard output: {error}"));
+                std::process::exit(1);
+            }
+            if e.use_stderr() { e.exit() } else { std::process::exit(0) }
+        })
     }
 
     fn from_args(args: Vec<OsString>) -> Result<Self, clap::Error> {
@@ -330,6 +340,12 @@ fn parse_depth(text: &str) -> Result<u32, String> {
         .ok()
         .filter(|depth| (1..=65_536).contains(depth))
         .ok_or_else(|| format!("`{text}` is not a valid depth; give 1 to 65536"))
+}
+
+fn parse_level(text: &str) -> Result<u8, String> {
+    text.parse::<u8>().ok().filter(|level| (10..=70).contains(level) && level % 10 == 0).ok_or_else(|| {
+        format!("`{text}` is not a log level; give 10 (off), 20, 30 (errors), 40, 50, 60 or 70 (trace)")
+    })
 }
 
 fn parse_chunk(text: &str) -> Result<u64, String> {

@@ -110,6 +110,21 @@ fn a_closed_connection_is_not_reported_as_a_wrong_secret() {
     assert!(!said.contains("its secret"), "{said}");
 }
 
+/// No side makes the directory, so neither waits for it.
+#[test]
+fn a_socket_in_a_missing_directory_is_refused_at_once() {
+    let place = Place::new();
+    place.file("src", 1000);
+    for (side, file) in [(Side::Host, "src"), (Side::Dpu, "dst")] {
+        // A socket of `-c` replaces that of the test.
+        let args = format!("-f {file} -c unix:/nonexistent/a --timeout 120");
+        place
+            .start(side, &args)
+            .end()
+            .failed(&["the directory of /nonexistent/a does not exist", "--channel"]);
+    }
+}
+
 /// A listener with a full backlog does not block a host beyond --timeout.
 #[test]
 fn a_hung_listener_with_a_full_backlog_times_out() {

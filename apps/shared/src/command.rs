@@ -43,20 +43,38 @@ pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
+/// Prints a text to standard output.
+///
+/// # Errors
+///
+/// The message for the user, for example if the disk is full, or if the reader has closed the pipe.
+pub fn print(text: &str) -> Result<(), String> {
+    writeln!(std::io::stdout(), "{text}").map_err(|e| format!("cannot write to standard output: {e}"))
+}
+
 /// Prints the summary (unless `quiet` is 2 or more), or `name` and the failure. Returns the exit status.
 pub fn exit(name: &str, quiet: u8, copied: Result<String, impl Display>) -> ExitCode {
     match copied {
-        Ok(summary) => {
-            if quiet < 2 {
-                // The copy is complete even if the summary cannot be written.
-                let _ = writeln!(std::io::stdout(), "{summary}");
-            }
-            ExitCode::SUCCESS
-        }
+        Ok(_) if quiet >= 2 => ExitCode::SUCCESS,
+        Ok(summary) => printed(
+            name,
+            print(&summary).map_err(|e| format!("{e}; the copy is complete, and -qq hides its summary")),
+        ),
         Err(failure) => {
             say(name, failure);
             // 128 + SIGINT, by the convention of shells.
             if interrupted() { ExitCode::from(130) } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+/// Returns the exit status of a program whose work was to print. Writes `name` and an error to standard error.
+pub fn printed(name: &str, printed: Result<(), String>) -> ExitCode {
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            say(name, message);
+            ExitCode::FAILURE
         }
     }
 }
@@ -86,9 +104,13 @@ pub fn tries_after(error: &dma_core::Error) -> u32 {
 ///
 /// The message for the user.
 pub fn parse_size(text: &str, range: RangeInclusive<u64>, allowed: &str) -> Result<u64, String> {
-    dma_core::parse_size(text).filter(|bytes| range.contains(bytes)).ok_or_else(|| {
-        format!("`{text}` is not a valid size; give {allowed}, in bytes or as a number with K, M or G, such as 256K")
-    })
+    match dma_core::parse_size(text) {
+        Some(bytes) if range.contains(&bytes) => Ok(bytes),
+        Some(_) => Err(format!("`{text}` is out of range; give {allowed}")),
+        None => Err(format!(
+            "`{text}` is not a valid size; give {allowed}: a whole number of bytes, or of K, M or G (1024 each), such as 256K"
+        )),
+    }
 }
 
 /// A progress bar on the terminal for `len` bytes; hidden without a terminal, or if `quiet`.

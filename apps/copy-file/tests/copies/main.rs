@@ -229,14 +229,27 @@ fn quiet_is_quiet() {
     assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty());
 }
 
+/// A summary or help that cannot be written is an error, although the copy is complete.
 #[test]
-fn a_reader_that_has_gone_is_no_failure() {
+fn output_that_cannot_be_written_is_reported() {
     let place = Place::new();
     place.file("src", 10);
-    let mut child = place.command("src dst").stdout(Stdio::piped()).spawn().expect("it runs");
-    drop(child.stdout.take());
-    assert!(child.wait().expect("it ends").success());
-    assert_same(&place.path("src"), &place.path("dst"));
+    // A pipe whose reader has closed it.
+    let closed = || Stdio::from(std::io::pipe().expect("a pipe").1);
+    let full = || Stdio::from(fs::File::options().write(true).open("/dev/full").expect("a device"));
+    for stdout in [closed as fn() -> Stdio, full] {
+        for (args, words) in [
+            ("src dst", &["cannot write to standard output", "the copy is complete", "-qq"][..]),
+            ("--help", &["cannot write to standard output"]),
+        ] {
+            let output = place.command(args).stdout(stdout()).output().expect("it runs");
+            assert_eq!(output.status.code(), Some(1), "{args}");
+            assert_refused(&output, args, words);
+        }
+        assert!(place.command("-qq src dst").stdout(stdout()).status().expect("it runs").success());
+        assert_same(&place.path("src"), &place.path("dst"));
+        fs::remove_file(place.path("dst")).expect("the copy");
+    }
 }
 
 #[test]

@@ -97,10 +97,11 @@ fn bad_arguments_are_named() {
         ("-1", "is not a valid size"),
         ("", "--chunk"),
         ("12Q", "is not a valid size"),
+        ("4KB", "or of K, M or G (1024 each), such as 256K"),
         ("1.5M", "is not a valid size"),
         ("0", "4K to 1G"),
         ("4095", "4K to 1G"),
-        ("2G", "4K to 1G"),
+        ("2G", "`2G` is out of range; give 4K to 1G"),
         ("99999999999999999999999", "4K to 1G"),
     ] {
         place.refuses(&format!("--chunk={size} src dst"), &[words]);
@@ -109,6 +110,11 @@ fn bad_arguments_are_named() {
         place.refuses(&format!("--depth={depth} src dst"), &["--depth"]);
     }
     place.refuses("--engine warp src dst", &["warp"]);
+    for (args, words) in [(["", "dst"], "SRC is empty"), (["src", ""], "DST is empty")] {
+        let output = place.command("").args(args).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert_refused(&output, words, &[words, "name a file"]);
+    }
     place.refuses("--engine cpu:threads=many src dst", &["many"]);
     place.refuses("--engine= src dst", &["engine"]);
 }

@@ -50,6 +50,15 @@ fn is_private(dir: &Path, uid: u32) -> bool {
 }
 
 pub(super) fn open(path: &Path, options: &Options, deadline: Deadline) -> Result<Channel, Failure> {
+    // Neither side makes the directory, so it is useless to wait for a listener in it.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if folder.is_some_and(|folder| folder.try_exists().is_ok_and(|exists| !exists)) {
+        return Err(failure!(
+            Connecting,
+            "the directory of {} does not exist; create it, or choose another --channel on both sides",
+            path.display()
+        ));
+    }
     let stream = match options.role() {
         Role::Dpu => listen(path, deadline)?,
         Role::Host => {
@@ -88,12 +97,6 @@ fn listen(path: &Path, deadline: Deadline) -> Result<UnixStream, Failure> {
     let explain = |e: io::Error| match e.kind() {
         io::ErrorKind::InvalidInput => {
             failure!(Connecting, "{shown} is too long for a socket's name; choose a shorter --channel")
-        }
-        io::ErrorKind::NotFound => {
-            failure!(
-                Connecting,
-                "the directory of {shown} does not exist; create it, or choose another --channel"
-            )
         }
         _ => failure!(Connecting, "cannot listen on {shown}: {e}; choose another --channel"),
     };

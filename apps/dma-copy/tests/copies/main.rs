@@ -306,7 +306,9 @@ fn the_command_line_is_the_originals() {
         (&["-f", "x", "--role", "host", "-c", "pigeon:home"], "give unix:PATH"),
         (&["-f", "x", "--role", "host", "-c", "tcp:4711"], "--secret-file"),
         (&["-f", "x", "--role", "host", "--secret-file", "y"], "--secret-file is only for tcp"),
-        (&["-f", "x", "--role", "host", "-l", "9"], "9"),
+        (&["-f", "x", "--role", "host", "-l", "9"], "`9` is not a log level; give 10 (off), 20"),
+        (&["-f", "x", "--role", "host", "-l", "15"], "`15` is not a log level; give 10 (off), 20"),
+        (&["-f", "x", "--role", "host", "--sdk-log-level", "-1"], "is not a log level"),
         (&["-f", "x", "--role", "host", "--timeout", "0"], "0.1 to 86400"),
         (&["-f", "x", "--role", "host", "--timeout", "-1"], "0.1 to 86400"),
         (&["-f", "x", "--role", "host", "--chunk", "-1"], "4K to 1G"),
@@ -317,6 +319,11 @@ fn the_command_line_is_the_originals() {
         assert_eq!(ended.status.code(), Some(2), "{args:?}: {ended:?}");
         assert!(ended.err.contains(says), "{args:?}: {ended:?}");
     }
+    let full = || std::fs::File::options().write(true).open("/dev/full").expect("a device");
+    let help = std::process::Command::new(env!("CARGO_BIN_EXE_dma-copy")).arg("-h").stdout(full()).output();
+    let help = help.expect("it runs");
+    let said = String::from_utf8_lossy(&help.stderr);
+    assert!(help.status.code() == Some(1) && said.contains("cannot write to standard output"), "{help:?}");
     // -r implies the DPU's role. No device of this machine has that address.
     let ended = run_it(&["-f", "x", "-p", "03:00.0", "-r", "b1:00.0"]);
     ended.failed(&["dma-copy: DPU: starting", "0000:03:00.0"]);
