@@ -53,7 +53,7 @@ pub(crate) enum Command {
     },
     /// Checks each backend, and names what prevents its use, with remedies.
     #[command(
-        after_help = "Examples:\n  dma-bench doctor            all backends; succeeds if a hardware backend can be used\n  dma-bench doctor doca       one backend; succeeds if it can be used\n  dma-bench doctor --format markdown"
+        after_help = "Examples:\n  dma-bench doctor            all backends; always exit code 0\n  dma-bench doctor doca       one backend; exit code 1 if it cannot be used\n  dma-bench doctor --format markdown"
     )]
     Doctor {
         /// The backends to check, such as cpu, sim, doca, ioat. Without a name, all backends are checked.

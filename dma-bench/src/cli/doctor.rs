@@ -25,14 +25,10 @@ pub fn examine(names: &[String]) -> Result<DoctorReport, String> {
 }
 
 impl DoctorReport {
-    /// Returns true if every named backend can be used. If none was named, returns true if a hardware backend
-    /// can be used.
+    /// Returns true if every named backend can be used. Always true if none was named: a machine need not have
+    /// the hardware of any backend.
     pub fn usable(&self) -> bool {
-        if self.named {
-            self.backends.iter().all(|b| b.is_usable)
-        } else {
-            self.backends.iter().any(|b| b.is_usable && b.is_hardware)
-        }
+        !self.named || self.backends.iter().all(|b| b.is_usable)
     }
 
     /// Returns the findings as JSON.
@@ -88,21 +84,32 @@ impl DoctorReport {
                 }
             }
         }
-        if !self.named && !self.usable() {
+        if !self.named && !self.backends.iter().any(|b| b.is_usable && b.is_hardware) {
             text.push_str("No hardware backend can be used on this machine; `cpu` always can.\n");
         }
         text
     }
 }
 
-/// Returns the text of a finding. If most of it repeats the text of an earlier finding, the text refers to
-/// that finding instead.
+/// Returns the text of a finding. If most of it repeats the text of an earlier finding, or says again which
+/// library is missing, the text refers to that finding instead.
 fn without_repetition(finding: &Finding, earlier: &[Finding]) -> String {
     // The text of an error contains its remedy.
     let found = finding.found.trim();
     let own = found.strip_suffix(&finding.fix).map_or(found, |own| own.trim_end_matches([';', ' ']));
     let is_long = |other: &Finding| other.found.len() > 40 && 2 * other.found.len() > own.len();
     let most = |other: &&Finding| is_long(other) && own.contains(other.found.trim());
+    let missing = |other: &Finding| {
+        let library = other.what.strip_prefix("library ").filter(|_| other.verdict == Verdict::Bad)?;
+        let (before, _) = own.split_once(&format!("no {library}"))?;
+        Some(format!("{before}see `{}` above", other.what))
+    };
+    // The library's own lines, such as `libraries and symbols`, are not openings.
+    if finding.what.starts_with("opens as")
+        && let Some(text) = earlier.iter().find_map(missing)
+    {
+        return text;
+    }
     match earlier.iter().find(most) {
         Some(other) => own.replace(other.found.trim(), &format!("see `{}` above", other.what)),
         None => found.to_owned(),
@@ -146,7 +153,23 @@ mod tests {
     }
 
     #[test]
+    fn a_missing_library_is_reported_once() {
+        let library = Finding::bad("library libx.so", "not found in /a, /b", "install x");
+        let opening = Finding::bad(
+            "opens as `x`",
+            "open engine on x: SDK missing: no libx.so.1 in /a, /b; set X",
+            "set X",
+        );
+        let other = Finding::bad("opens as `x`", "open engine on x: not found: no device", "buy one");
+        let earlier = [library];
+        let shown = without_repetition(&opening, &earlier);
+        assert_eq!(shown, "open engine on x: SDK missing: see `library libx.so` above");
+        assert_eq!(without_repetition(&other, &earlier), other.found);
+    }
+
+    #[test]
     fn the_verdict_is_about_what_was_asked() {
+        assert!(examine(&[]).unwrap().usable(), "nothing was asked for");
         assert!(examine(&["cpu".to_owned()]).unwrap().usable());
         let auto = examine(&["auto".to_owned()]).unwrap();
         assert_eq!(auto.backends[0].name, "cpu");

@@ -52,7 +52,11 @@ impl Results {
     }
 
     pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Self, String> {
-        let malformed = |reason: String| format!("{name}: these are not results of dma-bench: {reason}");
+        let malformed = |reason: String| {
+            format!(
+                "{name}: these are not results of dma-bench: {reason}; name a file that `dma-bench run --json FILE` wrote"
+            )
+        };
         let mut value: serde_json::Value = serde_json::from_slice(bytes).map_err(|e| {
             malformed(if e.is_eof() { format!("the file is cut off ({e})") } else { e.to_string() })
         })?;

@@ -35,8 +35,11 @@ pub(crate) fn find(path: &Path) -> Result<PathBuf, String> {
             let stem = |file: fs::DirEntry| Some(file.path().file_stem()?.to_string_lossy().into_owned());
             let mut names: Vec<String> = files.flatten().filter_map(stem).collect();
             names.sort();
-            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            Err(format!("{}: neither a file nor saved results; saved are: {names}", path.display()))
+            let remedy = match names.as_slice() {
+                [] => "none are saved: `dma-bench run --save NAME` saves results".to_owned(),
+                names => format!("saved are: {}", names.join(", ")),
+            };
+            Err(format!("{}: neither a file nor saved results; {remedy}", path.display()))
         }
     }
 }
