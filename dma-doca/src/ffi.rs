@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dma_core::Result;
+use dma_process::ForkLock;
 use doca_sys::Library;
 use doca_sys::bindings::{DOCA_SUCCESS, doca_error_t};
 
@@ -16,8 +17,8 @@ pub(crate) type Sdk = Arc<Library>;
 /// Locks the creation and destruction of devices, contexts and progress engines, because real libraries
 /// return `NO_MEMORY` if several threads create contexts at once.
 pub(crate) fn creation() -> MutexGuard<'static, ()> {
-    static CREATION: Mutex<()> = Mutex::new(());
-    lock(&CREATION)
+    static CREATION: ForkLock<()> = ForkLock::new(|| ());
+    CREATION.lock()
 }
 
 /// Locks a mutex. Poisoning is ignored, because no holder leaves the data inconsistent.

@@ -3,13 +3,12 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::IntoRawFd;
-use std::sync::Mutex;
 
-use dma_process::with_signals_blocked;
+use dma_process::{ForkLock, with_signals_blocked};
 use doca_sys::bindings::*;
 use tracing::level_filters::LevelFilter;
 
-use crate::ffi::{Sdk, lock};
+use crate::ffi::Sdk;
 use crate::options::SdkLog;
 
 /// Forwards log lines of the SDK, of level `log` or more severe, as events of the target `doca`. Does so once
@@ -18,7 +17,7 @@ use crate::options::SdkLog;
 /// The SDK writes to a pipe, from which a thread reads. A callback is not used, because it could run on any
 /// thread of the SDK, while the SDK holds a lock.
 pub(crate) fn forward(sdk: &Sdk, log: SdkLog) {
-    static FORWARDED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    static FORWARDED: ForkLock<Vec<usize>> = ForkLock::new(Vec::new);
     let level = match log {
         SdkLog::Off => return,
         SdkLog::Error => DOCA_LOG_LEVEL_ERROR,
@@ -34,13 +33,14 @@ pub(crate) fn forward(sdk: &Sdk, log: SdkLog) {
     if LevelFilter::current() == LevelFilter::OFF {
         return;
     }
-    let mut forwarded = lock(&FORWARDED);
+    let mut forwarded = FORWARDED.lock();
     if forwarded.contains(&(create as usize)) {
         return;
     }
     let (reader, writer) = match std::io::pipe() {
         Ok(pipe) => pipe,
         Err(e) => {
+            drop(forwarded);
             dma_core::guarded_log!(warn, target: "doca", "the SDK's messages are not forwarded: no pipe for them: {e}");
             return;
         }
@@ -55,6 +55,7 @@ pub(crate) fn forward(sdk: &Sdk, log: SdkLog) {
     let thread = std::thread::Builder::new().name("doca-log".into());
     let thread = with_signals_blocked(|| thread.spawn(forward));
     if let Err(e) = thread {
+        drop(forwarded);
         dma_core::guarded_log!(warn, target: "doca", "the SDK's messages are not forwarded: no thread for them: {e}");
         return;
     }

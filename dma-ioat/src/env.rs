@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dma_core::{Error, ErrorKind, Result};
+use dma_process::{ForkLock, ForkMark};
 use spdk_sys::{EnvOpts, Library};
 
 use crate::channels::Channels;
@@ -45,7 +46,10 @@ struct Settings {
     allow: Option<BTreeSet<PciAddress>>,
 }
 
-static ENVIRONMENTS: Mutex<Vec<Arc<Environment>>> = Mutex::new(Vec::new());
+static ENVIRONMENTS: ForkLock<Vec<Arc<Environment>>> = ForkLock::new(Vec::new);
+
+/// The process whose environment is set up.
+static SET_UP: OnceLock<ForkMark> = OnceLock::new();
 
 /// Locks a mutex. Poisoning is ignored, because no holder leaves the data inconsistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -56,7 +60,7 @@ impl Environment {
     /// Returns the environment of the library that `options` name. Loads the library on first use.
     pub(crate) fn of(options: &IoatOptions) -> Result<Arc<Self>> {
         options.check()?;
-        let mut environments = lock(&ENVIRONMENTS);
+        let mut environments = ENVIRONMENTS.lock();
         let known = match &options.library {
             Some(library) => environments
                 .iter()
@@ -71,7 +75,8 @@ impl Environment {
             Some(library) => library.clone(),
             None => load(options.lib_dir.as_deref())?,
         };
-        dma_core::guarded_log!(debug, release = %spdk.release, path = %spdk.path.display(), "SPDK loaded");
+        let (release, path) = (spdk.release.to_string(), spdk.path.clone());
+        dma_core::deferred_log!(debug, release, path = %path.display(), "SPDK loaded");
         let environment = Arc::new(Self {
             spdk,
             lib_dir: options.lib_dir.clone(),
@@ -100,6 +105,9 @@ impl Environment {
     /// Sets up the environment with `options`. If it is set up already, checks that it is compatible with
     /// `options`. Returns access to its channels.
     pub(crate) fn up(&self, options: &IoatOptions) -> Result<MutexGuard<'_, Channels>> {
+        if SET_UP.get().is_some_and(|process| process.is_child()) {
+            return Err(of_parent());
+        }
         let mut phase = lock(&self.phase);
         match &*phase {
             SetUpPhase::Up(settings) => settings.check(options)?,
@@ -111,7 +119,9 @@ impl Environment {
             }
             SetUpPhase::Down => match self.set_up(options) {
                 Ok(settings) => {
-                    dma_core::guarded_log!(debug, ?settings, "SPDK's environment is set up");
+                    let known = settings.clone();
+                    dma_core::deferred_log!(debug, settings = ?known, "SPDK's environment is set up");
+                    _ = SET_UP.set(ForkMark::new());
                     *phase = SetUpPhase::Up(settings);
                 }
                 Err((error, final_)) => {
@@ -353,6 +363,12 @@ fn exists() -> Error {
     )
     .with_operation("open engine")
     .with_hint("use it with the option `env=external`")
+}
+
+fn of_parent() -> Error {
+    error(ErrorKind::Unsupported, "SPDK's environment belongs to the parent of this forked process")
+        .with_operation("open engine")
+        .with_hint("use I/OAT in a process that was started by exec, or open it only after the fork")
 }
 
 fn conflict(key: &str, asked: &str, has: &str) -> Error {

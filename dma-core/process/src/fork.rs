@@ -92,27 +92,28 @@ fn wiped_by_handler() -> &'static AtomicU32 {
     &NUMBER
 }
 
+/// Runs `check` in a forked child, and returns true if the child ends with success.
+#[cfg(test)]
+pub(crate) fn in_child(fork: impl FnOnce() -> libc::pid_t, check: impl FnOnce() -> bool) -> bool {
+    match fork() {
+        -1 => panic!("no child: {}", std::io::Error::last_os_error()),
+        0 => {
+            let status = i32::from(!check());
+            // SAFETY: `_exit` only ends the process.
+            unsafe { libc::_exit(status) }
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: the status is a local variable.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            status == 0
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Runs `check` in a forked child, and returns true if the child ends with success.
-    fn in_child(fork: impl FnOnce() -> libc::pid_t, check: impl FnOnce() -> bool) -> bool {
-        match fork() {
-            -1 => panic!("no child: {}", std::io::Error::last_os_error()),
-            0 => {
-                let status = i32::from(!check());
-                // SAFETY: `_exit` only ends the process.
-                unsafe { libc::_exit(status) }
-            }
-            child => {
-                let mut status = 0;
-                // SAFETY: the status is a local variable.
-                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-                status == 0
-            }
-        }
-    }
 
     /// The child of the system call has no handlers of `fork` run, as a child in a PID namespace of its own.
     #[test]

@@ -6,6 +6,7 @@
 mod available;
 mod file_limit;
 mod fork;
+mod fork_lock;
 mod headroom;
 mod limit_error;
 mod lockable;
@@ -15,6 +16,7 @@ mod thread;
 pub use available::{available_memory, check_available};
 pub use file_limit::check_file_size;
 pub use fork::ForkMark;
+pub use fork_lock::ForkLock;
 pub use headroom::check_headroom;
 pub use limit_error::{Limit, LimitError, open_files_remedy};
 pub use lockable::memlock_limit;

@@ -6,6 +6,8 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+#[cfg(not(test))]
+use dma_process::ForkLock;
 use dma_process::ForkMark;
 
 /// Memory is kept in classes of lengths. This is the length of the shortest class, in bytes.
@@ -23,8 +25,8 @@ type Stores = Vec<Weak<IdleStore>>;
 /// Runs `f` on the stores of this process.
 #[cfg(not(test))]
 fn with_stores<R>(f: impl FnOnce(&mut Stores) -> R) -> R {
-    static STORES: Mutex<Stores> = Mutex::new(Vec::new());
-    f(&mut STORES.lock().unwrap_or_else(PoisonError::into_inner))
+    static STORES: ForkLock<Stores> = ForkLock::new(Vec::new);
+    f(&mut STORES.lock())
 }
 
 /// Runs `f` on the stores of this thread: tests that run at the same time do not release each other's memory.

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, MutexGuard};
+
+use dma_process::ForkLock;
 
 use crate::{DeviceAddr, ExportDescriptor};
 
@@ -26,7 +28,7 @@ pub(crate) struct Location {
 }
 
 /// The exports of this process, by number.
-static EXPORTS: LazyLock<Mutex<HashMap<u64, Arc<Listed>>>> = LazyLock::new(Mutex::default);
+static EXPORTS: ForkLock<HashMap<u64, Arc<Listed>>> = ForkLock::new(HashMap::new);
 
 /// An address space, and the address of an export's first byte in it.
 #[derive(Debug)]
@@ -38,7 +40,7 @@ struct Listed {
 }
 
 fn exports() -> MutexGuard<'static, HashMap<u64, Arc<Listed>>> {
-    EXPORTS.lock().unwrap_or_else(PoisonError::into_inner)
+    EXPORTS.lock()
 }
 
 /// Returns the number of an export: a hash that is never 0. Two exports have the same number with a

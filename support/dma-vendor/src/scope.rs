@@ -15,9 +15,8 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
-use dma_process::OutputFile;
+use dma_process::{ForkLock, OutputFile};
 use object::elf::{
     DT_HASH, DT_NEEDED, DT_NULL, DT_STRSZ, DT_STRTAB, DT_SYMENT, DT_SYMTAB, Dyn64, ELFCLASS64, ELFDATA2LSB,
     ELFDATA2MSB, ELFMAG, ELFOSABI_NONE, ET_DYN, EV_CURRENT, FileFlags, FileHeader64, Ident, PF_R, PF_W,
@@ -37,7 +36,7 @@ const PAGE: u64 = 0x1_0000;
 
 /// The sets of libraries that this process has loaded and never unloads. Each set is loaded only once,
 /// because its list in memory keeps a file descriptor open.
-static LOADED: Mutex<BTreeSet<Vec<PathBuf>>> = Mutex::new(BTreeSet::new());
+static LOADED: ForkLock<BTreeSet<Vec<PathBuf>>> = ForkLock::new(BTreeSet::new);
 
 /// Directories to search for libraries.
 pub(crate) struct Places<'a> {
@@ -56,7 +55,7 @@ pub(crate) fn load(
     implicit_symbols: &[ImplicitSymbols],
 ) -> Result<(), LoadError> {
     let set: Vec<_> = roots.iter().map(|root| absolute(root)).collect();
-    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut loaded = LOADED.lock();
     if loaded.contains(&set) {
         return Ok(());
     }

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+use dma_process::ForkLock;
 
 use super::{BufferPool, PoolInner, SizeClass};
 use crate::Place;
 
 /// The pools of this process.
-static POOLS: Mutex<Vec<Weak<PoolInner>>> = Mutex::new(Vec::new());
+static POOLS: ForkLock<Vec<Weak<PoolInner>>> = ForkLock::new(Vec::new);
 
 /// Returns the number of the next pool.
 pub(super) fn next_number() -> u64 {
@@ -20,7 +22,7 @@ pub(super) fn next_number() -> u64 {
 
 /// Adds a pool to the list that [`pools`] returns.
 pub(super) fn add(pool: &Arc<PoolInner>) {
-    let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut pools = POOLS.lock();
     pools.retain(|pool| pool.strong_count() > 0);
     pools.push(Arc::downgrade(pool));
 }
@@ -28,7 +30,7 @@ pub(super) fn add(pool: &Arc<PoolInner>) {
 /// Returns the state of all pools of this process: pools of buffers and pools of windows.
 #[must_use]
 pub fn pools() -> Vec<PoolReport> {
-    let pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let pools = POOLS.lock().clone();
     // Upgrade the pointers without the lock, because dropping an upgraded pointer may drop its pool, which
     // runs code of an engine.
     let pools = pools.iter().filter_map(Weak::upgrade);

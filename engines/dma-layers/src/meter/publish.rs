@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dma_core::{PoolClass, PoolReport};
+use dma_process::{ForkLock, ForkMark};
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 
 use super::report::{Distribution, QueueReport};
@@ -30,13 +31,15 @@ pub(super) struct Source {
     label: Arc<str>,
     queues: Arc<Queues>,
     published: Mutex<MeterReport>,
+    /// The process whose operations the meter counts.
+    process: ForkMark,
 }
 
-static REGISTRY: Mutex<Registry> =
-    Mutex::new(Registry { meters: Vec::new(), dropped: BTreeMap::new(), in_flight: BTreeMap::new() });
+static REGISTRY: ForkLock<Registry> =
+    ForkLock::new(|| Registry { meters: Vec::new(), dropped: BTreeMap::new(), in_flight: BTreeMap::new() });
 
 fn registry() -> MutexGuard<'static, Registry> {
-    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+    REGISTRY.lock()
 }
 
 /// Upper bounds of the buckets of latencies, as powers of two: 128 ns to 17 s.
@@ -51,6 +54,7 @@ pub(super) fn add(label: &Arc<str>, queues: &Arc<Queues>) -> Arc<Source> {
         label: Arc::clone(label),
         queues: Arc::clone(queues),
         published: Mutex::default(),
+        process: ForkMark::new(),
     });
     registry().meters.push(Arc::clone(&source));
     source
@@ -58,7 +62,7 @@ pub(super) fn add(label: &Arc<str>, queues: &Arc<Queues>) -> Arc<Source> {
 
 /// Published counts of pools, by the pool's number and the length of the buffers: requests that found no free
 /// buffer, and added buffers.
-static PUBLISHED_POOLS: Mutex<BTreeMap<(u64, usize), Published>> = Mutex::new(BTreeMap::new());
+static PUBLISHED_POOLS: ForkLock<BTreeMap<(u64, usize), Published>> = ForkLock::new(BTreeMap::new);
 
 #[derive(Default)]
 struct Published {
@@ -218,7 +222,7 @@ impl PoolSum {
 fn publish_pools(pools: &[PoolReport]) {
     let mut sums = BTreeMap::<(String, usize), PoolSum>::new();
     {
-        let mut published = PUBLISHED_POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut published = PUBLISHED_POOLS.lock();
         published.retain(|(number, len), published| {
             let exists = pools.iter().any(|pool| pool.number == *number);
             if !exists {
@@ -294,6 +298,10 @@ impl Source {
 
 impl Drop for Meter {
     fn drop(&mut self) {
+        if self.source.process.is_child() {
+            // The counts are the parent's, which publishes them.
+            return;
+        }
         {
             let mut registry = registry();
             let Registry { meters, dropped, .. } = &mut *registry;

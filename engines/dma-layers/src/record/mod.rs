@@ -56,6 +56,7 @@ use dma_core::{
     Capabilities, DmaEngine, EngineName, Error, ErrorKind, NameFormat, OptionInfo, Place, QueueOptions,
     RegionInfo, Result,
 };
+use dma_process::ForkMark;
 
 pub use content::{Kind, QueueTrace, Recorded, Span, TraceEvent};
 pub use error::TraceError;
@@ -128,6 +129,8 @@ impl RecordOptions {
 }
 
 /// An engine whose operations are recorded: see the [module](self).
+///
+/// In a forked child, dropping the engine leaves the trace to the parent.
 #[derive(Debug)]
 pub struct RecordEngine {
     layered: Layered<Record>,
@@ -158,6 +161,7 @@ impl RecordEngine {
             buffer,
             regions: Regions::default(),
             state: Mutex::new(state),
+            process: ForkMark::new(),
         };
         Ok(Self { layered: Layered::new(inner, info, record) })
     }
@@ -167,10 +171,18 @@ impl RecordEngine {
     ///
     /// # Errors
     ///
-    /// `InUse` while queues are open; `Closed` if the trace was already finished; errors of the file.
+    /// `InUse` while queues are open; `Closed` if the trace was already finished; `Unsupported` in a forked
+    /// child; errors of the file.
     pub fn finish(&self) -> Result<()> {
+        let record = &self.layered.wrapper;
+        if record.process.is_child() {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the trace belongs to the parent of this forked process",
+            )
+            .with_hint("finish it in the process that opened the engine"));
+        }
         dma_core::with_deferred_log(|| {
-            let record = &self.layered.wrapper;
             let mut state = record.state();
             if state.open > 0 {
                 return Err(Error::new(ErrorKind::InUse, "queues of the recorded engine are open")
@@ -183,8 +195,13 @@ impl RecordEngine {
 
 impl Drop for RecordEngine {
     fn drop(&mut self) {
+        let record = &self.layered.wrapper;
+        if record.process.is_child() {
+            // Leak the file: the parent goes on writing it.
+            std::mem::forget(Arc::clone(record));
+            return;
+        }
         dma_core::with_deferred_log(|| {
-            let record = &self.layered.wrapper;
             let mut state = record.state();
             state.engine = false;
             record.finish_if_unused(&mut state);
@@ -220,6 +237,9 @@ impl Wrapper for Record {
     }
 
     fn explain(&self) -> String {
+        if self.process.is_child() {
+            return String::new();
+        }
         let state = self.state();
         match (&state.lost, &state.sink) {
             (Some(reason), _) => format!("trace lost: {reason}\n"),

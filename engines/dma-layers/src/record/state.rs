@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dma_core::{Error, Result};
+use dma_process::ForkMark;
 
 use super::content::{QueueTrace, Recorded};
 use super::format::{CHECKPOINT, END};
@@ -21,6 +22,8 @@ pub(super) struct Record {
     pub(super) buffer: usize,
     pub(super) regions: Regions,
     pub(super) state: Mutex<RecordState>,
+    /// The process that writes the trace. A forked child must not write to the file, or take a lock.
+    pub(super) process: ForkMark,
 }
 
 #[derive(Debug, Default)]
