@@ -69,8 +69,11 @@ thread_local! {
 /// [`end`].
 pub(crate) struct OuterCall(InCall);
 
-/// Returns whether events of this thread are deferred now.
-pub(crate) fn is_in_call() -> bool {
+/// Returns whether events of this thread are deferred now, because a caller holds a lock. Then no log
+/// subscriber may be called.
+#[doc(hidden)]
+#[must_use]
+pub fn defers_log() -> bool {
     IN_CALL.get() != InCall::No
 }
 
@@ -96,7 +99,7 @@ impl DeferredEvent {
     /// Emits the event, and catches a panic of the program's log subscriber. In a call of another queue,
     /// whose engine uses this queue, the event is deferred again.
     pub(crate) fn emit(self) {
-        if is_in_call() {
+        if defers_log() {
             self.defer();
         } else {
             emit_now(self.0);
@@ -135,7 +138,7 @@ pub fn with_deferred_log<R>(f: impl FnOnce() -> R) -> R {
 /// [`deferred_log`](crate::deferred_log).
 #[doc(hidden)]
 pub fn log_event(event: impl FnOnce() + Send + 'static) {
-    if is_in_call() {
+    if defers_log() {
         DeferredEvent(Box::new(event)).defer();
     } else {
         emit_now(event);
@@ -159,7 +162,7 @@ pub(crate) fn report_panic(what: &str, panic: Box<dyn Any + Send>) {
         .unwrap_or("no message");
     let text = format!("{what} panicked: {message}");
     // The log subscriber may also panic, and then the drop of the payload. Two panics at once would abort.
-    if is_in_call() {
+    if defers_log() {
         log_event(move || tracing::error!("{text}"));
     } else {
         ignore_panic(|| tracing::error!("{text}"));

@@ -51,9 +51,9 @@ mod shared;
 pub mod reference;
 
 pub use contract::*;
-#[doc(hidden)]
-pub use deferred_log::log_event;
 pub use deferred_log::with_deferred_log;
+#[doc(hidden)]
+pub use deferred_log::{defers_log, log_event};
 #[cfg(feature = "compio")]
 pub use ecosystem::CompioBufMut;
 pub use ext::DmaEngineExt;

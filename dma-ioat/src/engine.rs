@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dma_core::{
     Capabilities, Discovered, DmaEngine, EngineId, EngineInfo, EngineName, Error, ErrorKind,
     ExportDescriptor, HostMemory, IdleMemory, Limits, MemoryRequest, QueueOptions, RawQueue, RawRegion,
-    Result,
+    Result, with_deferred_log,
 };
 
 use crate::channels::Channel;
@@ -63,9 +63,11 @@ impl IoatEngine {
     /// `MissingSdk`: no usable SPDK. `VersionMismatch`: an SPDK that is too old, or that does not accept its
     /// DPDK. `NotFound`: no I/OAT device found. `InUse`: another process or the kernel uses the device, or
     /// the environment was set up with other options. `PermissionDenied`, `OutOfMemory`: the system lacks
-    /// rights or huge pages. `InvalidArgument`: invalid options. Each error names the remedy.
+    /// rights or huge pages. `InvalidArgument`: invalid options. `Unsupported`: the parent of this forked process
+    /// has set up the environment. Each error names the remedy.
     pub fn open(options: &IoatOptions) -> Result<Self> {
-        Self::open_unnamed(options).map_err(|e| e.with_operation("open engine"))
+        // A log subscriber may use engines, so it runs after the environment's locks are released.
+        with_deferred_log(|| Self::open_unnamed(options)).map_err(|e| e.with_operation("open engine"))
     }
 
     fn open_unnamed(options: &IoatOptions) -> Result<Self> {
@@ -105,7 +107,7 @@ impl IoatEngine {
     /// Detaches the channels without a queue, so that other processes can attach them. Returns their number.
     /// Opening a queue attaches them again, which takes milliseconds.
     pub fn release_idle(&self) -> usize {
-        self.environment.pool().release_free(&self.environment.spdk)
+        with_deferred_log(|| self.environment.pool().release_free(&self.environment.spdk))
     }
 }
 
@@ -185,7 +187,7 @@ unsafe impl DmaEngine for IoatEngine {
         let options = options.clone().with_depth(options.depth_on(&self.info.limits)?);
         let mut tried = false;
         let channel = loop {
-            let (taken, returns) = dma_core::with_deferred_log(|| {
+            let (taken, returns) = with_deferred_log(|| {
                 let mut pool = self.environment.pool();
                 let taken = pool.take(&self.environment.spdk, self.address);
                 (taken, pool.will_become_free(self.address))
@@ -222,6 +224,10 @@ unsafe impl DmaEngine for IoatEngine {
 /// function.
 #[must_use]
 pub fn discover(options: &IoatOptions) -> Vec<Discovered> {
+    with_deferred_log(|| channels_of(options))
+}
+
+fn channels_of(options: &IoatOptions) -> Vec<Discovered> {
     let only = |error: Error| {
         let name = EngineName::of(IoatOptions::NAME_FORMAT);
         vec![Discovered::new(name, Err(error.with_operation("open engine")))]

@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use dma_core::guarded;
+use dma_core::log_event;
 use spdk_sys::bindings::*;
 use spdk_sys::{Library, Log};
 use tracing::Level;
@@ -67,8 +67,9 @@ unsafe extern "C" fn line(
         true => String::new(),
         false => format!("{}:{number}:{}: ", text(file), text(function)),
     };
-    // A panic of a subscriber must not unwind into SPDK.
-    guarded("the log", || tell(level, &format!("{place}{}", message.trim_end())));
+    let line = format!("{place}{}", message.trim_end());
+    // A panic of a subscriber must not unwind into SPDK. The caller of SPDK may hold a lock.
+    log_event(move || tell(level, &line));
 }
 
 /// Emits an event. If no subscriber wants the event, prints the line if SPDK would print it.

@@ -206,13 +206,13 @@ pub(crate) fn revive(environment: &Arc<Environment>, address: Option<PciAddress>
 unsafe fn reattach(environment: &Arc<Environment>, channel: &Channel) -> Result<Channel> {
     let spdk = &environment.spdk;
     let until = Instant::now() + REATTACH_TIMEOUT;
-    {
+    with_deferred_log(|| {
         let mut pool = environment.pool();
         pool.restarting.insert(channel.address);
         // SAFETY: the caller guarantees that the channel halted or was stopped, and that it is not used any
         // more.
         unsafe { pool.detach(spdk, channel) };
-    }
+    });
     loop {
         let over = with_deferred_log(|| {
             let mut pool = environment.pool();

@@ -4,10 +4,14 @@ mod standin;
 
 use std::io;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use dma_ioat::{IoatEngine, IoatOptions};
 use standin::on_machine;
+use test_support::log::set_log;
 
 /// A device of another process, which the stand-in logs as an error.
 const TAKEN: &str = "[[socket]]\n[[socket.function]]\npci = '00:04.0'\ntaken = true\n";
@@ -42,6 +46,27 @@ fn log_lines_become_events() {
         let line = text.lines().find(|line| line.contains(LINE)).unwrap_or_else(|| panic!("no line: {text}"));
         assert!(line.contains("ERROR spdk:"), "{line}");
         assert!(line.ends_with("another process has it"), "whole, with its arguments: {line}");
+    });
+}
+
+/// The events are logged within the set-up of the environment, which holds locks.
+#[test]
+fn a_log_subscriber_may_open_engines() {
+    const DEVICE: &str = "[[socket]]\n[[socket.function]]\npci = '00:04.0'\n";
+    on_machine("a_log_subscriber_may_open_engines", DEVICE, || {
+        let open = || IoatEngine::open(&IoatOptions::new().with_library(standin::library_with_log()));
+        let (event, events) = channel();
+        let is_first = AtomicBool::new(true);
+        set_log(move |_| {
+            if is_first.swap(false, Ordering::Relaxed) {
+                open().expect("a channel").release_idle();
+                event.send(()).expect("the test waits");
+            }
+        });
+        let opened = std::thread::spawn(open);
+        // This limit is reached only if the subscriber hangs.
+        events.recv_timeout(Duration::from_secs(120)).expect("the subscriber opens an engine");
+        opened.join().expect("no panic").expect("a channel");
     });
 }
 

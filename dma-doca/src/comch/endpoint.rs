@@ -458,7 +458,8 @@ impl Drop for Endpoint {
             // because a log subscriber may panic.
             std::mem::forget(std::mem::take(&mut self.events));
             std::mem::forget(Arc::clone(&self.device));
-            dma_core::guarded_log!(error, target: "doca", device = self.device.address, "a comm channel does not become idle, and is leaked");
+            let device = self.device.address.clone();
+            dma_core::deferred_log!(error, target: "doca", device, "a comm channel does not become idle, and is leaked");
         }
     }
 }

@@ -296,7 +296,8 @@ impl Drop for OpenRepresentor {
         // SAFETY: the representor is open, and the server that was created with it is destroyed.
         let code = unsafe { (self.close)(self.raw) };
         if code != DOCA_SUCCESS {
-            dma_core::guarded_log!(error, target: "doca", error = %failed(&self.device.sdk, "doca_dev_rep_close", code), "a representor stays open");
+            let error = failed(&self.device.sdk, "doca_dev_rep_close", code);
+            dma_core::deferred_log!(error, target: "doca", %error, "a representor stays open");
         }
     }
 }

@@ -44,7 +44,7 @@ fn the_rare_calls_are_spans() {
         "dma.export{engine=\"sim\" bytes=4096}",
         "dma.import{engine=\"sim\"}",
         "dma.deregister{engine=\"sim\" bytes=4096}",
-        "dma.close{engine=\"sim\"}",
+        "dma.close{engine=\"sim\" elapsed_us=",
     ] {
         assert!(text.contains(span), "{span} is missing in {text}");
     }

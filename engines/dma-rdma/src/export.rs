@@ -95,7 +95,8 @@ unsafe impl RawExport for RdmaExport {
 impl Drop for RdmaExport {
     fn drop(&mut self) {
         if self.revoke(DROP_WAITS).is_err() {
-            dma_core::guarded_log!(error, device = self.device.name, "an export cannot be revoked");
+            let device = self.device.name.clone();
+            dma_core::deferred_log!(error, device, "an export cannot be revoked");
         }
     }
 }

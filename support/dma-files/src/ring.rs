@@ -15,7 +15,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use dma_core::{Error, ErrorKind, Result, guarded_log};
+use dma_core::{Error, ErrorKind, Result, deferred_log, guarded_log, with_deferred_log};
 use dma_process::spawn_thread;
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{EnterFlags, IoUring, Probe, opcode, squeue};
@@ -155,6 +155,11 @@ impl SharedRing {
     /// Pushes one request and submits it. Returns whether this thread submitted it: otherwise another thread
     /// may have done so.
     fn push(&self, entry: &squeue::Entry, submitter: Submitter) -> bool {
+        // A log subscriber may use the queue, so it runs after the locks are released.
+        with_deferred_log(|| self.push_in_turn(entry, submitter))
+    }
+
+    fn push_in_turn(&self, entry: &squeue::Entry, submitter: Submitter) -> bool {
         let push = || {
             // SAFETY: a read or write accesses the buffer of its job. The buffer stays valid until the job
             // ends, because the transfer owns it, or the job after the transfer is dropped. The request's
@@ -209,7 +214,7 @@ impl SharedRing {
                 Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => return false,
                 _ => {
                     // The request stays in the queue, and the next call submits it.
-                    guarded_log!(error, %error, "io_uring accepts no requests");
+                    deferred_log!(error, %error, "io_uring accepts no requests");
                     return true;
                 }
             }

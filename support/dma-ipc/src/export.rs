@@ -221,13 +221,13 @@ impl Drop for Export {
             match &self.memory {
                 Some(memory) => {
                     memory.leak();
-                    dma_core::guarded_log!(warn, %error, len = memory.len(), "the memory of a dropped export is never freed");
+                    let len = memory.len();
+                    dma_core::deferred_log!(warn, %error, len, "the memory of a dropped export is never freed");
                 }
-                None => dma_core::guarded_log!(error, %error,
-                    address = self.grant.address,
-                    len = self.grant.len,
-                    "a dropped export is still in use: its memory must not be freed or used"
-                ),
+                None => {
+                    let (address, len) = (self.grant.address, self.grant.len);
+                    dma_core::deferred_log!(error, %error, address, len, "a dropped export is still in use: its memory must not be freed or used");
+                }
             }
         }
     }

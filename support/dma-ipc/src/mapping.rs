@@ -148,7 +148,8 @@ impl Drop for Mapping {
         // SAFETY: `map` created this mapping, only this value unmaps it, and all references into it borrow
         // `self`.
         if let Err(errno) = unsafe { munmap(self.whole.0.as_ptr().cast(), self.whole.1) } {
-            dma_core::guarded_log!(warn, %errno, len = self.len, "cannot unmap shared memory, so it stays mapped");
+            let len = self.len;
+            dma_core::deferred_log!(warn, %errno, len, "cannot unmap shared memory, so it stays mapped");
         }
     }
 }

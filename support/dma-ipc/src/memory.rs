@@ -219,7 +219,7 @@ fn seal(file: &OwnedFd, writable: bool) -> Result<(), Errno> {
     let size = SealFlags::SHRINK | SealFlags::GROW;
     if !writable {
         match fcntl_add_seals(file, size | SealFlags::FUTURE_WRITE | SealFlags::SEAL) {
-            Err(Errno::INVAL) => dma_core::guarded_log!(
+            Err(Errno::INVAL) => dma_core::deferred_log!(
                 warn,
                 "this kernel cannot prevent peers from writing memory that they may only read: F_SEAL_FUTURE_WRITE needs Linux 5.1"
             ),

@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::size_class::{Growth, SizeClass};
-use crate::Result;
 use crate::memory::region::RegionHandle;
+use crate::{Result, with_deferred_log};
 
 /// Minimum time between a failed attempt and the next attempt.
 const RETRY: Duration = Duration::from_secs(1);
@@ -25,17 +25,20 @@ impl SizeClass {
         if self.made() == self.max {
             return None;
         }
-        let mut failed = growth.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        if failed.is_some_and(|at| at.elapsed() < RETRY) {
-            return None;
-        }
-        // Another thread may have grown the class, or released a buffer.
-        if let Some(block) = self.free.take() {
-            return Some(block);
-        }
-        let added = self.add(growth);
-        *failed = added.is_err().then(Instant::now);
-        drop(failed);
+        // A log subscriber may take buffers of this pool, so it runs after the lock is released.
+        let added = with_deferred_log(|| {
+            let mut failed = growth.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            if failed.is_some_and(|at| at.elapsed() < RETRY) {
+                return Ok((None, Vec::new()));
+            }
+            // Another thread may have grown the class, or released a buffer.
+            if let Some(block) = self.free.take() {
+                return Ok((Some(block), Vec::new()));
+            }
+            let added = self.add(growth);
+            *failed = added.is_err().then(Instant::now);
+            added
+        });
         match added {
             // Release the other blocks here, without the lock, because a release wakes tasks.
             Ok((block, _others)) => block,

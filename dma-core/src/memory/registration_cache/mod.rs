@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Buffer, register_read_only};
-use crate::{DmaEngine, HostMemory, Result, guarded};
+use crate::{DmaEngine, HostMemory, Result, guarded, with_deferred_log};
 
 /// The limits of a [`RegistrationCache`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,17 +198,18 @@ impl<E: DmaEngine> RegistrationCache<E> {
         // Make the key again, because `from_read_only` calls `as_ref` a second time, which may have returned
         // other bytes.
         let key = Key::new(owner, memory.as_ptr().addr().get(), memory.len());
-        let (buffer, given_up) = {
+        // A log subscriber may use the cache, so it runs after the lock is released.
+        let (buffer, given_up) = with_deferred_log(|| -> Result<_> {
             let _one_at_a_time = self.registering.lock().unwrap_or_else(PoisonError::into_inner);
             // Another thread may have registered the memory in the meantime, and some devices accept memory
             // only once.
             if let Some(hit) = self.kept().hit(&key) {
-                return Ok(hit);
+                return Ok((hit, Vec::new()));
             }
             let buffer = register_read_only(&self.engine, memory)?;
             let given_up = self.kept().keep(key, &buffer, &self.options);
-            (buffer, given_up)
-        };
+            Ok((buffer, given_up))
+        })?;
         release(given_up);
         Ok(buffer)
     }

@@ -228,7 +228,8 @@ impl AutoEngine {
         let registered = unsafe { self.shared.device.register_raw(memory, &request) };
         registered
             .inspect_err(|error| {
-                dma_core::guarded_log!(warn, %error, len = memory.len(), "the device refuses memory: the CPU copies it");
+                let (error, len) = (error.to_string(), memory.len());
+                dma_core::deferred_log!(warn, error, len, "the device refuses memory: the CPU copies it");
             })
             .ok()
     }

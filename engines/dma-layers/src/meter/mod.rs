@@ -6,7 +6,9 @@
 //! - Times are those of the machine's clock, even if a simulated device has a clock of its own.
 //! - [`MeterEngine::report`] can be called at any time from any thread, and does not stop a queue.
 //! - Opening, registering, importing, exporting and closing are `tracing` spans of level `INFO`: `dma.open`,
-//!   `dma.allocate`, `dma.register`, `dma.import`, `dma.export`, `dma.deregister` and `dma.close`.
+//!   `dma.allocate`, `dma.register`, `dma.import`, `dma.export`, `dma.deregister` and `dma.close`. A call within
+//!   a lock of the library, such as the close of a queue, has its span after the lock was released, with the
+//!   call's duration as the field `elapsed_us`. So a log subscriber may use the library.
 //! - With the feature `metrics`, `publish` passes the counts to the recorder of the crate `metrics`, for
 //!   example Prometheus', and `histograms` returns latencies and lengths as text for Prometheus.
 //!
@@ -33,11 +35,13 @@ mod publish;
 mod report;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use dma_core::{
     Completion, Descriptor, DeviceAddr, DmaEngine, InlineCopy, InlineExecutor, Operation, QueueOptions,
-    QueueStats, RawQueue, Result,
+    QueueStats, RawQueue, Result, guarded,
 };
+use tracing::{Span, info_span};
 
 #[cfg(feature = "metrics")]
 pub use publish::{histograms, publish};
@@ -154,17 +158,33 @@ impl Wrapper for Meter {
     }
 
     fn instrument<T>(&self, call: Call, run: impl FnOnce() -> T) -> T {
-        let engine = &*self.label;
-        let span = match call {
-            Call::Allocate { len } => tracing::info_span!("dma.allocate", engine, bytes = len),
-            Call::Register { len } => tracing::info_span!("dma.register", engine, bytes = len),
-            Call::Import => tracing::info_span!("dma.import", engine),
-            Call::Export { len } => tracing::info_span!("dma.export", engine, bytes = len),
-            Call::OpenQueue { depth } => tracing::info_span!("dma.open", engine, depth),
-            Call::CloseRegion { len } => tracing::info_span!("dma.deregister", engine, bytes = len),
-            Call::CloseQueue => tracing::info_span!("dma.close", engine),
-        };
-        span.in_scope(run)
+        if dma_core::defers_log() {
+            let (label, began) = (Arc::clone(&self.label), Instant::now());
+            let result = run();
+            let elapsed = began.elapsed().as_micros() as u64;
+            dma_core::log_event(move || span(&label, call, Some(elapsed)).in_scope(|| ()));
+            return result;
+        }
+        // A panic of the log subscriber must not lose the result.
+        let span = guarded("the log", || span(&self.label, call, None)).unwrap_or_else(Span::none);
+        let entered = guarded("the log", || span.enter());
+        let result = run();
+        guarded("the log", || drop(entered));
+        guarded("the log", || drop(span));
+        result
+    }
+}
+
+/// Makes the span of a call. `elapsed_us` is the duration of a call that has ended, in microseconds.
+fn span(engine: &str, call: Call, elapsed_us: Option<u64>) -> Span {
+    match call {
+        Call::Allocate { len } => info_span!("dma.allocate", engine, bytes = len, elapsed_us),
+        Call::Register { len } => info_span!("dma.register", engine, bytes = len, elapsed_us),
+        Call::Import => info_span!("dma.import", engine, elapsed_us),
+        Call::Export { len } => info_span!("dma.export", engine, bytes = len, elapsed_us),
+        Call::OpenQueue { depth } => info_span!("dma.open", engine, depth, elapsed_us),
+        Call::CloseRegion { len } => info_span!("dma.deregister", engine, bytes = len, elapsed_us),
+        Call::CloseQueue => info_span!("dma.close", engine, elapsed_us),
     }
 }
 

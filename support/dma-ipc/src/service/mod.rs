@@ -17,8 +17,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{hint, process, thread};
 
+use dma_core::{deferred_log, with_deferred_log};
 use dma_handshake::{Origin, Pending};
-use dma_process::{ForkMark, with_signals_blocked};
+use dma_process::{ForkLock, ForkMark, with_signals_blocked};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, retry_on_intr};
@@ -49,7 +50,7 @@ const WAKE: u64 = 0;
 const LISTENER: u64 = 1;
 const FIRST_CONNECTION: u64 = 2;
 
-static CURRENT: Mutex<Weak<Service>> = Mutex::new(Weak::new());
+static CURRENT: ForkLock<Weak<Service>> = ForkLock::new(Weak::new);
 
 /// This process's service. Each export and import holds a handle. The service ends when the last handle is
 /// dropped.
@@ -154,9 +155,10 @@ impl Link {
     /// Handles the end of the importer: its leases no longer count, and waiters are woken.
     fn died(&self) {
         if lease::leases(self.control.word()).0 != 0 {
-            dma_core::guarded_log!(
+            let pid = self.pid;
+            deferred_log!(
                 warn,
-                pid = self.pid,
+                pid,
                 "an importer ended while it held a lease: its last copy may be incomplete"
             );
         }
@@ -181,7 +183,7 @@ pub(super) fn wake(word: &AtomicU32) {
 impl Service {
     /// Returns the service of this process. Starts it if necessary.
     pub(super) fn get() -> Result<Arc<Self>, RemoteError> {
-        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = CURRENT.lock();
         if let Some(service) = current.upgrade()
             && service.is_ours()
         {
@@ -254,7 +256,9 @@ impl Service {
 
     /// Closes the connection to an importer that has no lease and can get no more leases.
     pub(super) fn hang_up(&self, link: &Link) {
-        self.shared.state().exports.importers.remove(&link.key);
+        // Drop the importer without the lock, because unmapping its page may log.
+        let importer = self.shared.state().exports.importers.remove(&link.key);
+        drop(importer);
     }
 
     /// Watches the exporter at the other end of `socket`: closes the word in `control` after the exporter has
@@ -271,7 +275,8 @@ impl Service {
 
     /// Ends a [`watch`](Self::watch), and closes the connection to the exporter.
     pub(super) fn unwatch(&self, key: u64) {
-        self.shared.state().watches.remove(&key);
+        let watch = self.shared.state().watches.remove(&key);
+        drop(watch);
     }
 }
 
@@ -318,15 +323,18 @@ impl SharedService {
                 // Retrying is the only option, so pause to avoid a busy loop.
                 thread::sleep(ACCEPT_AGAIN_AFTER);
             }
-            let mut state = self.state();
-            for event in &events {
-                match event.data.u64() {
-                    WAKE => {}
-                    LISTENER => state.accept(self),
-                    key => state.on_event(self, key),
+            // A log subscriber may export memory, so it runs after the lock is released.
+            with_deferred_log(|| {
+                let mut state = self.state();
+                for event in &events {
+                    match event.data.u64() {
+                        WAKE => {}
+                        LISTENER => state.accept(self),
+                        key => state.on_event(self, key),
+                    }
                 }
-            }
-            state.on_time(self);
+                state.on_time(self);
+            });
         }
     }
 }
@@ -345,7 +353,7 @@ impl ServiceState {
     fn on_time(&mut self, shared: &SharedService) {
         let expired = self.pending.expire();
         if expired > 0 {
-            dma_core::guarded_log!(debug, expired, "closing connections of processes that sent no request");
+            deferred_log!(debug, expired, "closing connections of processes that sent no request");
         }
         if self.accept_again_at.is_some_and(|at| at <= Instant::now()) {
             self.accept_again_at = None;
@@ -362,7 +370,7 @@ impl ServiceState {
             && let Err(errno) =
                 epoll::modify(&shared.epoll, listener, epoll::EventData::new_u64(LISTENER), events)
         {
-            dma_core::guarded_log!(error, %errno, "cannot change the events for which the thread that shares memory waits");
+            deferred_log!(error, %errno, "cannot change the events for which the thread that shares memory waits");
         }
     }
 
@@ -379,14 +387,14 @@ impl ServiceState {
                 Err(errno @ (Errno::MFILE | Errno::NFILE)) if self.reserve.take().is_some() => {
                     // Another thread may have taken the descriptor.
                     if let Ok(socket) = accept_with(listener, SocketFlags::CLOEXEC) {
-                        dma_core::guarded_log!(warn, %errno, "cannot answer an importer; `ulimit -n` may be too low");
+                        deferred_log!(warn, %errno, "cannot answer an importer; `ulimit -n` may be too low");
                         let _ = send(&socket, Reply::Os(errno.raw_os_error()), &[]);
                     }
                     self.reserve = reserve(listener);
                     continue;
                 }
                 Err(errno) => {
-                    dma_core::guarded_log!(warn, %errno, "cannot answer an importer now, will try again; `ulimit -n` may be too low");
+                    deferred_log!(warn, %errno, "cannot answer an importer now, will try again; `ulimit -n` may be too low");
                     self.listen_for(shared, epoll::EventFlags::empty());
                     self.accept_again_at = Some(Instant::now() + ACCEPT_AGAIN_AFTER);
                     return;
@@ -403,7 +411,7 @@ impl ServiceState {
                         evicted.refuse(Reply::Busy);
                     }
                 }
-                Err(errno) => dma_core::guarded_log!(warn, %errno, "cannot answer an importer"),
+                Err(errno) => deferred_log!(warn, %errno, "cannot answer an importer"),
             }
         }
     }
@@ -464,20 +472,14 @@ impl Exports {
             if may_share(peer.uid, own) {
                 caller.refuse(Reply::BadHello);
             } else {
-                dma_core::guarded_log!(
-                    warn,
-                    pid = peer.pid,
-                    uid = peer.uid,
-                    own,
-                    "refused memory to another user"
-                );
+                deferred_log!(warn, pid = peer.pid, uid = peer.uid, own, "refused memory to another user");
                 caller.refuse(Reply::ForeignUser);
             }
             return None;
         };
         match self.grant(shared, &caller, token) {
             Ok((link, imports)) => {
-                dma_core::guarded_log!(debug, pid = peer.pid, imports, "granted an import");
+                deferred_log!(debug, pid = peer.pid, imports, "granted an import");
                 self.importers.insert(caller.key, Importer { _socket: caller.socket, token, link });
             }
             Err(refused) => caller.refuse(refused),
