@@ -1,6 +1,8 @@
 //! The registry of backends.
+#![expect(unsafe_code, reason = "reads a list that is never freed, through a pointer")]
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use dma_core::{Backend, Discovered, DmaEngine, EngineName, Error, ErrorKind, Result, closest_name};
 
@@ -33,14 +35,21 @@ registry! {
     ["cuda"] dma_cuda::BACKEND
 }
 
-/// The backends that the program added.
-static ADDED: RwLock<Vec<&'static dyn Backend>> = RwLock::new(Vec::new());
+/// The backends that the program added. Each addition publishes a new list, and earlier lists are never freed.
+/// Without a lock, a forked child has all backends, even if a thread of its parent added one at the fork.
+static ADDED: AtomicPtr<Vec<&'static dyn Backend>> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Returns the backends that the program added, and the pointer to compare for an addition.
+fn added() -> (&'static [&'static dyn Backend], *mut Vec<&'static dyn Backend>) {
+    let list = ADDED.load(Ordering::Acquire);
+    // SAFETY: the pointer is null, or `register` has published it, which leaks the list and never changes it.
+    (unsafe { list.as_ref() }.map_or(&[], Vec::as_slice), list)
+}
 
 /// Returns all backends: first the backends of this build, then the backends that the program added.
 #[must_use]
 pub fn backends() -> Vec<&'static dyn Backend> {
-    let added = ADDED.read().unwrap_or_else(PoisonError::into_inner);
-    BUILT_IN.iter().chain(&*added).copied().collect()
+    BUILT_IN.iter().chain(added().0).copied().collect()
 }
 
 /// Adds a backend. After this call, [`open`], [`discover`] and [`doctor`](crate::doctor) know its name, in
@@ -74,13 +83,34 @@ pub fn register(backend: &'static dyn Backend) -> Result<()> {
     keys.try_fold(EngineName::of(format), |name, key| name.with_option(key, "")).map_err(|e| {
         invalid(e.message().to_owned()).with_hint("correct the keys of the backend's options")
     })?;
-    let mut added = ADDED.write().unwrap_or_else(PoisonError::into_inner);
-    if BUILT_IN.iter().chain(&*added).any(|known| known.name() == name) {
-        return Err(invalid("another backend has this name".to_owned()).with_hint("choose another name"));
+    loop {
+        let (known, list) = added();
+        if BUILT_IN.iter().chain(known).any(|known| known.name() == name) {
+            return Err(invalid("another backend has this name".to_owned()).with_hint("choose another name"));
+        }
+        let longer = Box::into_raw(Box::new([known, &[backend]].concat()));
+        if ADDED.compare_exchange(list, longer, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            return Ok(());
+        }
+        // Another thread has added a backend.
+        // SAFETY: the pointer was made above, and was not published.
+        drop(unsafe { Box::from_raw(longer) });
     }
-    added.push(backend);
-    Ok(())
 }
+
+/// Names of hardware, each with its backend.
+const HARDWARE: &[(&str, &str)] = &[
+    ("gpu", "cuda"),
+    ("nvidia", "cuda"),
+    ("dpu", "doca"),
+    ("bluefield", "doca"),
+    ("idxd", "dsa"),
+    ("infiniband", "rdma"),
+    ("roce", "rdma"),
+    ("verbs", "rdma"),
+    ("memcpy", "cpu"),
+    ("simulator", "sim"),
+];
 
 /// Returns the backend with this name.
 ///
@@ -94,7 +124,7 @@ pub(crate) fn backend(name: &str) -> Result<&'static dyn Backend> {
     }
     let names: Vec<_> = all.iter().map(|backend| backend.name()).collect();
     let known = names.join(", ");
-    if name.is_empty() {
+    if name.trim().is_empty() {
         return Err(Error::new(ErrorKind::InvalidArgument, "the name of the engine is missing")
             .with_hint(format!("there are: {known}")));
     }
@@ -107,15 +137,18 @@ pub(crate) fn backend(name: &str) -> Result<&'static dyn Backend> {
             "build this program with the feature `{feature}`, which the crate `dma` has"
         )));
     }
-    // Find the word at the beginning, for names such as `CPU`, `cpu,threads=2` and `doca/03:00.0`.
-    let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || "-_".contains(c))).unwrap_or(name.len());
-    let word = name[..end].to_ascii_lowercase();
-    let colon = if end < name.len() {
+    // Find the word at the beginning, for names such as `CPU`, ` cpu`, `cpu,threads=2` and `doca/03:00.0`.
+    let trimmed = name.trim();
+    let end = trimmed.find(|c: char| !(c.is_ascii_alphanumeric() || "-_".contains(c)));
+    let word = trimmed[..end.unwrap_or(trimmed.len())].to_ascii_lowercase();
+    let colon = if end.is_some() {
         "; write a colon before the device or the options, such as doca:03:00.0 or cpu:threads=2"
     } else {
         ""
     };
-    Err(match closest_name(&word, &names) {
+    let meant = HARDWARE.iter().find(|(hardware, _)| *hardware == word).map(|(_, backend)| *backend);
+    let meant = meant.filter(|backend| names.contains(backend));
+    Err(match meant.or_else(|| closest_name(&word, &names)) {
         Some(close) => error.with_hint(format!("did you mean `{close}`? There are: {known}{colon}")),
         None => error.with_hint(format!("there are: {known}")),
     })
@@ -277,18 +310,35 @@ mod tests {
             error.to_string()
         };
         assert!(says("quantum").contains("there are: auto, cpu, sim"));
-        for missing in ["", "auto:device=sim|"] {
+        for missing in ["", " ", "auto:device=sim|"] {
             let text = says(missing);
             assert!(text.contains("the name of the engine is missing; there are: auto, cpu"), "{text}");
         }
-        for other in ["gpu", "ipc", "dpu", "tpu", "nvme"] {
+        for other in ["ipc", "tpu", "nvme"] {
             let text = says(other);
             assert!(!text.contains("did you mean") && text.contains("there are: auto, cpu"), "{text}");
         }
-        for name in ["cpo", "CPU", "Cpu:threads=2", "cpu,threads=2", "cpu;threads=2", "cpu=2", "cpu "] {
+        for name in [
+            "cpo",
+            "CPU",
+            "Cpu:threads=2",
+            "cpu,threads=2",
+            "cpu;threads=2",
+            "cpu=2",
+            "cpu ",
+            " cpu",
+            "memcpy",
+        ] {
             assert!(says(name).contains("did you mean `cpu`?"), "{}", says(name));
         }
         assert!(says("cpu,threads=2").contains("write a colon before"));
+        assert!(!says(" cpu").contains("write a colon before"), "{}", says(" cpu"));
+        for (hardware, backend, built) in
+            [("gpu", "cuda", cfg!(feature = "cuda")), ("DPU", "doca", cfg!(feature = "doca"))]
+        {
+            let text = says(hardware);
+            assert_eq!(text.contains(&format!("did you mean `{backend}`?")), built, "{text}");
+        }
         assert!(says("sim:seed").contains("key=value"));
         assert!(says("auto:x=1").contains("device, prefer"));
         assert!(says("auto:device=sim,prefer=best").contains("measured, device"));

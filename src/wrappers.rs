@@ -179,7 +179,7 @@ mod tests {
             ("verify+", "name an engine after the +, such as verify+cpu"),
             ("verify+:sample=2", "name an engine after the +, such as verify+cpu"),
             ("meter+verify+", "name an engine after the +, such as verify+cpu"),
-            ("verify+gpu", "there are: auto, cpu"),
+            ("verify+tpu", "there are: auto, cpu"),
             ("+cpu", "there are: verify, meter, record"),
             ("verify2+cpu", "did you mean `verify+`?"),
             ("verify+verify+cpu", "the wrapper `verify` is used twice"),
