@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Destination, Source};
+use crate::{BufferMut, Destination, Source};
 
 /// Copies that are submitted together. A batch has one doorbell and one completion. Filling a batch again
 /// reuses its memory.
@@ -17,7 +17,19 @@ use crate::{Destination, Source};
 /// }
 /// # Ok(()) }
 /// ```
-pub struct Batch<S, D> {
+///
+/// `Batch` without parameters is a batch of copies between [`BufferMut`]s. Name the type of a batch that is made
+/// empty, unless [`push`](Self::push) already tells the compiler the type:
+///
+/// ```
+/// # use dma_core::{Batch, Queue, Result};
+/// # fn demo(queue: &Queue) -> Result<()> {
+/// let batch: Batch = Batch::with_capacity(32);
+/// let batch = queue.submit(batch)?.wait()?;
+/// assert!(batch.is_empty());
+/// # Ok(()) }
+/// ```
+pub struct Batch<S = BufferMut, D = BufferMut> {
     pub(crate) pairs: Vec<(S, D)>,
 }
 
