@@ -108,6 +108,24 @@ fn a_device_that_vanishes_aborts_everything_for_good() {
 }
 
 #[test]
+fn a_dead_device_reports_nothing_any_more() {
+    for faults in ["dead@3:ch=0", "dead@t=1ps"] {
+        let mut rig = Rig::new(Profile::bluefield3(), faults);
+        let other = rig.device.open_channel(4).unwrap();
+        rig.device.submit(other, &Descriptor::copy(9, rig.src, rig.dst)).unwrap();
+        rig.send(0..6);
+        let ended = rig.run();
+        assert!(ended.iter().all(|(token, status)| *token != 2 && *status == Status::Done), "{ended:?}");
+        assert!(rig.device.is_dead() && rig.device.is_gone());
+        assert_eq!(rig.device.in_flight(rig.channel) as usize, 6 - ended.len());
+        assert_eq!((rig.device.poll(other), rig.device.next_event()), (None, None));
+        assert_eq!(rig.submit(7), Err(Refused::DeviceGone));
+        assert_eq!(rig.device.restart(rig.channel), Err(ChannelError::DeviceGone));
+        assert_eq!(rig.device.open_channel(1), Err(ChannelError::DeviceGone));
+    }
+}
+
+#[test]
 fn slow_tasks_take_so_much_longer() {
     let time = |faults| {
         let mut rig = Rig::new(Profile::bluefield3(), faults);

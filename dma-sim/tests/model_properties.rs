@@ -82,7 +82,7 @@ fn op() -> impl Strategy<Value = Op> {
 fn faults() -> impl Strategy<Value = String> {
     let rule = (
         prop::sample::select(vec![
-            "refuse", "fail", "reset", "lose", "stick", "gone", "slow", "corrupt", "oversize",
+            "refuse", "fail", "reset", "lose", "stick", "gone", "dead", "slow", "corrupt", "oversize",
         ]),
         prop_oneof![
             (1..40_u64).prop_map(|n| format!("@{n}")),

@@ -37,7 +37,8 @@ fn run(engine: &SimEngine, queue: &Queue, n: usize) -> Vec<Result<(), Error>> {
             let (src, dst) = transfer.wait().map_err(|e| {
                 // A failed operation returns its operands, which can be used again.
                 let (error, operands) = e.into_parts();
-                assert_eq!(operands.is_some(), error.kind() != ErrorKind::TimedOut, "{error}");
+                let kept = matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::DeviceLost);
+                assert!(operands.is_some() || kept, "{error}");
                 error
             })?;
             assert!(src[..] == dst[..], "a completed copy is in place");
@@ -177,6 +178,38 @@ fn gone_is_device_lost_for_everything() {
     assert_eq!(engine.open_queue(&QueueOptions::new()).unwrap_err().kind(), ErrorKind::DeviceLost);
     // The memory outlives the device.
     assert_eq!(engine.allocate(64).unwrap().len(), 64);
+}
+
+/// The stall timeout is longer than any test.
+#[test]
+fn dead_ends_every_wait_at_once() {
+    let hours = QueueOptions::new().with_depth(8).with_stall_timeout(Duration::from_secs(100 * 3600));
+    for clock in [Clock::Virtual, Clock::Real] {
+        let options = SimOptions::new().with_profile(Profile::bluefield3()).with_clock(clock);
+        let engine = SimEngine::open(&options.with_faults("dead@8:ch=0".parse().unwrap())).unwrap();
+        let queue = engine.open_queue(&hours).unwrap();
+        let other = engine.open_shared_queue(&SharedQueueOptions::new().with_queue(hours.clone())).unwrap();
+        let pair = || (engine.allocate(LEN).unwrap(), engine.allocate(LEN).unwrap());
+        let (src, dst) = pair();
+        let ends = run(&engine, &queue, 8);
+        let error = ends[7].as_ref().unwrap_err();
+        assert_eq!(
+            (error.kind(), native(error), error.retry()),
+            (ErrorKind::DeviceLost, "SIM_DEVICE_GONE", Retry::Never)
+        );
+        let lost = |kind: &Option<ErrorKind>| kind.is_none_or(|kind| kind == ErrorKind::DeviceLost);
+        assert!(kinds(&ends).iter().all(lost), "{ends:?}");
+        assert_eq!(
+            other.copy(src, dst).and_then(|copy| copy.wait()).unwrap_err().kind(),
+            ErrorKind::DeviceLost
+        );
+        assert_eq!(copy(&engine, &queue).unwrap_err().kind(), ErrorKind::DeviceLost);
+        let counters = queue.close(Duration::from_secs(60));
+        assert_eq!(counters.in_flight, 0);
+        assert!(counters.abandoned > 0);
+        // The memory outlives the device.
+        assert_eq!(engine.allocate(64).unwrap().len(), 64);
+    }
 }
 
 #[test]

@@ -298,7 +298,8 @@ pub unsafe trait RawExport: fmt::Debug + Send + Sync {
 ///
 /// The safe API relies on this trait when it returns memory to its owner, so an implementer ensures:
 /// - `poll` reports every accepted descriptor exactly once. Exceptions are a lost completion and a dead
-///   device: then it never reports the descriptor.
+///   device: then it never reports the descriptor, and [`lost`](Self::lost) returns the reason if the queue
+///   can detect it.
 /// - The device accesses the memory of an accepted descriptor only until the descriptor is reported. If the
 ///   outcome is `Done`, all bytes are visible to the thread that polled.
 /// - The device writes no bytes outside the destination.
@@ -364,6 +365,19 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
     /// The safe API calls this once, when it opens the queue. It may then pass short operations to the
     /// executor instead of [`submit`](Self::submit), so this queue never sees them.
     fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
+        None
+    }
+
+    /// Returns the error of a lost device, if the device will never report the descriptors in flight and
+    /// cannot recover. The default is `None`, for a queue that always reports its descriptors or cannot
+    /// detect the loss.
+    ///
+    /// The safe API calls this after a poll that reported nothing while descriptors are in flight. After
+    /// `Some`, it calls [`abandoned`](Self::abandoned) and no other method: the operations in flight end with
+    /// this error as [`ErrorKind::DeviceLost`], their memory is leaked, and submissions fail. Without this
+    /// method, waits for these operations last for the
+    /// [`stall_timeout`](crate::QueueOptions::stall_timeout). An engine made of engines passes the call on.
+    fn lost(&self) -> Option<Error> {
         None
     }
 

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::{
-    Access, Completion, Descriptor, DmaEngine, EngineId, InlineExecutor, NativeError, QueueEvents,
+    Access, Completion, Descriptor, DmaEngine, EngineId, Error, InlineExecutor, NativeError, QueueEvents,
     QueueStats, RawExport, RawQueue, RawRegion, RegionInfo, Result,
 };
 
@@ -176,7 +176,9 @@ macro_rules! forward_queue {
             fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
                 (**self).inline_executor()
             }
-
+            fn lost(&self) -> Option<Error> {
+                (**self).lost()
+            }
             fn abandoned(&mut self) {
                 (**self).abandoned();
             }

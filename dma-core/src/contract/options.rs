@@ -35,6 +35,9 @@ pub struct QueueOptions {
     ///
     /// With 0, opening the queue fails with `InvalidArgument`. For no timeout, set `Duration::MAX`.
     ///
+    /// If the engine detects that its device is lost, the operations in flight end at once, with
+    /// `DeviceLost`, and their memory is leaked.
+    ///
     /// The timeout does not end operations. An operation whose wait or await has failed, or whose transfer
     /// was dropped, keeps its memory and its slot until the device completes it or the queue is closed.
     pub stall_timeout: Duration,

@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 
 use super::LogEvent;
 use crate::deferred_log::{self, OuterCall};
-use crate::{Completion, Descriptor, NativeError, QueueEvents, QueueStats, RawQueue, Result};
+use crate::{Completion, Descriptor, Error, NativeError, QueueEvents, QueueStats, RawQueue, Result};
 use dma_process::ForkMark;
 
 /// Maximum number of completions of one engine call.
@@ -31,6 +31,8 @@ pub(super) struct Device {
     pub(super) descriptors: u64,
     /// Number of polls.
     pub(super) polls: u64,
+    /// The error of a lost device. The engine is then not called again, except to abandon it.
+    pub(super) lost: Option<Error>,
     /// The engine's own counts when the queue was closed.
     last_stats: QueueStats,
     pub(super) reports: Box<[Completion; MAX_COMPLETIONS]>,
@@ -47,12 +49,13 @@ pub(super) enum Progress {
     Reported,
 }
 
-/// Detects that the engine must not be called: it has panicked, or it belongs to the parent of this process.
+/// Detects that the engine must not be called: it has panicked, its device is lost, or it belongs to the
+/// parent of this process.
 pub(super) struct EngineGuard {
     /// The process that opened the queue.
     process: ForkMark,
-    /// True during a call into the engine. If it is true before another call, the engine has panicked. The
-    /// engine's state is then unknown, so it is not called again.
+    /// True during a call into the engine. If it is true before another call, the engine has panicked or its
+    /// device is lost. After a panic the engine's state is unknown, so it is not called again.
     in_call: bool,
 }
 
@@ -63,7 +66,8 @@ impl EngineGuard {
         self.process.is_child()
     }
 
-    /// Returns whether the engine has panicked, or belongs to the parent of this process.
+    /// Returns whether the engine has panicked, its device is lost, or it belongs to the parent of this
+    /// process.
     #[inline]
     pub(super) fn is_poisoned(&self) -> bool {
         self.in_call || self.is_parents()
@@ -125,6 +129,7 @@ impl Device {
             fence_in_flight: false,
             descriptors: 0,
             polls: 0,
+            lost: None,
             last_stats: QueueStats::default(),
             reports: Box::new([Completion::done(0); MAX_COMPLETIONS]),
         }
@@ -258,6 +263,18 @@ impl Device {
         }
         self.in_flight -= n;
         n
+    }
+
+    /// After a poll that reported nothing, asks the engine whether its device is lost. If so, poisons the
+    /// engine, and appends an event to `log`.
+    #[inline(never)]
+    pub(super) fn check_lost(&mut self, log: &mut Vec<LogEvent>) {
+        let Some(raw) = &self.raw else { return };
+        if let Some(error) = self.guard.call_executor(|| raw.lost()) {
+            log.push(LogEvent::Lost { error: error.to_string() });
+            self.lost = Some(error);
+            self.guard.in_call = true;
+        }
     }
 
     /// Stops the device, which then reports its descriptors as aborted.

@@ -60,6 +60,16 @@ pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the queue accepts no more operations").with_hint(REOPEN)
 }
 
+/// Copies the error of a lost device, without its source.
+#[cold]
+pub(crate) fn lost(why: &Error) -> Error {
+    let error = Error::new(ErrorKind::DeviceLost, why.message().to_owned()).with_hint(why.hint().to_owned());
+    match why.native() {
+        Some(native) => error.with_native(native.clone()),
+        None => error,
+    }
+}
+
 /// Makes the error for the use of a queue in a process that was forked from its owner.
 #[cold]
 pub(crate) fn forked() -> Error {
@@ -96,19 +106,17 @@ pub(crate) fn wait_timed_out<T>(
 }
 
 /// Makes the error for an operation that the device never reported, or that a forked process cannot wait for.
-/// The caller leaks the operands.
+/// `reason` is that of the fork or of a lost device. The caller leaks the operands.
 #[cold]
 pub(crate) fn never_answered<T>(
     operation: TransferKind,
     backend: &'static str,
-    is_parents: bool,
+    reason: Option<Error>,
 ) -> OpError<T> {
-    let error = if is_parents {
-        forked()
-    } else {
+    let error = reason.unwrap_or_else(|| {
         Error::new(ErrorKind::DeviceLost, "the queue was closed before the device completed the operation")
             .with_hint("the operands' memory is leaked, because the device may still write to it")
-    };
+    });
     OpError::new(error.with_operation(operation.name()).with_backend(backend), None)
 }
 

@@ -319,7 +319,9 @@ macro_rules! transfer {
             ///
             /// `DeviceFault`, `Aborted`, `DeviceLost`, `Revoked` or another failure, with the operands;
             /// `Closed`, with the operands, if the queue was closed before; `TimedOut`, without the operands,
-            /// because the queue keeps them until the device has completed the operation.
+            /// because the queue keeps them until the device has completed the operation; `DeviceLost`,
+            /// without the operands, if the lost device has not reported the operation. Such operands are
+            /// leaked, because the device may still write to them.
             ///
             /// # Panics
             ///

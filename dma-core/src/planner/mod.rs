@@ -180,7 +180,23 @@ impl Planner {
 
     /// Returns the error for a submission, if the queue is closed or belongs to the parent of this process.
     pub(crate) fn refusal(&self) -> Option<Error> {
-        if self.is_parents() { Some(error::forked()) } else { self.is_closed().then(error::closed) }
+        let refuses = self.is_parents() || self.is_closed();
+        refuses.then(|| self.why_abandoned().unwrap_or_else(error::closed))
+    }
+
+    /// Returns the error of a forked process or of a lost device.
+    pub(crate) fn why_abandoned(&self) -> Option<Error> {
+        if self.is_parents() { Some(error::forked()) } else { self.lost() }
+    }
+
+    /// Returns whether the device is lost. The layer above must [`abandon`](Self::abandon) its engine.
+    pub(crate) const fn is_lost(&self) -> bool {
+        self.device.lost.is_some()
+    }
+
+    /// Returns the error of a lost device.
+    pub(crate) fn lost(&self) -> Option<Error> {
+        self.device.lost.as_ref().map(error::lost)
     }
 
     /// Returns whether operations are open, and all of them are submitted to the device.
@@ -378,6 +394,9 @@ impl Planner {
             self.pump(ended);
             self.device.ring(&mut self.outcomes.log_events);
         }
+        if total == 0 && self.device.in_flight > 0 {
+            self.device.check_lost(&mut self.outcomes.log_events);
+        }
         self.resume_if_idle();
         total + (self.cpu_chunks - cpu_chunks) as usize
     }
@@ -451,21 +470,24 @@ impl Planner {
         }
     }
 
-    /// Returns whether the engine has panicked, or belongs to the parent of this process. If so, the layer
-    /// above must [`abandon`](Self::abandon) the engine.
+    /// Returns whether the engine has panicked, its device is lost, or it belongs to the parent of this
+    /// process. If so, the layer above must [`abandon`](Self::abandon) the engine.
     #[inline]
     pub(crate) fn is_poisoned(&self) -> bool {
         self.device.guard.is_poisoned()
     }
 
-    /// Adds a log event for the panic or the fork, once. The layer above logs it.
+    /// Adds a log event for the panic or the fork, once. The layer above logs it. For a lost device, the poll
+    /// that detected it has added the event.
     #[cold]
     fn report_poisoned(&mut self) {
         if self.is_parents() {
             if !self.is_closed() {
                 self.outcomes.log_events.push(LogEvent::Forked);
             }
-        } else if !self.outcomes.log_events.iter().any(|event| matches!(event, LogEvent::Panicked)) {
+        } else if self.device.lost.is_none()
+            && !self.outcomes.log_events.iter().any(|event| matches!(event, LogEvent::Panicked))
+        {
             self.outcomes.log_events.push(LogEvent::Panicked);
         }
     }

@@ -81,6 +81,8 @@ pub(crate) enum LogEvent {
     Failed { slot: u32, outcome: Outcome, native: Option<NativeError> },
     /// The device was abandoned with this many descriptors in flight.
     Abandoned { descriptors: usize },
+    /// The device is lost.
+    Lost { error: String },
     /// The engine panicked.
     Panicked,
     /// The queue belongs to the parent of this forked process.
@@ -101,6 +103,9 @@ impl LogEvent {
                 descriptors,
                 "the device did not respond; its queue and the memory that it may write are leaked"
             ),
+            Self::Lost { error } => {
+                tracing::error!(backend, error, "a device is lost; its queue is abandoned")
+            }
             Self::Panicked => tracing::error!(backend, "an engine panicked; its queue is abandoned"),
             Self::Forked => tracing::warn!(
                 backend,

@@ -30,8 +30,8 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// `Os` and other errors of arming the event; `Closed` if the queue is closed; `Unsupported` in a forked
-    /// child.
+    /// `Os` and other errors of arming the event; `Closed` if the queue is closed; `DeviceLost` if the device
+    /// is lost; `Unsupported` in a forked child.
     ///
     /// [`QueueOptions::stall_timeout`]: crate::QueueOptions::stall_timeout
     pub fn run(&self) -> Result<()> {

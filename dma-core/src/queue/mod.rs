@@ -140,20 +140,20 @@ impl Queue {
             match after {
                 RetryAfter::Nothing => {}
                 RetryAfter::Delay(delay) => std::thread::sleep(delay),
-                // If the device has stalled, the next attempt fails with `TimedOut`.
+                // If the device has stalled or is lost, the next attempt fails.
                 RetryAfter::Room if self.wait_for_room() => {}
                 RetryAfter::Room => return Err(OpError::full(operands)),
             }
         }
     }
 
-    /// Polls until the queue has room or the device has stalled. Returns false if only the program can make
-    /// room.
+    /// Polls until the queue has room, or until the device has stalled or is lost. Returns false if only the
+    /// program can make room.
     fn wait_for_room(&self) -> bool {
         let mut backoff = wait::Backoff::new();
         while self.available() == 0 && self.stalled().is_none() {
             match self.make_room() {
-                None => return false,
+                None => return self.shared.borrow().planner.is_closed(),
                 Some(0) => backoff.pause(),
                 Some(_) => {}
             }

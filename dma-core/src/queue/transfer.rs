@@ -125,7 +125,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             return Err(error::never_answered(
                 self.ticket.flags().operation(),
                 planner.backend,
-                planner.is_parents(),
+                planner.why_abandoned(),
             ));
         }
         if op.outcome == Outcome::Done {

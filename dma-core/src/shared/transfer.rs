@@ -175,7 +175,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         if *seen == Seen::Abandoned {
             // Leak the operands, because the device may still write to them.
             std::mem::forget(operands);
-            return Err(error::never_answered(operation, backend, lane.is_parents()));
+            return Err(error::never_answered(operation, backend, lane.why_abandoned()));
         }
         // SAFETY: this transfer holds the operation, and has seen `Reported`.
         let report = unsafe { lane.slots[slot as usize].take_report() };
@@ -186,7 +186,8 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
                 Err(OpError::from_failures(failures, operation, backend, operands))
             }
             Some(Report::Closed) | None => {
-                let error = error::never_reached().with_operation(operation.name()).with_backend(backend);
+                let error = lane.lost().unwrap_or_else(error::never_reached);
+                let error = error.with_operation(operation.name()).with_backend(backend);
                 Err(OpError::new(error, Some(operands)))
             }
         }

@@ -216,9 +216,7 @@ impl DocaQueue {
             ContextState::Quiescing { .. } | ContextState::Closed => {
                 Err(error(ErrorKind::Closed, "the queue was stopped"))
             }
-            ContextState::Lost(native, what) => Err(error(ErrorKind::DeviceLost, *what)
-                .with_native(native.clone())
-                .with_hint("open the device again; if that fails, see the kernel's log (dmesg)")),
+            ContextState::Lost(native, what) => Err(lost(native, what)),
         }
     }
 }
@@ -361,6 +359,13 @@ unsafe impl RawQueue for DocaQueue {
         QueueStats::new(self.doorbells, self.resets)
     }
 
+    fn lost(&self) -> Option<Error> {
+        match &self.state {
+            ContextState::Lost(native, what) => Some(lost(native, what)),
+            _ => None,
+        }
+    }
+
     fn events(&mut self) -> Option<&mut dyn QueueEvents> {
         self.context.event_fd()?;
         Some(self)
@@ -375,7 +380,7 @@ impl QueueEvents for DocaQueue {
     fn arm(&mut self) -> Result<bool> {
         if self.ring
             || self.context.done.has_failure()
-            || matches!(self.state, ContextState::Quiescing { .. })
+            || matches!(self.state, ContextState::Quiescing { .. } | ContextState::Lost(..))
         {
             return Ok(false);
         }
@@ -399,6 +404,13 @@ fn scarce(e: Error, engine: &EngineState) -> Error {
         scarce = scarce.with_native(native.clone());
     }
     scarce
+}
+
+/// Makes the error of a queue whose context cannot be started again.
+fn lost(native: &NativeError, what: &'static str) -> Error {
+    error(ErrorKind::DeviceLost, what)
+        .with_native(native.clone())
+        .with_hint("open the device again; if that fails, see the kernel's log (dmesg)")
 }
 
 /// Makes the error of a call on a queue's context.

@@ -28,6 +28,10 @@ pub enum Fault {
     /// The device vanishes when the task ends: all tasks in flight on all channels are aborted, and every
     /// later submission is refused.
     Gone,
+    /// The device dies when the task ends: the tasks in flight on all channels are never reported, and every
+    /// later submission is refused. A driver can find out ([`Device::is_dead`](super::Device::is_dead)), as
+    /// after a sticky error of a GPU.
+    Dead,
     /// The task takes this additional time.
     Slow(Time),
     /// One bit of a destination is wrong, although the task is reported as done. If the task has no
@@ -40,13 +44,14 @@ pub enum Fault {
 
 impl Fault {
     /// Names in the text of a plan. `Slow` also needs its time.
-    const NAMES: [(&'static str, Self); 9] = [
+    const NAMES: [(&'static str, Self); 10] = [
         ("refuse", Self::Refuse),
         ("fail", Self::Fail),
         ("reset", Self::Reset),
         ("lose", Self::Lose),
         ("stick", Self::Stick),
         ("gone", Self::Gone),
+        ("dead", Self::Dead),
         ("slow", Self::Slow(Time::ZERO)),
         ("corrupt", Self::Corrupt),
         ("oversize", Self::Oversize),
@@ -61,9 +66,10 @@ impl Fault {
             Self::Lose => 3,
             Self::Stick => 4,
             Self::Gone => 5,
-            Self::Slow(_) => 6,
-            Self::Corrupt => 7,
-            Self::Oversize => 8,
+            Self::Dead => 6,
+            Self::Slow(_) => 7,
+            Self::Corrupt => 8,
+            Self::Oversize => 9,
         }
     }
 
@@ -86,8 +92,8 @@ pub enum When {
     Tasks(u64, u64),
     /// Every `n`th task.
     Every(u64),
-    /// Once, at this time. `Reset`, `Stick` and `Gone` affect every open channel at that time, with or
-    /// without tasks. Other faults affect the first task that is submitted afterwards.
+    /// Once, at this time. `Reset`, `Stick`, `Gone` and `Dead` affect every open channel at that time, with
+    /// or without tasks. Other faults affect the first task that is submitted afterwards.
     At(Time),
 }
 
@@ -119,7 +125,8 @@ impl FaultRule {
 
     /// Returns true if the rule affects whole channels at its time, without a task.
     pub(super) const fn needs_no_task(&self) -> bool {
-        matches!((self.when, self.fault), (When::At(_), Fault::Reset | Fault::Stick | Fault::Gone))
+        let affects_channels = matches!(self.fault, Fault::Reset | Fault::Stick | Fault::Gone | Fault::Dead);
+        affects_channels && matches!(self.when, When::At(_))
     }
 }
 
@@ -138,6 +145,7 @@ impl FaultRule {
 /// | `lose` | the task is done and never reported |
 /// | `stick` | the channel stops making progress |
 /// | `gone` | the device vanishes |
+/// | `dead` | the device dies, and reports nothing any more |
 /// | `slow` | the task takes longer, by the time in option `for` |
 /// | `corrupt` | one bit of a destination is wrong; without a destination, the result is wrong |
 /// | `oversize` | a task over the limit is accepted, fails in the engine and resets the channel |

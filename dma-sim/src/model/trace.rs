@@ -47,6 +47,7 @@ pub enum TraceMode {
 /// | `stick` | a channel stopped making progress |
 /// | `halt`, `restart` | a channel went down, or runs again |
 /// | `gone` | the device vanished |
+/// | `dead` | the device died |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceEvent {
     /// Time of the event.

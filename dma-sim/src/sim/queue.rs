@@ -166,6 +166,10 @@ unsafe impl RawQueue for SimQueue {
         QueueStats::new(stats.doorbells, self.resets)
     }
 
+    fn lost(&self) -> Option<Error> {
+        self.shared.lock().device.is_dead().then(|| error::refused(Refused::DeviceGone))
+    }
+
     fn events(&mut self) -> Option<&mut dyn QueueEvents> {
         self.events.as_mut().map(|events| events as _)
     }
@@ -187,7 +191,7 @@ impl QueueEvents for SimEvents {
     fn arm(&mut self) -> Result<bool> {
         self.event.fd()?;
         let mut state = self.shared.lock_now();
-        if state.device.has_completion(self.channel) {
+        if state.device.has_completion(self.channel) || state.device.is_dead() {
             return Ok(false);
         }
         let next = state.device.next_event();

@@ -54,7 +54,8 @@ impl SharedDevice {
 }
 
 impl DeviceState {
-    /// Advances the device's time, and wakes up the owners of queues with completions.
+    /// Advances the device's time, and wakes up the owners of queues with completions, or all owners if the
+    /// device is dead.
     pub(super) fn advance(&mut self, to: Time) {
         self.device.advance(to);
         self.wake();
@@ -63,7 +64,7 @@ impl DeviceState {
     pub(super) fn wake(&mut self) {
         let device = &self.device;
         self.sleepers.retain(|(channel, event)| {
-            let over = device.has_completion(*channel);
+            let over = device.has_completion(*channel) || device.is_dead();
             if over {
                 event.signal();
             }

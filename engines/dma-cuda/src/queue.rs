@@ -517,6 +517,10 @@ unsafe impl RawQueue for CudaQueue {
         QueueStats::new(self.doorbells, 0)
     }
 
+    fn lost(&self) -> Option<Error> {
+        self.lost.map(|code| self.lost_error(code))
+    }
+
     fn events(&mut self) -> Option<&mut dyn QueueEvents> {
         if self.signal.is_none() {
             self.stream.device.driver.cuLaunchHostFunc?;

@@ -344,6 +344,10 @@ unsafe impl<L: Wrapper> RawQueue for HookedQueue<L> {
         if self.event_fd.is_some() { Some(self) } else { self.both().1.events() }
     }
 
+    fn lost(&self) -> Option<Error> {
+        self.inner().lost()
+    }
+
     fn abandoned(&mut self) {
         let stats = self.stats();
         self.hook.closing(stats);

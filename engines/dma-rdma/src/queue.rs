@@ -476,6 +476,14 @@ unsafe impl RawQueue for RdmaQueue {
         QueueStats::new(self.doorbells, self.resets)
     }
 
+    fn lost(&self) -> Option<Error> {
+        match &self.state {
+            // The last poll has tried in vain to make the device drop the requests.
+            PairState::Lost(why) if self.done < self.head => Some(repeat(why)),
+            _ => None,
+        }
+    }
+
     fn events(&mut self) -> Option<&mut dyn QueueEvents> {
         Some(self)
     }

@@ -4,6 +4,7 @@
 
 mod alone;
 mod closing;
+mod lost_devices;
 mod panics;
 mod refusals;
 mod waits;
@@ -46,6 +47,8 @@ struct Script {
     full: bool,
     /// True if the device reports nothing.
     mute: bool,
+    /// If set, the engine says that its device is lost, for this reason.
+    dies_of: Option<&'static str>,
     /// True if the engine logs when it is polled, and when its event is armed.
     logs: bool,
     /// Number of calls of `poll`.
@@ -199,6 +202,10 @@ unsafe impl RawQueue for Odd {
     }
     fn events(&mut self) -> Option<&mut dyn QueueEvents> {
         Some(self)
+    }
+    fn lost(&self) -> Option<Error> {
+        let reason = lock(&self.script).dies_of?;
+        Some(Error::new(ErrorKind::DeviceFault, reason).with_native(self.explain(7)).with_hint("a hint"))
     }
 }
 

@@ -74,6 +74,8 @@ pub(in crate::shared) struct Lane {
     /// The deadline for draining; `None` until the lane is closed.
     closing: Mutex<Option<Instant>>,
     refuses: AtomicBool,
+    /// The error of a lost device.
+    lost: OnceLock<Error>,
     /// The process that opened the queue.
     process: ForkMark,
 }
@@ -161,12 +163,13 @@ impl Lane {
             presence: AtomicU8::new(AWAKE),
             closing: Mutex::new(None),
             refuses: AtomicBool::new(false),
+            lost: OnceLock::new(),
             process: ForkMark::new(),
         }
     }
 
-    /// Returns whether the lane refuses new operations, because it is closed, its engine has panicked, or it
-    /// is the parent's.
+    /// Returns whether the lane refuses new operations, because it is closed, its engine has panicked, its
+    /// device is lost, or it is the parent's.
     #[inline]
     pub(in crate::shared) fn refuses(&self) -> bool {
         self.refuses.load(Ordering::Relaxed) || self.is_parents()
@@ -181,7 +184,17 @@ impl Lane {
 
     /// Returns the error for a submission if the lane refuses it.
     pub(in crate::shared) fn refusal(&self) -> Option<Error> {
-        self.refuses().then(|| if self.is_parents() { error::forked() } else { error::closed() })
+        self.refuses().then(|| self.why_abandoned().unwrap_or_else(error::closed))
+    }
+
+    /// Returns the error of a forked process or of a lost device.
+    pub(in crate::shared) fn why_abandoned(&self) -> Option<Error> {
+        if self.is_parents() { Some(error::forked()) } else { self.lost() }
+    }
+
+    /// Returns the error of a lost device.
+    pub(in crate::shared) fn lost(&self) -> Option<Error> {
+        self.lost.get().map(error::lost)
     }
 
     /// Returns whether the lane's executor selects the copies that it executes.
@@ -361,6 +374,8 @@ impl Lane {
                 let reported = core.planner.poll(&mut core.ended);
                 if reported > 0 {
                     self.count_report();
+                } else if core.planner.is_lost() {
+                    self.lose(core);
                 }
                 progress += reported;
             }
@@ -368,6 +383,17 @@ impl Lane {
         self.complete(core);
         std::mem::forget(panics);
         progress
+    }
+
+    /// Abandons the engine of a lost device.
+    #[cold]
+    fn lose(&self, core: &mut Core) {
+        if let Some(error) = core.planner.lost() {
+            _ = self.lost.set(error);
+        }
+        self.refuses.store(true, Ordering::SeqCst);
+        self.give_up(core);
+        core.callbacks.extend(self.wait_queue.all().into_iter().map(DeferredCallback::Wake));
     }
 
     /// Ends the requests in `taken` that have not been passed to the planner.

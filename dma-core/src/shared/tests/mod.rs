@@ -50,6 +50,8 @@ struct Script {
     fails: AtomicBool,
     /// True if the engine refuses every descriptor.
     refuses: AtomicBool,
+    /// True if the device is lost.
+    is_lost: AtomicBool,
     /// True if the device has no room.
     is_full: AtomicBool,
     /// True if the device reports operations after it is stopped.
@@ -147,6 +149,10 @@ unsafe impl RawQueue for Odd {
     }
     fn events(&mut self) -> Option<&mut dyn QueueEvents> {
         None
+    }
+    fn lost(&self) -> Option<Error> {
+        let is_lost = self.script.is_lost.load(SeqCst);
+        is_lost.then(|| Error::new(ErrorKind::DeviceLost, "it fell off the bus"))
     }
 }
 

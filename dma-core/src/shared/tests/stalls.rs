@@ -188,3 +188,45 @@ fn the_thread_of_a_device_that_hangs_sleeps_longer() {
     }
     assert_eq!(nap_for(u32::MAX), 20);
 }
+
+/// Makes a queue whose stall timeout is longer than any test, on a device that reports nothing.
+fn patient(depth: usize) -> Rig {
+    let options = QueueOptions::new().with_depth(depth).with_stall_timeout(HANGS * 1000);
+    let rig = Rig::of(ReferenceEngine::new(ReferenceOptions::default()), &options, Lane::serve);
+    rig.mute(true);
+    rig
+}
+
+#[test]
+fn waits_and_awaits_end_when_the_device_is_lost() {
+    let rig = patient(4);
+    let (freed, receiver) = signal();
+    let [mut waits, awaits, by_thread, dropped] = [(); 4].map(|()| {
+        let freed = freed.clone();
+        rig.copy(freed)
+    });
+    assert!(!waits.is_done());
+    drop(dropped);
+    let lost = |end: Result<_, OpError<(BufferMut, BufferMut)>>| {
+        let error = end.map(drop).expect_err("the device reports nothing");
+        assert_eq!((error.kind(), error.error().message()), (ErrorKind::DeviceLost, "it fell off the bus"));
+        assert!(error.into_operands().is_none(), "the device may still write to the operands");
+    };
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| by_thread.wait());
+        let awaiting = scope.spawn(|| block_on(awaits));
+        let room = scope.spawn(|| rig.queue.ready().wait());
+        rig.script.is_lost.store(true, SeqCst);
+        lost(waiting.join().expect("no panic"));
+        lost(awaiting.join().expect("no panic"));
+        assert_eq!(room.join().expect("no panic").expect_err("lost").kind(), ErrorKind::DeviceLost);
+    });
+    waits.wait_for(HANGS).expect("a wait with a deadline does not last until the deadline");
+    lost(waits.wait());
+    let refusal = rig.try_copy().expect_err("the device is lost");
+    assert_eq!((refusal.kind(), refusal.error().message()), (ErrorKind::DeviceLost, "it fell off the bus"));
+    let counters = rig.queue.close(HANGS);
+    assert_eq!((counters.in_flight, counters.abandoned), (0, 4), "{counters:?}");
+    receiver.try_recv().expect_err("the device may still write to the memory");
+    assert!(!rig.script.dropped.load(SeqCst));
+}

@@ -43,6 +43,8 @@ pub(super) struct TimedEngine {
     /// Fault rules that need no task: at its time, each applies to whole channels.
     timed: Vec<FaultRule>,
     gone: bool,
+    /// True if the device is gone without reports of the tasks in flight.
+    dead: bool,
     seed: u64,
     tearing: bool,
 }
@@ -63,6 +65,7 @@ impl TimedEngine {
             injector: FaultInjector::new(plan, seed),
             timed,
             gone: false,
+            dead: false,
             seed,
             tearing,
         }
@@ -70,6 +73,10 @@ impl TimedEngine {
 
     pub(super) fn is_gone(&self) -> bool {
         self.gone
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead
     }
 
     /// Returns the number of channels that were ever opened.
@@ -456,6 +463,9 @@ impl TimedEngine {
         if task.faults.has(Fault::Gone) {
             return self.vanish(resources);
         }
+        if task.faults.has(Fault::Dead) {
+            return self.die(resources);
+        }
         if task.error.is_none() && (task.faults.has(Fault::Fail) || task.faults.has(Fault::Reset)) {
             task.error = Some(TaskError::Engine);
         }
@@ -524,8 +534,10 @@ impl TimedEngine {
 
     fn timed_fault(&mut self, resources: &mut Resources, rule: u32) {
         let Some(&rule) = self.timed.get(rule as usize) else { return };
-        if rule.fault == Fault::Gone {
-            return self.vanish(resources);
+        match rule.fault {
+            Fault::Gone => return self.vanish(resources),
+            Fault::Dead => return self.die(resources),
+            _ => {}
         }
         for index in 0..self.channels.len() as u32 {
             if rule.channel.is_some_and(|only| only != index) {
@@ -547,6 +559,14 @@ impl TimedEngine {
             if self.channels[index as usize].is_some() {
                 self.halt(resources, index, HaltCause::DeviceGone);
             }
+        }
+    }
+
+    fn die(&mut self, resources: &mut Resources) {
+        (self.gone, self.dead) = (true, true);
+        resources.record(None, |line| line.write_str("dead"));
+        for index in 0..self.channels.len() as u32 {
+            self.stick(resources, index);
         }
     }
 

@@ -82,10 +82,17 @@ impl Device {
         self.resources.now
     }
 
-    /// Returns true once the device has vanished because of its fault plan.
+    /// Returns true once the device has vanished or died because of its fault plan.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.engine().is_some_and(TimedEngine::is_gone)
+    }
+
+    /// Returns true once the device has died because of its fault plan. The tasks that were in flight are
+    /// never reported.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.engine().is_some_and(TimedEngine::is_dead)
     }
 
     /// Returns the trace so far.

@@ -548,6 +548,11 @@ impl DeviceQueue {
         }
     }
 
+    /// Returns the error of a device that will not report the descriptors in flight.
+    pub(super) fn lost(&self) -> Option<Error> {
+        self.queue.as_ref().filter(|_| self.in_flight() > 0)?.lost()
+    }
+
     pub(super) fn abandoned(&mut self) {
         if let Some(queue) = &mut self.queue {
             queue.abandoned();

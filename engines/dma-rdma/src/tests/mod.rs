@@ -377,6 +377,26 @@ fn a_completion_queue_that_fails_ends_everything() {
     assert_eq!(raw.submit(4..5).unwrap_err().kind(), ErrorKind::DeviceLost);
 }
 
+/// The device may still use the memory, so it is leaked. The stall timeout is longer than any test.
+#[test]
+fn a_wait_ends_when_the_device_can_not_drop_its_requests() {
+    let nic = Nic::with(|state| state.hangs = true);
+    let engine = nic.open();
+    let options = QueueOptions::new().with_stall_timeout(std::time::Duration::from_secs(100 * 3600));
+    let queue = engine.open_queue(&options).unwrap();
+    let pair = || (engine.allocate(64).unwrap(), engine.allocate(64).unwrap());
+    let (src, dst) = pair();
+    let copy = queue.copy(src, dst).unwrap();
+    queue.flush();
+    nic.state().errors.extend(["poll_cq", "modify_qp", "destroy_qp"].map(|call| (call, libc::EIO)));
+    let error = copy.wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DeviceLost, "{error}");
+    assert!(error.into_operands().is_none());
+    let (src, dst) = pair();
+    assert_eq!(queue.copy(src, dst).unwrap_err().kind(), ErrorKind::DeviceLost);
+    assert_eq!(queue.close(std::time::Duration::from_secs(60)).abandoned, 1);
+}
+
 #[test]
 fn stop_ends_hung_and_lost_operations() {
     let settings: [fn(&mut State); 2] = [|state| state.hangs = true, |state| state.loses = true];
