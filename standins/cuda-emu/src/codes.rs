@@ -63,6 +63,7 @@ codes! {
     PEER_ACCESS_NOT_ENABLED = 705, "peer access has not been enabled";
     HOST_MEMORY_ALREADY_REGISTERED = 712, "part or all of the requested memory range is already mapped";
     HOST_MEMORY_NOT_REGISTERED = 713, "pointer does not correspond to a registered memory region";
+    HARDWARE_STACK_ERROR = 714, "hardware stack error";
     MISALIGNED_ADDRESS = 716, "misaligned address";
     LAUNCH_FAILED = 719, "unspecified launch failure";
     NOT_PERMITTED = 800, "operation not permitted";

@@ -1,5 +1,7 @@
 //! Kernels in decoded form.
 
+use std::sync::Arc;
+
 /// Meaning of a type's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TypeKind {
@@ -53,6 +55,8 @@ pub(super) type Register = u16;
 pub(super) enum Src {
     Register(Register),
     Value(u64),
+    /// The address of a variable of the thread, by its offset among those of the function.
+    Local(u32),
 }
 
 /// Registers with the position of the thread and the size of the launch.
@@ -160,7 +164,10 @@ pub(super) enum Rounding {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Space {
+    /// The parameters of a kernel.
     Parameter,
+    /// The parameters and results of a function, and those for its calls.
+    Argument,
     Global,
     Shared,
     /// The memory of a thread.
@@ -307,6 +314,11 @@ pub(super) enum Instruction {
     Branch {
         target: u32,
     },
+    /// A call, by its index in [`Code::calls`].
+    Call {
+        call: u32,
+    },
+    Return,
     Barrier,
     Exit,
     Trap,
@@ -324,6 +336,42 @@ pub(super) struct Step {
     pub(super) guard: Option<Guard>,
     pub(super) instruction: Instruction,
     pub(super) line: u32,
+}
+
+/// A place in the parameter memory of a function, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) offset: u32,
+    pub(super) len: u32,
+}
+
+/// The caller's side of a parameter or a result.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum CallTarget {
+    Argument(Place),
+    Register(Register),
+    Value(u64),
+}
+
+/// A call: the function's index in the module, and both sides of its parameters and results.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) function: u32,
+    pub(super) results: Vec<(CallTarget, Place)>,
+    pub(super) arguments: Vec<(CallTarget, Place)>,
+}
+
+/// The code of a kernel or a function.
+#[derive(Debug, Default)]
+pub(super) struct Code {
+    pub(super) steps: Vec<Step>,
+    pub(super) calls: Vec<Call>,
+    pub(super) registers: u16,
+    /// Bytes of the variables of a thread, and their alignment.
+    pub(super) local: u32,
+    pub(super) local_align: u32,
+    /// Bytes of the parameters and results: its own, if it is a function, and those for its calls.
+    pub(super) arguments: u32,
 }
 
 /// A parameter of a kernel.
@@ -350,8 +398,9 @@ pub struct Kernel {
     pub threads_max: u32,
     /// Number of threads that a block must have, if the kernel requires one.
     pub threads_required: Option<u32>,
-    pub(super) registers: u16,
-    pub(super) steps: Vec<Step>,
+    pub(super) code: Code,
+    /// The functions of the module.
+    pub(super) functions: Arc<[Code]>,
 }
 
 impl Kernel {
@@ -362,6 +411,12 @@ impl Kernel {
 
     /// Returns the number of registers of a thread.
     pub const fn register_count(&self) -> u16 {
-        self.registers
+        self.code.registers
+    }
+
+    /// Returns the number of registers that the kernel and the functions which it may call need at a time.
+    pub(super) fn frame_registers(&self) -> u16 {
+        let functions = if self.code.calls.is_empty() { &[] } else { &*self.functions };
+        functions.iter().map(|code| code.registers).fold(self.code.registers, u16::max)
     }
 }

@@ -110,9 +110,10 @@ impl<'a> Decoder<'_, 'a> {
             return Ok(Src::Value(value));
         }
         let names = self.names;
-        let variable =
-            names.shared(name).or_else(|| names.local(name)).or_else(|| names.module_variable(name));
-        match variable {
+        if let Some(local) = names.local(name) {
+            return Ok(Src::Local(local as u32));
+        }
+        match names.shared(name).or_else(|| names.module_variable(name)) {
             Some(place) => Ok(Src::Value(place)),
             None if Special::named(name).is_some() => {
                 Err(PtxError::unsupported(self.line, format!("`{name}` outside `mov`")))
@@ -132,10 +133,18 @@ impl<'a> Decoder<'_, 'a> {
     }
 
     /// Reads an address in brackets.
-    fn address(&mut self, space: Space) -> Result<Address> {
+    fn address(&mut self, mut space: Space) -> Result<Address> {
         self.reader.expect("[")?;
         let name = self.reader.word()?;
-        let base = if let Some(register) = self.names.register(name) {
+        let argument = if space == Space::Parameter { self.names.argument(name) } else { None };
+        let base = if let Some(place) = argument {
+            space = Space::Argument;
+            Src::Value(place.offset.into())
+        } else if space == Space::Local
+            && let Some(offset) = self.names.local(name)
+        {
+            Src::Local(offset as u32)
+        } else if let Some(register) = self.names.register(name) {
             Src::Register(register.index)
         } else if let Some(value) = whole(name) {
             Src::Value(value)
@@ -143,7 +152,7 @@ impl<'a> Decoder<'_, 'a> {
             let known = match space {
                 Space::Parameter => self.names.parameter(name),
                 Space::Shared => self.names.shared(name),
-                Space::Local => self.names.local(name),
+                Space::Local | Space::Argument => None,
                 Space::Global | Space::Generic => self.names.module_variable(name),
             };
             Src::Value(known.ok_or_else(|| self.wrong(format!("there is no `{name}`")))?)
@@ -191,8 +200,7 @@ pub(super) fn instructions(
 fn one(name: &str, modifiers: &mut Modifiers<'_>, decoder: &mut Decoder<'_, '_>) -> Result<Vec<Instruction>> {
     let unsigned = |bits| Type::new(TypeKind::Unsigned, bits);
     let instruction = match name {
-        "ret" | "exit" => {
-            modifiers.take("uni");
+        "exit" => {
             modifiers.end()?;
             Instruction::Exit
         }
@@ -436,11 +444,14 @@ fn comparison(modifiers: &mut Modifiers<'_>, decoder: &mut Decoder<'_, '_>) -> R
 
 /// Reads the address space. Without one, addresses are generic.
 fn space(modifiers: &mut Modifiers<'_>) -> Space {
-    match modifiers.take_any(&["global", "const", "shared", "local", "param"]) {
+    let parameters = ["param", "param::entry", "param::func"];
+    if modifiers.take_any(&parameters).is_some() {
+        return Space::Parameter;
+    }
+    match modifiers.take_any(&["global", "const", "shared", "local"]) {
         Some("global" | "const") => Space::Global,
         Some("shared") => Space::Shared,
-        Some("local") => Space::Local,
-        Some(_) => Space::Parameter,
+        Some(_) => Space::Local,
         None => Space::Generic,
     }
 }
@@ -466,10 +477,10 @@ fn access(
         return Err(modifiers.unsupported());
     }
     if is_store {
-        if space == Space::Parameter {
-            return Err(modifiers.unsupported());
-        }
         let address = decoder.address(space)?;
+        if address.space == Space::Parameter {
+            return Err(PtxError::unsupported(decoder.line, "a store to parameters of a kernel"));
+        }
         decoder.comma()?;
         let mut from = [Src::Value(0); VECTOR_MAX];
         for (place, source) in from.iter_mut().zip(decoder.vector(number, |decoder| decoder.source(ty))?) {

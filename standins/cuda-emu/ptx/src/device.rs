@@ -37,6 +37,8 @@ pub enum TrapKind {
     IllegalAddress,
     /// An access at an address that is not a multiple of its length.
     Misaligned,
+    /// More nested calls, or more memory of a thread, than the stand-in has.
+    StackOverflow,
     /// An instruction that ends the kernel, or one that the device cannot execute.
     Failed,
 }

@@ -7,10 +7,12 @@
 //! A kernel is decoded once into `code`. A thread executes until it ends, reaches a barrier, or has used
 //! its turn; then the next thread of the block continues. Blocks run one after another.
 
+mod call_stack;
 mod code;
 mod decode;
 mod device;
 mod eval;
+mod functions;
 mod literal;
 mod names;
 mod parse;

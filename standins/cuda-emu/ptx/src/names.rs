@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::code::{Register, Special};
-use super::reader::{Reader, read_type};
+use super::code::{Place, Register, Special};
+use super::functions;
+use super::reader::{Reader, read_align, read_elements, read_type};
 use super::variables::Layout;
 use super::{PtxError, Result};
 
@@ -18,11 +19,24 @@ pub(super) struct RegisterInfo {
     pub(super) bits: u32,
 }
 
+/// The names of a scope.
+#[derive(Debug, Default)]
+struct Scope {
+    registers: HashMap<String, RegisterInfo>,
+    /// Variables in parameter memory.
+    arguments: HashMap<String, Place>,
+    /// End of the variables in parameter memory when the scope was opened.
+    arguments_start: u64,
+}
+
 /// The names that instructions use.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// Registers, by the scopes that are open.
-    scopes: Vec<HashMap<String, RegisterInfo>>,
+    /// The scopes that are open.
+    scopes: Vec<Scope>,
+    /// End of the variables in parameter memory, now and at most.
+    arguments_end: u64,
+    arguments_max: u64,
     parameters: HashMap<String, u64>,
     shared: Layout,
     /// The variables of a thread.
@@ -35,17 +49,31 @@ pub(super) struct Names {
 impl Names {
     pub(super) fn new(parameters: HashMap<String, u64>, shared: Layout, module: Arc<ModulePlaces>) -> Self {
         let local = Layout::default();
-        Self { scopes: vec![HashMap::new()], parameters, shared, local, module, register_count: 0 }
+        Self {
+            scopes: vec![Scope::default()],
+            arguments_end: 0,
+            arguments_max: 0,
+            parameters,
+            shared,
+            local,
+            module,
+            register_count: 0,
+        }
     }
 
     pub(super) fn open_scope(&mut self) {
-        self.scopes.push(HashMap::new());
+        self.scopes.push(Scope { arguments_start: self.arguments_end, ..Scope::default() });
     }
 
-    /// Forgets the registers of the innermost scope. Returns true if no scope is open.
+    /// Forgets the names of the innermost scope, unless it is the outermost. Returns true if it is.
     pub(super) fn close_scope(&mut self) -> bool {
-        self.scopes.pop();
-        self.scopes.is_empty()
+        if self.scopes.len() == 1 {
+            return true;
+        }
+        if let Some(scope) = self.scopes.pop() {
+            self.arguments_end = scope.arguments_start;
+        }
+        false
     }
 
     pub(super) const fn register_count(&self) -> u16 {
@@ -62,6 +90,41 @@ impl Names {
         self.local.len()
     }
 
+    /// Returns the greatest alignment of a thread's variables.
+    pub(super) fn local_align(&self) -> u64 {
+        self.local.align()
+    }
+
+    /// Returns the length of the variables in parameter memory that exist at a time.
+    pub(super) const fn arguments_len(&self) -> u64 {
+        self.arguments_max
+    }
+
+    /// Adds a variable in parameter memory to the innermost scope.
+    pub(super) fn add_argument(&mut self, name: String, place: Place) {
+        self.arguments_end = self.arguments_end.max(u64::from(place.offset + place.len));
+        self.arguments_max = self.arguments_max.max(self.arguments_end);
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.arguments.insert(name, place);
+        }
+    }
+
+    /// Reads a variable after `.param`.
+    pub(super) fn read_argument(&mut self, reader: &mut Reader<'_>) -> Result<()> {
+        let align = read_align(reader)?;
+        let ty = read_type(reader)?;
+        let name = reader.word()?.to_owned();
+        let elements = read_elements(reader)?.unwrap_or(1);
+        let place = functions::place(reader, (ty, elements), align, &mut self.arguments_end)?;
+        self.add_argument(name, place);
+        reader.expect(";")
+    }
+
+    /// Returns the place of a variable in the parameter memory of the function.
+    pub(super) fn argument(&self, name: &str) -> Option<Place> {
+        self.scopes.iter().rev().find_map(|scope| scope.arguments.get(name)).copied()
+    }
+
     /// Reads a variable after `.shared`.
     pub(super) fn read_shared(&mut self, reader: &mut Reader<'_>) -> Result<()> {
         self.shared.read(reader)
@@ -73,7 +136,7 @@ impl Names {
     }
 
     pub(super) fn register(&self, name: &str) -> Option<RegisterInfo> {
-        self.scopes.iter().rev().find_map(|scope| scope.get(name)).copied()
+        self.scopes.iter().rev().find_map(|scope| scope.registers.get(name)).copied()
     }
 
     pub(super) fn parameter(&self, name: &str) -> Option<u64> {
@@ -111,17 +174,23 @@ impl Names {
                 None
             };
             for number in 0..numbers.unwrap_or(1) {
-                let index = self.register_count;
-                self.register_count =
-                    index.checked_add(1).ok_or_else(|| PtxError::wrong(line, "too many registers"))?;
                 let name = if numbers.is_some() { format!("{name}{number}") } else { name.to_owned() };
-                if let Some(scope) = self.scopes.last_mut() {
-                    scope.insert(name, RegisterInfo { index, bits: ty.bits });
-                }
+                self.add_register(name, ty.bits, line)?;
             }
             if !reader.skip(",") {
                 return reader.expect(";");
             }
         }
+    }
+
+    /// Adds a register to the innermost scope.
+    pub(super) fn add_register(&mut self, name: String, bits: u32, line: u32) -> Result<()> {
+        let index = self.register_count;
+        self.register_count =
+            index.checked_add(1).ok_or_else(|| PtxError::wrong(line, "too many registers"))?;
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.registers.insert(name, RegisterInfo { index, bits });
+        }
+        Ok(())
     }
 }

@@ -1,21 +1,22 @@
-//! Reads modules: directives, parameters, registers, shared memory and labels. [`decode`](super::decode)
-//! reads the instructions.
+//! Reads modules: directives, kernels, registers, shared memory and labels. [`functions`](super::functions)
+//! reads functions and calls, and [`decode`](super::decode) all other instructions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::code::{Guard, Instruction, Kernel, Parameter, Step};
+use super::code::{Code, Guard, Instruction, Kernel, Parameter, Step};
 use super::decode;
+use super::functions::{Declared, Functions, PendingCall, Signature, read_declared};
 use super::names::{ModulePlaces, Names};
-use super::reader::{Reader, read_align, read_elements, read_type};
+use super::reader::Reader;
 use super::tokens::{Token, tokens};
 use super::variables::{Layout, ModuleVariables};
 use super::{PtxError, Result};
 
 /// Maximum number of threads of a block.
 const THREADS_MAX: u32 = 1024;
-/// Maximum length of the memory that a kernel declares for each thread, in bytes.
-const LOCAL_MAX: u64 = 64 << 10;
+/// Maximum length of the memory that a kernel or a function declares for each thread, in bytes.
+pub(super) const LOCAL_MAX: u64 = 64 << 10;
 
 /// A text, and the variables of its module.
 #[derive(Debug)]
@@ -65,6 +66,7 @@ impl Module {
         let mut reader = Reader::new(tokens);
         let variables = Arc::new(source.variables.placed(memory.unwrap_or_default()));
         let (mut kernels, mut shared) = (Vec::new(), Layout::default());
+        let mut functions = Functions::default();
         if !tokens.iter().any(|token| token.text == ".version") {
             return Err(PtxError::wrong(1, "there is no `.version`"));
         }
@@ -90,8 +92,10 @@ impl Module {
                 // `Source::read` has read them.
                 ".global" | ".const" => while reader.next().is_some_and(|token| token.text != ";") {},
                 ".entry" => {
-                    let kernel = KernelReader::read(&mut reader, shared.clone(), Arc::clone(&variables))?;
-                    kernels.push(Arc::new(kernel));
+                    kernels.push(read_kernel(&mut reader, shared.clone(), Arc::clone(&variables))?);
+                }
+                ".func" => {
+                    read_function(&mut reader, &mut functions, shared.clone(), Arc::clone(&variables))?;
                 }
                 other => return Err(PtxError::unsupported(token.line, format!("`{other}` in a module"))),
             }
@@ -99,7 +103,13 @@ impl Module {
         if kernels.is_empty() && variables.is_empty() {
             return Err(PtxError::wrong(1, "the module has neither a kernel nor a variable"));
         }
-        Ok(Self { kernels, variables, memory })
+        let calls = kernels.iter().map(|(_, calls)| functions.link(calls)).collect::<Result<Vec<_>>>()?;
+        let functions: Arc<[Code]> = functions.linked()?.into();
+        let kernels = kernels.into_iter().zip(calls).map(|((kernel, _), calls)| {
+            let code = Code { calls, ..kernel.code };
+            Arc::new(Kernel { code, functions: Arc::clone(&functions), ..kernel })
+        });
+        Ok(Self { kernels: kernels.collect(), variables, memory })
     }
 
     /// Returns the kernel with this name.
@@ -114,76 +124,116 @@ impl Module {
     }
 }
 
+/// A kernel that was read, and its calls.
+type ReadKernel = (Kernel, Vec<PendingCall>);
+
+/// Reads what follows `.entry`.
+fn read_kernel(reader: &mut Reader<'_>, shared: Layout, variables: Arc<ModulePlaces>) -> Result<ReadKernel> {
+    let name = reader.word()?.to_owned();
+    let declared = read_declared(reader, false, &mut 0)?;
+    let (mut threads_max, mut threads_required) = (THREADS_MAX, None);
+    while !reader.skip("{") {
+        let (line, directive) = (reader.line(), reader.word()?);
+        match directive {
+            ".maxntid" | ".reqntid" => {
+                let mut threads = reader.number()?;
+                while reader.skip(",") {
+                    threads = threads.saturating_mul(reader.number()?);
+                }
+                threads_max = threads.clamp(1, THREADS_MAX.into()) as u32;
+                if directive == ".reqntid" {
+                    threads_required = Some(threads_max);
+                }
+            }
+            ".minnctapersm" | ".maxnctapersm" | ".maxnreg" => _ = reader.number()?,
+            other => return Err(PtxError::unsupported(line, format!("`{other}` of a kernel"))),
+        }
+    }
+    let parameters = declared
+        .iter()
+        .map(|Declared { place, .. }| Parameter { offset: place.offset as usize, len: place.len as usize })
+        .collect();
+    let by_name =
+        declared.into_iter().map(|declared| (declared.name, declared.place.offset.into())).collect();
+    let body = BodyReader::new(Names::new(by_name, shared, variables), None);
+    let (code, shared, calls) = body.read(reader)?;
+    let functions = Arc::default();
+    let local = code.local;
+    let kernel = Kernel { name, parameters, shared, local, threads_max, threads_required, code, functions };
+    Ok((kernel, calls))
+}
+
+/// Reads what follows `.func`.
+fn read_function(
+    reader: &mut Reader<'_>,
+    functions: &mut Functions,
+    shared: Layout,
+    variables: Arc<ModulePlaces>,
+) -> Result<()> {
+    let line = reader.line();
+    let (signature, has_body) = Signature::read(reader)?;
+    if !has_body {
+        functions.declare(signature);
+        return Ok(());
+    }
+    let mut names = Names::new(HashMap::new(), shared, variables);
+    for Declared { name, place, register } in signature.declared() {
+        match register {
+            Some(ty) => {
+                // The place of a register has no name.
+                names.add_register(name.clone(), ty.bits, line)?;
+                names.add_argument(String::new(), *place);
+            }
+            None => names.add_argument(name.clone(), *place),
+        }
+    }
+    let mut body = BodyReader::new(names, Some(&signature));
+    for instruction in Signature::moves(&signature.parameters, &body.names, false) {
+        body.push(None, instruction, line);
+    }
+    let (code, _, calls) = body.read(reader)?;
+    functions.define(signature, code, calls, line)
+}
+
+/// Reads the body of a kernel or a function.
 #[derive(Debug)]
-struct KernelReader {
+struct BodyReader<'s> {
     names: Names,
+    /// `None` for a kernel.
+    function: Option<&'s Signature>,
     steps: Vec<Step>,
     labels: HashMap<String, u32>,
     /// Branches whose label is looked up at the end: index of the step, and the label with its line.
     branches: Vec<(usize, String, u32)>,
+    calls: Vec<PendingCall>,
 }
 
-impl KernelReader {
-    fn read(reader: &mut Reader<'_>, shared: Layout, variables: Arc<ModulePlaces>) -> Result<Kernel> {
-        let name = reader.word()?.to_owned();
-        let (mut parameters, mut by_name) = (Vec::new(), HashMap::new());
-        if reader.skip("(") {
-            let mut end = 0;
-            while !reader.skip(")") {
-                reader.expect(".param")?;
-                let align = read_align(reader)?;
-                let ty = read_type(reader)?;
-                // `.ptr .global .align 16` describes what a pointer points to.
-                while reader.peek().is_some_and(|text| text.starts_with('.')) {
-                    if read_align(reader)?.is_none() {
-                        reader.word()?;
-                    }
-                }
-                let parameter = reader.word()?.to_owned();
-                let elements = read_elements(reader)?.unwrap_or(1);
-                let len = ty.bytes() as usize * elements as usize;
-                let offset =
-                    usize::next_multiple_of(end, align.unwrap_or(u64::from(ty.bytes())).max(1) as usize);
-                end = offset + len;
-                if end > 4096 {
-                    return Err(PtxError::wrong(reader.line(), "the parameters have more than 4096 bytes"));
-                }
-                by_name.insert(parameter, offset as u64);
-                parameters.push(Parameter { offset, len });
-                reader.skip(",");
-            }
-        }
-        let (mut threads_max, mut threads_required) = (THREADS_MAX, None);
-        while !reader.skip("{") {
-            let (line, directive) = (reader.line(), reader.word()?);
-            match directive {
-                ".maxntid" | ".reqntid" => {
-                    let mut threads = reader.number()?;
-                    while reader.skip(",") {
-                        threads = threads.saturating_mul(reader.number()?);
-                    }
-                    threads_max = threads.clamp(1, THREADS_MAX.into()) as u32;
-                    if directive == ".reqntid" {
-                        threads_required = Some(threads_max);
-                    }
-                }
-                ".minnctapersm" | ".maxnctapersm" | ".maxnreg" => _ = reader.number()?,
-                other => return Err(PtxError::unsupported(line, format!("`{other}` of a kernel"))),
-            }
-        }
-        let names = Names::new(by_name, shared, variables);
-        let mut kernel = Self { names, steps: Vec::new(), labels: HashMap::new(), branches: Vec::new() };
-        kernel.read_body(reader)?;
-        let Self { names, mut steps, labels, branches } = kernel;
+impl<'s> BodyReader<'s> {
+    fn new(names: Names, function: Option<&'s Signature>) -> Self {
+        let (labels, branches, calls) = (HashMap::new(), Vec::new(), Vec::new());
+        Self { names, function, steps: Vec::new(), labels, branches, calls }
+    }
+
+    /// Reads the body after its brace. Returns its code, the length of the variables in shared memory, and
+    /// the calls.
+    fn read(mut self, reader: &mut Reader<'_>) -> Result<(Code, u32, Vec<PendingCall>)> {
+        self.read_body(reader)?;
+        let Self { names, mut steps, labels, branches, calls, .. } = self;
         for (at, label, line) in branches {
             let target = *labels
                 .get(&label)
                 .ok_or_else(|| PtxError::wrong(line, format!("there is no label `{label}`")))?;
             steps[at].instruction = Instruction::Branch { target };
         }
-        let registers = names.register_count();
-        let (shared, local) = (names.shared_len() as u32, names.local_len() as u32);
-        Ok(Kernel { name, parameters, shared, local, threads_max, threads_required, registers, steps })
+        let code = Code {
+            steps,
+            calls: Vec::new(),
+            registers: names.register_count(),
+            local: names.local_len() as u32,
+            local_align: names.local_align() as u32,
+            arguments: names.arguments_len() as u32,
+        };
+        Ok((code, names.shared_len() as u32, calls))
     }
 
     fn read_body(&mut self, reader: &mut Reader<'_>) -> Result<()> {
@@ -198,14 +248,17 @@ impl KernelReader {
                 "}" => {
                     reader.skip("}");
                     if self.names.close_scope() {
-                        // A kernel may end without `ret`.
-                        self.push(None, Instruction::Exit, line);
+                        // The body may end without `ret`.
+                        self.push_return(None, line);
                         return Ok(());
                     }
                 }
                 ".reg" => {
                     reader.skip(".reg");
                     self.names.read_registers(reader)?;
+                }
+                ".shared" if self.function.is_some() => {
+                    return Err(PtxError::unsupported(line, "shared variables of a function"));
                 }
                 ".shared" => {
                     reader.skip(".shared");
@@ -220,6 +273,10 @@ impl KernelReader {
                             "more than 64 KiB of memory for each thread",
                         ));
                     }
+                }
+                ".param" => {
+                    reader.skip(".param");
+                    self.names.read_argument(reader)?;
                 }
                 ".loc" => reader.skip_line(line),
                 ".pragma" => {
@@ -247,6 +304,15 @@ impl KernelReader {
         self.steps.push(Step { guard, instruction, line });
     }
 
+    /// Adds the end of a kernel, or the return of a function with its results.
+    fn push_return(&mut self, guard: Option<Guard>, line: u32) {
+        let Some(function) = self.function else { return self.push(guard, Instruction::Exit, line) };
+        for instruction in Signature::moves(&function.results, &self.names, true) {
+            self.push(guard, instruction, line);
+        }
+        self.push(guard, Instruction::Return, line);
+    }
+
     fn read_instruction(&mut self, reader: &mut Reader<'_>, line: u32) -> Result<()> {
         let mut guard = None;
         if reader.skip("@") {
@@ -262,6 +328,16 @@ impl KernelReader {
             let label = reader.word()?.to_owned();
             self.branches.push((self.steps.len(), label, line));
             self.push(guard, Instruction::Branch { target: 0 }, line);
+            return reader.expect(";");
+        }
+        if opcode == "ret" || opcode == "ret.uni" {
+            self.push_return(guard, line);
+            return reader.expect(";");
+        }
+        if opcode == "call" || opcode == "call.uni" {
+            let call = self.calls.len() as u32;
+            self.calls.push(PendingCall::read(reader, &self.names, line)?);
+            self.push(guard, Instruction::Call { call }, line);
             return reader.expect(";");
         }
         let names = &self.names;

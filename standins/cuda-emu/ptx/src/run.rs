@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::call_stack::{CallStack, Caller};
 use super::code::{
     Address, AtomicOp, BinaryOp, Instruction, Kernel, Register, Space, Special, Src, Step, Type, mask,
 };
@@ -17,7 +18,7 @@ pub(super) const LOCAL_WINDOW: u64 = 0x7ffe_0000_0000_0000;
 /// Length of both windows.
 const WINDOW_LEN: u64 = 1 << 32;
 /// Value of memory that a kernel has not written, because real memory is not zeroed.
-const STALE: u64 = 0xa5a5_a5a5_a5a5_a5a5;
+pub(super) const STALE: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 /// Threads of a warp.
 const WARP: u32 = 32;
 /// Number of instructions after which the next thread of the block continues, so that threads that wait for
@@ -48,14 +49,16 @@ struct Block {
     registers: Vec<u64>,
     threads: Vec<Thread>,
     shared: Vec<u64>,
-    /// The variables of all threads.
-    local: Vec<u64>,
+    /// The call stacks of all threads.
+    stacks: Vec<CallStack>,
     /// The thread whose turn it is.
     turn: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Thread {
+    /// Index of the function that is executed; `None` for the kernel.
+    function: Option<u32>,
     next: u32,
     state: ThreadState,
 }
@@ -100,13 +103,13 @@ impl Launch {
         let threads = self.threads.iter().product::<u32>() as usize;
         let state = &mut self.state;
         state.registers.clear();
-        state.registers.resize(threads * usize::from(self.kernel.registers), 0);
+        state.registers.resize(threads * usize::from(self.kernel.frame_registers()), 0);
         state.threads.clear();
-        state.threads.resize(threads, Thread { next: 0, state: ThreadState::Running });
+        state.threads.resize(threads, Thread { function: None, next: 0, state: ThreadState::Running });
         state.shared.clear();
         state.shared.resize(self.shared_len.div_ceil(8), STALE);
-        state.local.clear();
-        state.local.resize(threads * self.kernel.local.div_ceil(8) as usize, STALE);
+        state.stacks.resize_with(threads, CallStack::default);
+        state.stacks.iter_mut().for_each(|stack| stack.begin(&self.kernel.code));
         state.turn = 0;
     }
 
@@ -135,8 +138,7 @@ impl Launch {
 
     /// Gives each thread of the block a turn.
     fn run_block(&mut self, reach: &mut Reach<'_>, left: &mut u64) -> Result<Progress, Trap> {
-        let registers = usize::from(self.kernel.registers);
-        let local = self.kernel.local.div_ceil(8) as usize;
+        let registers = usize::from(self.kernel.frame_registers());
         let [x, y, _] = self.blocks.map(u64::from);
         let block = [self.block % x, self.block / x % y, self.block / x / y].map(|at| at as u32);
         while let Some(thread) = self.state.threads.get_mut(self.state.turn) {
@@ -148,7 +150,7 @@ impl Launch {
                 let mut context = ThreadContext {
                     registers: &mut self.state.registers[index * registers..(index + 1) * registers],
                     shared: &mut self.state.shared,
-                    local: &mut self.state.local[index * local..(index + 1) * local],
+                    stack: &mut self.state.stacks[index],
                     parameters: &self.parameters,
                     traffic: &mut self.traffic,
                     reach,
@@ -158,16 +160,15 @@ impl Launch {
                     threads: self.threads,
                 };
                 let budget = TURN.min(u32::try_from(*left).unwrap_or(TURN));
-                let used =
-                    context.run(&self.kernel.steps, thread, budget).map_err(|(line, kind, what)| {
-                        let name = &self.kernel.name;
-                        Trap {
-                            kind,
-                            message: format!(
-                                "kernel {name}, ptx line {line}, block {block:?}, thread {index}: {what}"
-                            ),
-                        }
-                    })?;
+                let used = context.run(&self.kernel, thread, budget).map_err(|(line, kind, what)| {
+                    let name = &self.kernel.name;
+                    Trap {
+                        kind,
+                        message: format!(
+                            "kernel {name}, ptx line {line}, block {block:?}, thread {index}: {what}"
+                        ),
+                    }
+                })?;
                 *left -= u64::from(used).min(*left);
             }
             self.state.turn += 1;
@@ -212,7 +213,7 @@ impl Reach<'_> {
 struct ThreadContext<'a, 'r> {
     registers: &'a mut [u64],
     shared: &'a mut [u64],
-    local: &'a mut [u64],
+    stack: &'a mut CallStack,
     parameters: &'a [u8],
     traffic: &'a mut Traffic,
     reach: &'a mut Reach<'r>,
@@ -231,6 +232,7 @@ impl ThreadContext<'_, '_> {
         match source {
             Src::Register(register) => self.registers[usize::from(register)],
             Src::Value(value) => value,
+            Src::Local(offset) => self.stack.local_address(offset),
         }
     }
 
@@ -243,10 +245,16 @@ impl ThreadContext<'_, '_> {
     /// executed instructions. An error has the line of the instruction.
     fn run(
         &mut self,
-        steps: &[Step],
+        kernel: &Kernel,
         thread: &mut Thread,
         budget: u32,
     ) -> Result<u32, (u32, TrapKind, String)> {
+        let code_of = |function: Option<u32>| match function {
+            Some(function) => &kernel.functions[function as usize],
+            None => &kernel.code,
+        };
+        let mut code = code_of(thread.function);
+        let mut steps = &code.steps[..];
         let mut next = thread.next;
         for used in 0..budget {
             let Step { guard, instruction, line } = &steps[next as usize];
@@ -258,6 +266,25 @@ impl ThreadContext<'_, '_> {
             }
             match instruction {
                 Instruction::Branch { target } => next = *target,
+                Instruction::Call { call } => {
+                    let call = &code.calls[*call as usize];
+                    let callee = code_of(Some(call.function));
+                    let caller = Caller { function: thread.function, next };
+                    let entered = self.stack.enter(call, (code, caller), callee, self.registers);
+                    entered.map_err(|what| (*line, TrapKind::StackOverflow, what))?;
+                    (thread.function, code, next) = (Some(call.function), callee, 0);
+                    steps = &code.steps;
+                }
+                Instruction::Return => {
+                    let Caller { function, next: after } = self.stack.caller();
+                    let caller = code_of(function);
+                    // The call is the instruction before the one that continues.
+                    if let Instruction::Call { call } = caller.steps[after as usize - 1].instruction {
+                        self.stack.leave(&caller.calls[call as usize], caller, self.registers);
+                    }
+                    (thread.function, code, next) = (function, caller, after);
+                    steps = &code.steps;
+                }
                 Instruction::Exit => {
                     thread.state = ThreadState::Ended;
                     thread.next = next;
@@ -339,7 +366,11 @@ impl ThreadContext<'_, '_> {
                 }
             }
             Instruction::Trap => return Err((TrapKind::Failed, "`trap`".to_owned())),
-            Instruction::Branch { .. } | Instruction::Exit | Instruction::Barrier => {}
+            Instruction::Branch { .. }
+            | Instruction::Call { .. }
+            | Instruction::Return
+            | Instruction::Exit
+            | Instruction::Barrier => {}
         }
         Ok(())
     }
@@ -381,19 +412,21 @@ impl ThreadContext<'_, '_> {
         }
         let in_window = |start: u64| addr.checked_sub(start).filter(|offset| *offset <= WINDOW_LEN);
         let offset = match address.space {
-            Space::Shared => Some((addr, false)),
-            Space::Local => Some((addr, true)),
+            Space::Shared | Space::Local | Space::Argument => Some((addr, address.space)),
             Space::Generic if addr >= LOCAL_WINDOW => {
-                let shared = in_window(SHARED_WINDOW).map(|offset| (offset, false));
-                shared.or_else(|| in_window(LOCAL_WINDOW).map(|offset| (offset, true)))
+                let shared = in_window(SHARED_WINDOW).map(|offset| (offset, Space::Shared));
+                shared.or_else(|| in_window(LOCAL_WINDOW).map(|offset| (offset, Space::Local)))
             }
             _ => None,
         };
-        if let Some((offset, is_local)) = offset {
-            let memory = if is_local { &mut *self.local } else { &mut *self.shared };
+        if let Some((offset, space)) = offset {
+            let (memory, name) = match space {
+                Space::Shared => (&mut *self.shared, "shared"),
+                Space::Local => (&mut self.stack.local[..], "the thread's"),
+                _ => (self.stack.arguments(), "parameter"),
+            };
             let end = offset.checked_add(len.into());
             if end.is_none_or(|end| end > memory.len() as u64 * 8) {
-                let name = if is_local { "the thread's" } else { "shared" };
                 let message = format!("{what} of {len} bytes at {offset:#x} of {name} memory");
                 return Err((TrapKind::IllegalAddress, message));
             }

@@ -18,6 +18,8 @@ pub(super) struct Layout {
     /// Offsets of the variables.
     variables: HashMap<String, u64>,
     len: u64,
+    /// The greatest alignment of a variable.
+    align: u64,
     /// The variables whose length the launch determines. They are behind all others.
     dynamic: Vec<String>,
 }
@@ -32,7 +34,9 @@ impl Layout {
         match read_elements(reader)? {
             Some(0) => self.dynamic.push(name),
             elements => {
-                let at = self.len.next_multiple_of(align.unwrap_or(bytes).max(1));
+                let align = align.unwrap_or(bytes).max(1);
+                self.align = self.align.max(align);
+                let at = self.len.next_multiple_of(align);
                 let len = elements.unwrap_or(1).checked_mul(bytes).filter(|len| *len <= 1 << 20);
                 let len = len.ok_or_else(|| PtxError::wrong(line, format!("`{name}` is too long")))?;
                 self.len = at + len;
@@ -45,6 +49,10 @@ impl Layout {
     /// Returns the length of the variables, without those whose length the launch determines.
     pub(super) const fn len(&self) -> u64 {
         self.len
+    }
+
+    pub(super) fn align(&self) -> u64 {
+        self.align.max(1)
     }
 
     /// Returns the offset of a variable.

@@ -81,6 +81,7 @@ impl KernelRun {
                     return Err(match trap.kind {
                         TrapKind::IllegalAddress => Code::ILLEGAL_ADDRESS,
                         TrapKind::Misaligned => Code::MISALIGNED_ADDRESS,
+                        TrapKind::StackOverflow => Code::HARDWARE_STACK_ERROR,
                         TrapKind::Failed => Code::LAUNCH_FAILED,
                     });
                 }

@@ -19,6 +19,7 @@ macro_rules! check {
     }};
 }
 
+mod functions;
 mod occupancy;
 mod refusals;
 mod variables;

@@ -40,7 +40,7 @@ fn texts_that_cannot_run_name_the_line() {
         ("st.const.u32 [0], %r1;", 218, "line 8: a store to constant memory"),
         ("red.local.add.u32 [0], 1;", 801, "`red.local.add.u32`"),
         ("bfe.u16 %r1, %r2, 1, 2;", 801, "`bfe.u16`"),
-        ("call foo;", 801, "line 8: the stand-in does not support `call`"),
+        ("call foo;", 218, "line 8: there is no function `foo`"),
         ("add.u32 %r1, %r2, %r9;", 218, "line 8: there is no `%r9`"),
         ("add.u32 %r1, %r2;", 218, "line 8: `;` is unexpected"),
         ("bra nowhere;", 218, "line 8: there is no label `nowhere`"),
@@ -59,7 +59,8 @@ fn texts_that_cannot_run_name_the_line() {
     }
     assert_eq!(refused(HEAD).0, 218, "a module without a kernel");
     assert_eq!(refused("\x7fELF and more").0, 209);
-    assert!(refused(&format!("{HEAD}.func f() {{ ret; }}")).1.contains("line 4"));
+    assert_eq!(refused(&format!("{HEAD}.func f() {{ ret; }}")).0, 218, "a module without a kernel");
+    assert!(refused(&format!("{HEAD}.tex f;")).1.contains("line 4"));
     // Every prefix of a text is an error or a module, never a panic.
     for end in 0..SUM.len() {
         let _ = refused(&SUM[..end]);

@@ -148,7 +148,7 @@ fn wrong_variables_are_refused_and_take_no_memory() {
         (".global .u32 a", 218, "line 4: the text ends too early"),
         (".global .u32 a = {1", 218, "the text ends too early"),
         (".global .u32 a; .entry k() { .local .b8 b[70000]; ret; }", 801, "more than 64 KiB"),
-        (".global .u32 a; .entry k() { call f; }", 801, "`call`"),
+        (".global .u32 a; .entry k() { shfl.b32 f; }", 801, "`shfl.b32`"),
     ] {
         let (found, log) = refusals::refused(&format!("{HEAD}{variable}\n"));
         assert!(found == code && log.contains(says), "{variable}: {found}, {log}");
