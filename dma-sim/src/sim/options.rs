@@ -65,7 +65,7 @@ dma_core::options! {
             default "ideal";
         /// Injected faults. Default: none.
         pub faults: FaultPlan = FaultPlan::none(), with_faults(FaultPlan => faults),
-            "faults": read("RULE[+RULE...]", str::parse), "injected faults (refuse, fail, reset, lose, stick, gone, slow, corrupt, oversize), such as fail@5+lose:p=0.1",
+            "faults": read("RULE[+RULE...]", str::parse), "injected faults (refuse, fail, reset, lose, stick, gone, dead, slow, corrupt, oversize), such as fail@5+lose:p=0.1",
             default "none";
         /// Clock of the device. Default: [`Clock::Virtual`].
         pub clock: Clock, with_clock(Clock),
