@@ -35,8 +35,9 @@ registry! {
     ["cuda"] dma_cuda::BACKEND
 }
 
-/// The backends that the program added. Each addition publishes a new list, and earlier lists are never freed.
-/// Without a lock, a forked child has all backends, even if a thread of its parent added one at the fork.
+/// The backends that the program added. Each addition publishes a new list, and earlier lists are never
+/// freed. Without a lock, a forked child has all backends, even if a thread of its parent added one at the
+/// fork.
 static ADDED: AtomicPtr<Vec<&'static dyn Backend>> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Returns the backends that the program added, and the pointer to compare for an addition.

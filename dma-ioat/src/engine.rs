@@ -63,8 +63,8 @@ impl IoatEngine {
     /// `MissingSdk`: no usable SPDK. `VersionMismatch`: an SPDK that is too old, or that does not accept its
     /// DPDK. `NotFound`: no I/OAT device found. `InUse`: another process or the kernel uses the device, or
     /// the environment was set up with other options. `PermissionDenied`, `OutOfMemory`: the system lacks
-    /// rights or huge pages. `InvalidArgument`: invalid options. `Unsupported`: the parent of this forked process
-    /// has set up the environment. Each error names the remedy.
+    /// rights or huge pages. `InvalidArgument`: invalid options. `Unsupported`: the parent of this forked
+    /// process has set up the environment. Each error names the remedy.
     pub fn open(options: &IoatOptions) -> Result<Self> {
         // A log subscriber may use engines, so it runs after the environment's locks are released.
         with_deferred_log(|| Self::open_unnamed(options)).map_err(|e| e.with_operation("open engine"))

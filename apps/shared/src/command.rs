@@ -68,7 +68,8 @@ pub fn exit(name: &str, quiet: u8, copied: Result<String, impl Display>) -> Exit
     }
 }
 
-/// Returns the exit status of a program whose work was to print. Writes `name` and an error to standard error.
+/// Returns the exit status of a program whose work was to print. Writes `name` and an error to standard
+/// error.
 pub fn printed(name: &str, printed: Result<(), String>) -> ExitCode {
     match printed {
         Ok(()) => ExitCode::SUCCESS,

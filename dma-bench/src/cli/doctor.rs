@@ -25,8 +25,8 @@ pub fn examine(names: &[String]) -> Result<DoctorReport, String> {
 }
 
 impl DoctorReport {
-    /// Returns true if every named backend can be used. Always true if none was named: a machine need not have
-    /// the hardware of any backend.
+    /// Returns true if every named backend can be used. Always true if none was named: a machine need not
+    /// have the hardware of any backend.
     pub fn usable(&self) -> bool {
         !self.named || self.backends.iter().all(|b| b.is_usable)
     }

@@ -10,8 +10,8 @@ use crate::ForkMark;
 /// A mutex for a `static`. A forked child gets a new mutex with a new value.
 ///
 /// At a fork, another thread of the parent may hold the lock. That thread does not exist in the child, so
-/// nothing would ever release the child's copy of the lock, and the copy of the value may be half changed. The
-/// child leaks both.
+/// nothing would ever release the child's copy of the lock, and the copy of the value may be half changed.
+/// The child leaks both.
 ///
 /// ```
 /// use dma_process::ForkLock;

@@ -18,8 +18,8 @@ use crate::{BufferMut, Destination, Source};
 /// # Ok(()) }
 /// ```
 ///
-/// `Batch` without parameters is a batch of copies between [`BufferMut`]s. Name the type of a batch that is made
-/// empty, unless [`push`](Self::push) already tells the compiler the type:
+/// `Batch` without parameters is a batch of copies between [`BufferMut`]s. Name the type of a batch that is
+/// made empty, unless [`push`](Self::push) already tells the compiler the type:
 ///
 /// ```
 /// # use dma_core::{Batch, Queue, Result};

@@ -226,10 +226,10 @@ macro_rules! operations {
             /// each at most half as long as the pool's longest buffers. The device never accesses the slices.
             ///
             /// If all buffers are in use, the copy does not wait for them, because the caller may hold them.
-            /// It uses memory that the pool keeps for this purpose, in chunks of at most 32 KiB, one at a time.
-            /// Waits up to [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout) for other
-            /// calls that use this memory, for queue slots that other operations use, and for a device that
-            /// completes nothing.
+            /// It uses memory that the pool keeps for this purpose, in chunks of at most 32 KiB, one at a
+            /// time. Waits up to [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout) for
+            /// other calls that use this memory, for queue slots that other operations use, and for a device
+            /// that completes nothing.
             ///
             /// # Errors
             ///

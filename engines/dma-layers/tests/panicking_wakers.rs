@@ -1,5 +1,5 @@
-//! A task's waker panics when it is cloned, woken or dropped. The panic reaches at most the task's own poll: all
-//! transfers of the queue end, and the queue goes on, on every engine and wrapper.
+//! A task's waker panics when it is cloned, woken or dropped. The panic reaches at most the task's own poll:
+//! all transfers of the queue end, and the queue goes on, on every engine and wrapper.
 #![expect(unsafe_code, reason = "makes a waker whose functions panic")]
 
 mod engines;

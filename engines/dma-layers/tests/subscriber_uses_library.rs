@@ -1,5 +1,5 @@
-//! A log subscriber of the program uses the engine, its shared queue and its pool in every event and span of a
-//! meter. The test has a process of its own, because the subscriber is that of all threads.
+//! A log subscriber of the program uses the engine, its shared queue and its pool in every event and span of
+//! a meter. The test has a process of its own, because the subscriber is that of all threads.
 
 mod engines;
 

@@ -1,5 +1,5 @@
-//! A log subscriber of the program exports memory in an event of the thread that shares memory. The test has a
-//! process of its own, because the subscriber is that of all threads.
+//! A log subscriber of the program exports memory in an event of the thread that shares memory. The test has
+//! a process of its own, because the subscriber is that of all threads.
 #![cfg(target_os = "linux")]
 
 use std::sync::atomic::{AtomicBool, Ordering};

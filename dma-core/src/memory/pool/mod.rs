@@ -237,8 +237,8 @@ impl BufferPool {
         classes.flat_map(|class| class.slabs.lock().unwrap_or_else(PoisonError::into_inner).clone()).collect()
     }
 
-    /// Takes the first `len` bytes of the block for `copy_bytes`, or all if it has fewer. Returns `None` while
-    /// another copy has the block.
+    /// Takes the first `len` bytes of the block for `copy_bytes`, or all if it has fewer. Returns `None`
+    /// while another copy has the block.
     pub(crate) fn take_reserve(&self, len: usize) -> Option<BufferMut> {
         let class = self.inner.reserve.as_ref().filter(|class| !class.process.is_child())?;
         class.free.take().map(|block| BufferMut(class.range(block, len.min(class.len))))

@@ -6,9 +6,9 @@
 //! - Times are those of the machine's clock, even if a simulated device has a clock of its own.
 //! - [`MeterEngine::report`] can be called at any time from any thread, and does not stop a queue.
 //! - Opening, registering, importing, exporting and closing are `tracing` spans of level `INFO`: `dma.open`,
-//!   `dma.allocate`, `dma.register`, `dma.import`, `dma.export`, `dma.deregister` and `dma.close`. A call within
-//!   a lock of the library, such as the close of a queue, has its span after the lock was released, with the
-//!   call's duration as the field `elapsed_us`. So a log subscriber may use the library.
+//!   `dma.allocate`, `dma.register`, `dma.import`, `dma.export`, `dma.deregister` and `dma.close`. A call
+//!   within a lock of the library, such as the close of a queue, has its span after the lock was released,
+//!   with the call's duration as the field `elapsed_us`. So a log subscriber may use the library.
 //! - With the feature `metrics`, `publish` passes the counts to the recorder of the crate `metrics`, for
 //!   example Prometheus', and `histograms` returns latencies and lengths as text for Prometheus.
 //!
