@@ -13,16 +13,12 @@ use std::process::Command;
 
 use dma_core::DmaEngineExt;
 use dma_doca::{DocaEngine, DocaOptions};
-use test_support::beside_c::{BATCH, LEN, run};
+use test_support::beside_c::{BATCH, LEN, MORE_BOUND, run};
 use test_support::{beside_c, callgrind};
 
 const ROUNDS: [u64; 2] = [2_000, 12_000];
 /// Maximum ratio of this program's instructions to the C program's.
 const BOUND: f64 = 1.10;
-/// Maximum number of instructions that the safe API takes more than the raw queue, one copy at a time. A wait
-/// polls with room for two reports, for which the queue calls the stand-in of DOCA 3 a second time.
-const MORE_BOUND: f64 = 330.0;
-
 fn copies(lib_dir: &Path, way: &str, rounds: u64) {
     let engine = DocaEngine::open(&DocaOptions::new().with_lib_dir(lib_dir)).expect("the stand-in opens");
     let memory = || engine.allocate(BATCH * LEN).expect("memory");

@@ -202,8 +202,9 @@ impl Done {
         }
     }
 
-    /// Calls `progress` until it returns false or `out` is full. Writes completions to the front of `out`,
-    /// and returns their number. With lists in flight, completions are queued until the lists are released.
+    /// Calls `progress` until it returns false, `out` is full, or all slots are free. Writes completions to
+    /// the front of `out`, and returns their number. With lists in flight, completions are queued until the
+    /// lists are released.
     #[inline]
     pub(super) fn run(&self, out: &mut [Completion], progress: impl Fn() -> bool) -> usize {
         let room = out.as_mut_ptr_range();
@@ -213,7 +214,7 @@ impl Done {
         }
         self.out.set(room.start);
         self.end.set(room.end);
-        while self.out.get() != room.end && progress() {}
+        while self.out.get() != room.end && progress() && self.free() != self.slots.len() {}
         self.end.set(std::ptr::null_mut());
         let end = self.out.replace(std::ptr::null_mut());
         // SAFETY: both pointers are in the slice `out` or at its end, and `end` is not before the start.
