@@ -45,6 +45,7 @@ mod names;
 mod planner;
 mod queue;
 mod shared;
+mod slow_path;
 
 #[cfg(any(test, feature = "reference"))]
 #[doc(hidden)]

@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::panic::RefUnwindSafe;
 use std::ptr::NonNull;
@@ -125,7 +126,7 @@ impl RegionHandle {
     /// Converts the handle to a pointer without changing the count, for [`from_ptr`](Self::from_ptr).
     pub(crate) fn into_ptr(self) -> NonNull<RegionInner> {
         // SAFETY: the pointer came from a box or from another handle, so it is not null.
-        unsafe { NonNull::new_unchecked(std::mem::ManuallyDrop::new(self).0) }
+        unsafe { NonNull::new_unchecked(ManuallyDrop::new(self).0) }
     }
 
     /// Converts a pointer from [`into_ptr`](Self::into_ptr) back to the handle.
@@ -198,24 +199,32 @@ impl Clone for RegionHandle {
 }
 
 impl Drop for RegionHandle {
-    #[inline]
+    // The handle is passed by value. If its address were passed, the compiler would keep every buffer that a
+    // panic may drop in memory.
+    #[inline(always)]
     fn drop(&mut self) {
-        if !self.is_sole() {
-            if self.users.fetch_sub(1, Ordering::Release) != 1 {
-                return;
-            }
-            // Use an acquire load, because ThreadSanitizer does not support fences.
-            self.users.load(Ordering::Acquire);
-            self.users.store(1, Ordering::Relaxed);
+        release(ManuallyDrop::new(Self(self.0)));
+    }
+}
+
+/// Drops a handle. This function is not inlined, so all drops of views share it.
+#[inline(never)]
+fn release(handle: ManuallyDrop<RegionHandle>) {
+    if !handle.is_sole() {
+        if handle.users.fetch_sub(1, Ordering::Release) != 1 {
+            return;
         }
-        let last = Self(self.0);
-        match &self.home {
-            // SAFETY: the count has reached 0, so this is the last handle.
-            None => unsafe { last.free() },
-            Some(home) => {
-                // SAFETY: `home` has the region's keeper and number, and the count has reached 0.
-                unsafe { (home.take_back)(home.keeper, home.number, last) }
-            }
+        // Use an acquire load, because ThreadSanitizer does not support fences.
+        handle.users.load(Ordering::Acquire);
+        handle.users.store(1, Ordering::Relaxed);
+    }
+    let last = RegionHandle(handle.0);
+    match &handle.home {
+        // SAFETY: the count has reached 0, so this is the last handle.
+        None => unsafe { last.free() },
+        Some(home) => {
+            // SAFETY: `home` has the region's keeper and number, and the count has reached 0.
+            unsafe { (home.take_back)(home.keeper, home.number, last) }
         }
     }
 }

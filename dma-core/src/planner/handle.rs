@@ -232,29 +232,13 @@ impl TransferFlags {
     }
 }
 
-/// A value that is dropped only if a panic unwinds.
+/// A value that is dropped only if a panic unwinds. Without a panic, it must be forgotten.
 pub(crate) struct DropOnUnwind<T>(ManuallyDrop<T>);
 
 impl<T> DropOnUnwind<T> {
     #[inline(always)]
     pub(crate) const fn new(value: ManuallyDrop<T>) -> Self {
         Self(value)
-    }
-
-    #[inline(always)]
-    pub(crate) fn into_inner(self) -> ManuallyDrop<T> {
-        let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not used afterwards, and its destructor does not run.
-        unsafe { std::ptr::read(&this.0) }
-    }
-}
-
-impl<T> std::ops::Deref for DropOnUnwind<T> {
-    type Target = T;
-
-    #[inline(always)]
-    fn deref(&self) -> &T {
-        &self.0
     }
 }
 
@@ -268,7 +252,7 @@ impl<T> Drop for DropOnUnwind<T> {
         fn drop_cold<T>(value: T) {
             drop(value);
         }
-        // SAFETY: this destructor is the last use of the value, and it does not run after `into_inner`.
+        // SAFETY: this destructor is the last use of the value.
         drop_cold(unsafe { ManuallyDrop::take(&mut self.0) });
     }
 }
@@ -332,13 +316,18 @@ macro_rules! transfer {
                 // With `ManuallyDrop`, the operands are not dropped if a panic unwinds, so the compiler moves
                 // them only once.
                 let this = ManuallyDrop::new(self);
-                if let Some(result) = this.ticket.result() {
-                    // SAFETY: `this` is not used afterwards, and its destructor does not run. The ticket has
-                    // a result, so it is not spent, and the operands have not been taken. The ticket's
-                    // destructor would have no effect.
-                    return Ok(R::with(unsafe { ptr::read(&*this.operands) }, result));
+                // One place reads the operands for both results, so that the compiler copies them only once.
+                let result = match this.ticket.result() {
+                    Some(result) => Some(result),
+                    None => Self::wait_for_device(&this),
+                };
+                match result {
+                    // SAFETY: `this` is not used afterwards, and its destructor does not run. The ticket has a
+                    // result, or had a slot, so it is not spent, and the operands have not been taken. The
+                    // ticket's destructor would have no effect, or the ticket was dropped.
+                    Some(result) => Ok(R::with(unsafe { ptr::read(&*this.operands) }, result)),
+                    None => slow_path(ManuallyDrop::into_inner(this), Self::wait_slow),
                 }
-                Self::wait_for_device(this)
             }
 
             /// Waits as [`wait`](Self::wait) does, for an operation that is still in flight or has failed.

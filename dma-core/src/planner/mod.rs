@@ -27,7 +27,6 @@ mod query_steps;
 mod reports;
 pub(crate) mod retry;
 mod rows;
-pub(crate) mod slow_path;
 mod split;
 pub(crate) mod stall_detector;
 pub(crate) mod wait;

@@ -12,8 +12,8 @@ use crate::planner::handle::{Ticket, TransferFlags};
 use crate::planner::inline::{Executed, Inline};
 use crate::planner::operations::operations;
 use crate::planner::plan::{Plan, QueueCaps};
-use crate::planner::slow_path::slow_path;
 use crate::planner::{Answer, Batch, Begun, OpError, Planner};
+use crate::slow_path::slow_path;
 use crate::{Destination, Error, Result, Source, Window};
 
 impl Queue {

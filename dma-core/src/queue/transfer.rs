@@ -19,9 +19,9 @@ use super::OneThread;
 use super::state::{QueueState, flush, poll, run};
 use crate::guarded::drop_waker;
 use crate::planner::handle::{Ticket, TransferFlags, transfer};
-use crate::planner::slow_path::slow_path;
 use crate::planner::wait::{Backoff, deadline};
 use crate::planner::{Answer, OpError, OpState, error};
+use crate::slow_path::slow_path;
 use crate::{Error, ErrorKind, Outcome, Result};
 
 transfer! {
@@ -58,25 +58,16 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
         over
     }
 
-    /// Waits for an operation that was not done when it was submitted. Polls a few times first, because most
-    /// devices complete a short operation soon after the doorbell. If the engine panics in these polls, the
-    /// operands are leaked, because the device may still write to them, and so is the queue.
-    // The parts are read and put together again, so that no pointer to `this` is passed to other code. The
-    // compiler then keeps the operands where they are.
+    /// Polls a few times for an operation that was not done when it was submitted, because most devices
+    /// complete a short operation soon after the doorbell. If it is done, drops the ticket, which must not be
+    /// used afterwards, and returns the result. If the engine panics in these polls, the operands are leaked,
+    /// because the device may still write to them, and so is the queue.
+    // The ticket is passed by value, so that no pointer to `this` is passed to other code. The compiler then
+    // keeps the operands where they are.
     #[inline(always)]
-    fn wait_for_device(this: ManuallyDrop<Self>) -> Result<R::With<T>, OpError<T>> {
-        // SAFETY: `this` does not use its ticket after this read, and its destructor does not run.
-        let ticket = ManuallyDrop::new(unsafe { ptr::read(&this.ticket) });
-        // SAFETY: `this` does not use its operands after this read, and its destructor does not run.
-        let operands = unsafe { ptr::read(&this.operands) };
-        // SAFETY: only this copy is used and dropped if there is a result, otherwise only the other one.
-        match complete(unsafe { ptr::read(&ticket) }) {
-            Some(result) => Ok(R::with(ManuallyDrop::into_inner(operands), result)),
-            None => slow_path(
-                Self::new(ManuallyDrop::into_inner(ticket), ManuallyDrop::into_inner(operands)),
-                Self::wait_slow,
-            ),
-        }
+    fn wait_for_device(this: &ManuallyDrop<Self>) -> Option<u64> {
+        // SAFETY: if there is a result, only this copy is used and dropped, otherwise only the other one.
+        complete(ManuallyDrop::new(unsafe { ptr::read(&this.ticket) }))
     }
 
     fn stall_timeout(&self) -> Duration {

@@ -33,7 +33,7 @@ use crate::planner::handle::{Ticket, TransferFlags};
 use crate::planner::inline::{Executed, Inline};
 use crate::planner::operations::operations;
 use crate::planner::plan::{Plan, QueueCaps};
-use crate::planner::slow_path::slow_path;
+use crate::slow_path::slow_path;
 use crate::{
     Batch, BufferMut, Counters, Destination, EngineInfo, Error, InlineExecutor, OpError, RawQueue, Result,
     Source, Window,

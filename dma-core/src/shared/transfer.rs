@@ -16,9 +16,9 @@ use super::lane::{Caller, Lane};
 use super::slot::{Report, Seen};
 use crate::planner::error::TransferKind;
 use crate::planner::handle::{DropOnUnwind, Ticket, may_go_on, transfer};
-use crate::planner::slow_path::slow_path;
 use crate::planner::wait::{Backoff, deadline};
 use crate::planner::{Answer, error};
+use crate::slow_path::slow_path;
 use crate::{Error, ErrorKind, OpError, Result};
 
 /// A transfer on a shared queue, or an error that returns the operands.
@@ -85,24 +85,25 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         }
     }
 
-    /// Waits for an operation that was not done when it was submitted. Drives the lane a few times first,
-    /// because most devices complete a short operation soon after the doorbell.
+    /// Drives the lane a few times for an operation that was not done when it was submitted, because most
+    /// devices complete a short operation soon after the doorbell. If it is done, drops the ticket, which must
+    /// not be used afterwards, and returns the result.
     // Only addresses within the queue are passed to other code, not a pointer to `this`. The compiler then
     // keeps the operands where they are.
     #[inline(always)]
-    fn wait_for_device(this: ManuallyDrop<Self>) -> Result<R::With<T>, OpError<T>> {
-        let this = DropOnUnwind::new(this);
+    fn wait_for_device(this: &ManuallyDrop<Self>) -> Option<u64> {
+        // SAFETY: the copy is dropped only if a panic unwinds, and `this` is not used then.
+        let unwinds = DropOnUnwind::new(unsafe { ptr::read(this) });
         let (slot, flags) = (this.ticket.slot(), this.ticket.flags());
         let is_done = this.ticket.queue().is_some_and(|queue| complete(queue, flags.lane(), slot));
-        let this = this.into_inner();
+        std::mem::forget(unwinds);
         if !is_done {
-            return slow_path(ManuallyDrop::into_inner(this), Self::wait_slow);
+            return None;
         }
-        // SAFETY: `this` does not use its ticket after this read, and its destructor does not run.
+        // SAFETY: the caller does not use the ticket after this read, and its destructor does not run.
         drop(unsafe { ptr::read(&this.ticket) }.into_queue());
-        // SAFETY: `this` is not used afterwards, and its destructor does not run. A spent transfer is never
-        // done, so the operands have not been taken. Operations with a result have a report.
-        Ok(R::with(unsafe { ptr::read(&*this.operands) }, 0))
+        // Operations with a result have a report.
+        Some(0)
     }
 
     fn stall_timeout(&self) -> Duration {

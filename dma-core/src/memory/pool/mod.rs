@@ -19,6 +19,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 
 use crate::memory::region::{Range, Region};
+use crate::slow_path::slow_path;
 use crate::{Access, BufferMut, Capabilities, DmaEngine, EngineId, Error, ErrorKind, Place, Result};
 pub use get::PoolGet;
 pub(crate) use options::ClassOptions;
@@ -203,7 +204,7 @@ impl BufferPool {
     fn try_take(&self, len: usize) -> Result<Range> {
         match self.take_cached(len) {
             Some(range) => Ok(range),
-            None => self.try_take_uncached(len),
+            None => slow_path(len, |len| self.try_take_uncached(len)),
         }
     }
 
@@ -217,7 +218,6 @@ impl BufferPool {
         class.free.take_cached().map(|block| class.range(block, len))
     }
 
-    #[inline(never)]
     fn try_take_uncached(&self, len: usize) -> Result<Range> {
         let class = self.class(len)?;
         if len == 0 {
