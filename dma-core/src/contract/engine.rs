@@ -392,7 +392,7 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
 ///
 /// The safe API calls an executor as follows:
 /// - Only for operations of 1 to [`max_len`](Self::max_len) bytes on memory that the CPU can reach
-///   ([`RegionInfo::cpu`]). A batch of copies, or an operation of lists, may have up to 32 times `max_len`
+///   ([`RegionInfo::cpu`]). A batch of copies, or an operation of lists, may have up to 16 times `max_len`
 ///   bytes in total, and one side of a copy of lists may have longer segments. These limits bound the
 ///   duration of a submission.
 /// - A [`Queue`](crate::Queue) calls it only while nothing is in flight, so fences have no effect on the

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Maximum number of bytes of a batch or of a copy of lists, as a multiple of [`InlineExecutor::max_len`].
-const MAX_TOTAL: usize = 32;
+const MAX_TOTAL: usize = 16;
 
 /// Minimum average length, in bytes, of the copies of a batch that are passed to the executor several at a
 /// time.

@@ -2,23 +2,34 @@
 #![expect(unsafe_code, reason = "implements `InlineExecutor`")]
 
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::LocalKey;
 
 use dma_core::{CacheHint, Completion, DeviceAddr, InlineCopy, InlineExecutor, Operation, racy_copy};
 
 use super::Kernel;
 use super::clock::ticks;
-use super::copy_tuner::{CopyTuner, LEARN_MIN, STREAM_MIN};
+use super::copy_tuner::{CopyTuner, LEARN_MIN, STREAM_MIN, class_of};
 use super::execute::{Work, WorkKind};
 use super::kernel::SHORT;
 use super::long_copy::LongCopies;
 
+/// Maximum length of an operation. It bounds the time of a submission, and is reached only without helper
+/// threads.
+const MAX_LEN: usize = 128 << 10;
+/// The number of classes of lengths that are timed.
+const CLASSES: usize = (MAX_LEN / LEARN_MIN).ilog2() as usize + 1;
+
+/// For each class of lengths, the number of operations that a thread still executes without a call of the
+/// tuner, so that most of them take no lock.
+type Untimed = [Cell<u32>; CLASSES];
+
 thread_local! {
-    /// Number of copies of [`LEARN_MIN`] bytes that this thread still executes without a call of the tuner,
-    /// so that most of them take no lock. Each thread has its own count, because threads would contend for
-    /// the cache line of a shared one.
-    static UNTIMED: Cell<u32> = const { Cell::new(0) };
+    // Each thread has its own counts, because threads would contend for the cache line of shared ones.
+    static UNTIMED_COPIES: Untimed = const { [const { Cell::new(0) }; CLASSES] };
+    static UNTIMED_FILLS: Untimed = const { [const { Cell::new(0) }; CLASSES] };
 }
 
 /// Executes short operations: through the cache, or past it if the hint or measurements select that.
@@ -26,22 +37,42 @@ thread_local! {
 pub(super) struct ShortOperations {
     max_len: usize,
     hint: CacheHint,
-    /// Minimum length of copies that may be streamed.
+    /// Minimum length of operations that may be streamed.
     may_stream_from: usize,
     streaming: Option<Kernel>,
-    /// True if copies of [`LEARN_MIN`] bytes are streamed.
-    streams: AtomicBool,
-    /// Learns from copies of [`LEARN_MIN`] bytes.
-    copies: Mutex<CopyTuner>,
+    copies: Tuned,
+    fills: Tuned,
     /// Learns from batches, by their total length.
     batches: Mutex<CopyTuner>,
     long: LongCopies,
 }
 
+/// The tuner of one kind of operation, and what it has learned.
+#[derive(Debug)]
+struct Tuned {
+    tuner: Mutex<CopyTuner>,
+    /// True for the classes of lengths that are streamed.
+    streams: [AtomicBool; CLASSES],
+    untimed: &'static LocalKey<Untimed>,
+}
+
+impl Tuned {
+    fn new(hint: CacheHint, untimed: &'static LocalKey<Untimed>) -> Self {
+        let streams = [(); CLASSES].map(|()| AtomicBool::new(hint == CacheHint::Cold));
+        Self { tuner: Mutex::new(CopyTuner::new()), streams, untimed }
+    }
+}
+
 impl ShortOperations {
-    /// Makes the executor of operations of up to `inline_limit` bytes, and at most [`LEARN_MIN`] bytes.
+    /// Makes the executor of operations of up to `inline_limit` bytes, at most [`MAX_LEN`]. Without helper
+    /// threads, the limit is [`MAX_LEN`], because no other thread could execute a part of an operation.
     /// Returns `None` if `inline_limit` is 0.
-    pub(super) fn new(inline_limit: usize, hint: CacheHint, long: LongCopies) -> Option<Self> {
+    pub(super) fn new(
+        inline_limit: usize,
+        has_helpers: bool,
+        hint: CacheHint,
+        long: LongCopies,
+    ) -> Option<Self> {
         let streaming = Kernel::streaming();
         let may_stream_from = match hint {
             _ if streaming.is_none() => usize::MAX,
@@ -50,57 +81,65 @@ impl ShortOperations {
             CacheHint::Auto => LEARN_MIN,
         };
         (inline_limit > 0).then(|| Self {
-            max_len: inline_limit.min(LEARN_MIN),
+            max_len: if has_helpers { inline_limit.min(MAX_LEN) } else { MAX_LEN },
             hint,
             may_stream_from,
             streaming,
-            streams: AtomicBool::new(hint == CacheHint::Cold),
-            copies: Mutex::new(CopyTuner::new()),
+            copies: Tuned::new(hint, &UNTIMED_COPIES),
+            fills: Tuned::new(hint, &UNTIMED_FILLS),
             batches: Mutex::new(CopyTuner::new()),
             long,
         })
     }
 
-    /// Returns the kernel of copies of at least [`Self::may_stream_from`] bytes.
-    fn kernel(&self) -> Kernel {
+    /// Returns the kernel of operations of `len` bytes, at least [`Self::may_stream_from`].
+    fn kernel(&self, of: &Tuned, len: usize) -> Kernel {
         match self.streaming {
-            Some(streaming) if self.streams.load(Ordering::Relaxed) => streaming,
+            Some(streaming) if of.streams[class(len)].load(Ordering::Relaxed) => streaming,
             _ => Kernel::memcpy(),
         }
     }
 
-    /// Returns the kernel of fills and lists, which are not timed.
+    /// Returns the kernel of lists, which are not timed.
     fn hinted_kernel(&self) -> Kernel {
-        if self.hint == CacheHint::Cold { self.kernel() } else { Kernel::memcpy() }
+        match self.streaming {
+            Some(streaming) if self.hint == CacheHint::Cold => streaming,
+            _ => Kernel::memcpy(),
+        }
     }
 
-    /// Executes a copy of at least [`Self::may_stream_from`] bytes.
-    ///
-    /// # Safety
-    ///
-    /// See [`Kernel::copy`].
-    unsafe fn copy_tuned(&self, dst: *mut u8, src: *const u8, len: usize) {
-        let untimed = UNTIMED.get();
+    /// Runs `work` on `len` bytes, at least [`Self::may_stream_from`], with the kernel that the hint or
+    /// measurements select.
+    fn run_tuned(&self, of: &Tuned, len: usize, work: impl FnOnce(Kernel)) {
+        let class = class(len);
         if self.hint == CacheHint::Auto {
+            let untimed = of.untimed.with(|untimed| untimed[class].get());
             if untimed == 0
-                && let Ok(mut tuner) = self.copies.try_lock()
+                && let Ok(mut tuner) = of.tuner.try_lock()
             {
-                // SAFETY: the caller meets the requirements of the kernel for these ranges.
-                unsafe { tuner.copy(dst, src, len, CacheHint::Auto) };
+                let pick = tuner.pick(len, CacheHint::Auto);
+                let Ok(()) = tuner.run(pick, len, |kernel| {
+                    work(kernel);
+                    Ok::<_, Infallible>(())
+                });
                 let (untimed, streams) = tuner.skip_untimed(len);
-                UNTIMED.set(untimed);
-                self.streams.store(streams, Ordering::Relaxed);
+                of.untimed.with(|cells| cells[class].set(untimed));
+                of.streams[class].store(streams, Ordering::Relaxed);
                 return;
             }
-            UNTIMED.set(untimed.saturating_sub(1));
+            of.untimed.with(|cells| cells[class].set(untimed.saturating_sub(1)));
         }
-        // SAFETY: the caller meets the requirements of the kernel for these ranges.
-        unsafe { self.kernel().copy(dst, src, len) }
+        work(self.kernel(of, len));
     }
 
     fn batch_tuner(&self) -> MutexGuard<'_, CopyTuner> {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the index of the class of a length up to [`MAX_LEN`].
+fn class(len: usize) -> usize {
+    class_of(len).min(CLASSES - 1)
 }
 
 // SAFETY: the calling thread executes every operation before the call returns, within its segments. Memory
@@ -120,8 +159,10 @@ unsafe impl InlineExecutor for ShortOperations {
             // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
             unsafe { Kernel::memcpy().copy(dst, src, len) }
         } else {
-            // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
-            unsafe { self.copy_tuned(dst, src, len) }
+            self.run_tuned(&self.copies, len, |kernel| {
+                // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
+                unsafe { kernel.copy(dst, src, len) }
+            });
         }
     }
 
@@ -166,7 +207,8 @@ unsafe impl InlineExecutor for ShortOperations {
             },
             Operation::CopyCrc32c { src, dst, seed } => {
                 let (to, from) = (dst.addr.as_ptr(), src.addr.as_ptr().cast_const());
-                let past_cache = src.len >= self.may_stream_from && self.kernel().is_streaming();
+                let past_cache =
+                    src.len >= self.may_stream_from && self.kernel(&self.copies, src.len).is_streaming();
                 let copy =
                     if past_cache { racy_copy::copy_crc32c_past_cache } else { racy_copy::copy_crc32c };
                 // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
@@ -181,10 +223,13 @@ unsafe impl InlineExecutor for ShortOperations {
                 return 0;
             }
             Operation::Fill { pattern, dst: &[dst] } => {
-                let kernel =
-                    if dst.len < self.may_stream_from { Kernel::memcpy() } else { self.hinted_kernel() };
                 // SAFETY: the caller ensures access to the range.
-                unsafe { kernel.fill(dst.addr.as_ptr(), pattern, dst.len) };
+                let fill = |kernel: Kernel| unsafe { kernel.fill(dst.addr.as_ptr(), pattern, dst.len) };
+                if dst.len < self.may_stream_from {
+                    fill(Kernel::memcpy());
+                } else {
+                    self.run_tuned(&self.fills, dst.len, fill);
+                }
                 return 0;
             }
             Operation::Fill { pattern, dst } => (WorkKind::Fill { pattern }, &[][..], dst),
@@ -202,7 +247,7 @@ unsafe impl InlineExecutor for ShortOperations {
 mod tests {
     use std::ptr::NonNull;
 
-    use dma_core::{Error, ErrorKind};
+    use dma_core::{Error, ErrorKind, RegionKey, Segment};
 
     use super::*;
 
@@ -212,26 +257,44 @@ mod tests {
 
     fn executor(inline_limit: usize, hint: CacheHint) -> Option<ShortOperations> {
         let no_queue = || Err(Error::new(ErrorKind::Unsupported, "these tests make no long copies"));
-        ShortOperations::new(inline_limit, hint, LongCopies::new(Box::new(no_queue)))
+        ShortOperations::new(inline_limit, true, hint, LongCopies::new(Box::new(no_queue)))
     }
 
-    /// Makes copies of the maximum length, enough for the tuner to try both kernels, and copies of batches.
+    #[test]
+    fn operations_are_as_long_as_helper_threads_leave_to_the_caller() {
+        let max_len = |inline_limit, has_helpers| {
+            let no_queue = || Err(Error::new(ErrorKind::Unsupported, "this test makes no long copies"));
+            let long = LongCopies::new(Box::new(no_queue));
+            ShortOperations::new(inline_limit, has_helpers, CacheHint::Auto, long).map(|it| it.max_len())
+        };
+        assert_eq!((max_len(0, true), max_len(0, false)), (None, None));
+        assert_eq!((max_len(32 << 10, true), max_len(32 << 10, false)), (Some(32 << 10), Some(MAX_LEN)));
+        assert_eq!((max_len(1 << 20, true), max_len(1 << 20, false)), (Some(MAX_LEN), Some(MAX_LEN)));
+        assert_eq!((class(LEARN_MIN - 1), class(MAX_LEN)), (0, CLASSES - 1));
+    }
+
+    /// Makes copies and fills of 16 KiB, enough for the tuner to try both kernels, and copies of batches.
     #[test]
     fn every_kernel_moves_all_bytes() {
         for hint in [CacheHint::Auto, CacheHint::Hot, CacheHint::Cold] {
             let executor = executor(32 << 10, hint).expect("it has a limit");
-            assert_eq!(executor.max_len(), LEARN_MIN);
             // Miri takes a millisecond for each byte.
-            let (len, piece) = if cfg!(miri) { (64, 16) } else { (LEARN_MIN, STREAM_MIN) };
-            let mut timed = 0;
-            for n in 0..if cfg!(miri) { 1 } else { 2_000 } {
+            let (len, piece, rounds) = if cfg!(miri) { (64, 16, 1) } else { (LEARN_MIN, STREAM_MIN, 2_000) };
+            let mut timed = [0; 2];
+            for n in 0..rounds {
                 let src = vec![n as u8 | 1; 2 * len];
                 let mut dst = vec![0; 2 * len + 1];
                 // SAFETY: the vectors are longer than the copy, and no other code accesses them during the
                 // copy.
                 unsafe { executor.copy(addr(src.as_ptr()), addr(dst.as_mut_ptr()), len) };
                 assert!(dst[..len] == src[..len] && dst[len] == 0, "{hint:?}");
-                timed += usize::from(UNTIMED.get() == 0);
+                let to = Segment { key: RegionKey::unique(), addr: addr(dst.as_ptr()), len };
+                // SAFETY: the vector is longer than the fill, and no other code accesses it during the fill.
+                unsafe { executor.execute(&Operation::Fill { pattern: [n as u8; 8], dst: &[to] }) };
+                assert!(dst[..len].iter().all(|byte| *byte == n as u8) && dst[len] == 0, "{hint:?}");
+                for (timed, untimed) in timed.iter_mut().zip([&UNTIMED_COPIES, &UNTIMED_FILLS]) {
+                    *timed += usize::from(untimed.with(|untimed| untimed[class(len)].get()) == 0);
+                }
                 dst.fill(0);
                 let copies: Vec<_> = src
                     .chunks(piece)
@@ -248,7 +311,23 @@ mod tests {
                 assert!(dst[..2 * len] == src[..] && dst[2 * len] == 0, "{hint:?}");
             }
             let asks = hint == CacheHint::Auto && Kernel::streaming().is_some();
-            assert!(!asks || timed < 1_000, "{timed} of 2000 copies call the tuner");
+            assert!(!asks || timed.iter().all(|n| *n < 1_000), "of 2000, {timed:?} call the tuner");
+        }
+    }
+
+    /// Each class of lengths has its own kernel, whose choice is checked by its bytes.
+    #[test]
+    #[cfg_attr(miri, ignore = "copies many bytes")]
+    fn operations_of_each_class_of_lengths_move_all_bytes() {
+        let executor = executor(MAX_LEN, CacheHint::Auto).expect("it has a limit");
+        let src: Vec<u8> = (0..MAX_LEN).map(|n| (n % 251) as u8).collect();
+        for round in 0..300 {
+            for len in [LEARN_MIN, 2 * LEARN_MIN + 1, 4 * LEARN_MIN - 1, 4 * LEARN_MIN, MAX_LEN] {
+                let mut dst = vec![0; len + 1];
+                // SAFETY: both vectors are at least as long as the copy, and no other code accesses them.
+                unsafe { executor.copy(addr(src.as_ptr()), addr(dst.as_mut_ptr()), len) };
+                assert!(dst[..len] == src[..len] && dst[len] == 0, "{len} bytes, round {round}");
+            }
         }
     }
 
@@ -256,7 +335,7 @@ mod tests {
     fn a_hint_selects_the_kernel_of_every_operation() {
         let is_streamed = |hint, len| {
             let executor = executor(32 << 10, hint).expect("it has a limit");
-            len >= executor.may_stream_from && executor.kernel().is_streaming()
+            len >= executor.may_stream_from && executor.kernel(&executor.copies, len).is_streaming()
         };
         let streams = Kernel::streaming().is_some();
         for (hint, len, expected) in [

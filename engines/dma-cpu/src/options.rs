@@ -22,7 +22,8 @@ dma_core::options! {
         /// split into chunks. With any other value, copies of up to 1 MiB within the submitter's own cache
         /// are also executed during submission, unless measurements show that sharing them is faster. Copies
         /// that belong to these measurements are also executed during submission. For operations with
-        /// results, the limit is twice as high.
+        /// results, the limit is twice as high. Without helper threads, operations of up to 128 KiB are
+        /// executed during submission while nothing is in flight, because no other thread could share them.
         pub inline_limit: usize = 32 << 10, with_inline_limit(usize),
             "inline": size(0..=Self::INLINE_MAX),
             "maximum length of operations that are executed during submission; twice that for operations with a result",

@@ -6,19 +6,19 @@ use super::*;
 fn a_batch_is_executed_as_a_whole_or_not_at_all() {
     let engine = spy();
     let queue = engine.queue();
-    let mut batch: Batch<_, _> = (0..32).map(|_| engine.pair(LIMIT)).collect();
+    let mut batch: Batch<_, _> = (0..16).map(|_| engine.pair(LIMIT)).collect();
     batch = queue.submit(batch).expect("valid").wait().expect("done");
-    assert_eq!(engine.script.executed(), 32, "a batch of 32 times the limit is executed inline");
+    assert_eq!(engine.script.executed(), 16, "a batch of 16 times the limit is executed inline");
     assert!(batch.iter().all(|(src, dst)| src[..] == dst[..]));
     batch.push(engine.allocate(1).expect("memory"), engine.allocate(1).expect("memory"));
     batch = queue.submit(batch).expect("valid").wait().expect("done");
     assert_eq!(
         engine.script.executed(),
-        32,
-        "a batch of one byte more than 32 times the limit is not executed inline"
+        16,
+        "a batch of one byte more than 16 times the limit is not executed inline"
     );
     let pieces = |n: usize| (0..n).map(|_| engine.allocate(LIMIT).expect("memory")).collect::<Vec<_>>();
-    for (n, executed) in [(32, [33, 34]), (33, [34, 34])] {
+    for (n, executed) in [(16, [17, 18]), (17, [18, 18])] {
         let long = engine.allocate(n * LIMIT).expect("memory");
         let (_, long) = queue.copy(pieces(n), long).expect("valid").wait().expect("done");
         assert_eq!(engine.script.executed(), executed[0], "a list of {n} times the limit");
@@ -30,7 +30,7 @@ fn a_batch_is_executed_as_a_whole_or_not_at_all() {
     batch.push(engine.allocate(8).expect("memory"), engine.allocate(9).expect("memory"));
     let refused = queue.submit(batch).expect_err("the second copy is invalid");
     assert!(refused.to_string().contains("copy 1"), "{refused}");
-    assert_eq!(engine.script.executed(), 34, "the first copy is not executed either");
+    assert_eq!(engine.script.executed(), 18, "the first copy is not executed either");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_shared_queue_copies_pieces_of_windows_at_once_or_not_at_all() {
 #[test]
 fn long_copies_of_a_batch_are_executed_by_few_calls() {
     let mut options = ReferenceOptions::default();
-    (options.native, options.inline_limit, options.depth) = (true, 8 << 10, 8);
+    (options.native, options.inline_limit, options.depth) = (true, 16 << 10, 8);
     let engine = Spy::of(ReferenceEngine::new(options));
     let (queue, shared) = (engine.queue(), engine.shared());
     for (lens, calls) in [
@@ -183,12 +183,12 @@ fn copy_rows(
 fn rows_are_executed_if_each_and_all_are_short_and_the_lengths_agree() {
     let engine = spy();
     let (queue, shared) = (engine.queue(), engine.shared());
-    let table = engine.window(33 * LIMIT);
+    let table = engine.window(17 * LIMIT);
     let full = |count: usize| (0..count).map(|row| (row * LIMIT, LIMIT)).collect::<Vec<_>>();
     for (list, flat, expected) in [
         (full(1), LIMIT, Ok(1)),
-        (full(32), 32 * LIMIT, Ok(32)),
-        (full(33), 33 * LIMIT, Ok(0)),
+        (full(16), 16 * LIMIT, Ok(16)),
+        (full(17), 17 * LIMIT, Ok(0)),
         (vec![(3, LIMIT + 1)], LIMIT + 1, Ok(0)),
         // The executor copies no row of zero bytes.
         (vec![(3, 9), (20, 0), (50, 9), (0, 0)], 18, Ok(2)),

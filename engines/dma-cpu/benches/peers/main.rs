@@ -1,9 +1,10 @@
 //! Compares users' calls on the CPU engine with alternatives in one run: slices of the standard library, the
 //! crate crc-fast, and tokio tasks that copy inline.
 //!
-//! `cargo bench -p dma-cpu --bench peers [-- hot|cold|threads|slices]`. Contenders run in turns. A ratio is
-//! the speed in a round divided by the speed of the first contender, which is the alternative; the median
-//! over the rounds is printed. With one thread, CPU time is measured, and with several threads elapsed time.
+//! `cargo bench -p dma-cpu --bench peers [-- hot|single|cold|threads|slices]`. Contenders run in turns. A
+//! ratio is the speed in a round divided by the speed of the first contender, which is the alternative; the
+//! median over the rounds is printed. With one thread, CPU time is measured, and with several threads elapsed
+//! time.
 //! All bytes and results are checked. Cold operations cycle over 512 MiB on each side. With `--test` each
 //! contender runs a few times.
 #![expect(unsafe_code, reason = "drives a raw queue")]
@@ -24,7 +25,7 @@ use dma_core::{
     PoolOptions, Queue, QueueOptions, RawQueue, Segment, SharedQueue, SharedQueueOptions,
 };
 use dma_cpu::{CpuEngine, CpuOptions};
-use results::{cold_results, results};
+use results::{cold_results, results, single};
 use support::{cpu_time, median};
 
 type Pair = (BufferMut, BufferMut);
@@ -386,6 +387,14 @@ fn main() {
     println!("{}; {}; median of {} rounds in turns", processor(), engine.info().device, extent.rounds);
     if has("hot") {
         hot(&engine, &queue, extent);
+    }
+    if has("single") {
+        println!(
+            "\nhot, one thread, one operation at a time on the same buffers: ns, and times the speed of the first"
+        );
+        for len in [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10] {
+            single(&engine, &queue, extent, len);
+        }
     }
     if has("cold") {
         cold(&engine, &queue, extent);

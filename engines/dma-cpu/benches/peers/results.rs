@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 
 use crc_fast::CrcAlgorithm;
-use dma_core::{DmaEngine, Queue};
+use dma_core::{DmaEngine, DmaEngineExt, Queue};
 
 use super::support::cpu_time;
-use super::{Contender, Extent, IN_FLIGHT, Pair, are_copied, compare, done, one_at_a_time, pairs};
+use super::{Contender, Extent, IN_FLIGHT, Pair, are_copied, compare, done, memcpy, one_at_a_time, pairs};
 
 fn crc_of(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
@@ -174,6 +174,88 @@ pub(super) fn results(engine: &dyn DmaEngine, queue: &Queue, extent: Extent, len
     compared("fill", of);
     let are_filled = |pairs: &[Pair]| pairs.iter().all(|(_, dst)| dst.iter().all(|byte| *byte == 7));
     assert!(are_filled(&filled) && are_filled(&many) && are_filled(&one), "fills");
+}
+
+/// Compares operations that are executed one at a time on the same buffers.
+pub(super) fn single(engine: &dyn DmaEngine, queue: &Queue, extent: Extent, len: usize) {
+    let times = ((256 << 20) / (len + 512) / extent.fewer).max(1);
+    let make = || pairs(engine, len, 1);
+    let compared = |name: &str, of: Vec<Contender<'_>>| {
+        compare(extent, cpu_time, &format!("{name}, {len} B, one pair"), times, of);
+    };
+    let (mut plain, mut ours) = (make(), make());
+    let of: Vec<Contender<'_>> = vec![
+        ("memcpy", Box::new(|| memcpy(&mut plain, times))),
+        (
+            "copy().wait()",
+            Box::new(|| {
+                one_at_a_time(&mut ours, times, |(src, dst)| done(done(queue.copy(src, dst)).wait()));
+            }),
+        ),
+    ];
+    compared("copy", of);
+    assert!(are_copied(&plain) && are_copied(&ours), "copies of {len} B");
+    let of: Vec<Contender<'_>> = vec![
+        (
+            "slices",
+            Box::new(|| {
+                for _ in 0..times {
+                    assert!(black_box(&plain[0].0[..]) == black_box(&plain[0].1[..]));
+                }
+            }),
+        ),
+        (
+            "compare().wait()",
+            Box::new(|| {
+                one_at_a_time(&mut ours, times, |(a, b)| {
+                    let (pair, difference) = done(done(queue.compare(a, b)).wait());
+                    assert_eq!(difference, None);
+                    pair
+                });
+            }),
+        ),
+    ];
+    compared("compare", of);
+    let of: Vec<Contender<'_>> = vec![
+        ("slices", Box::new(|| (0..times).for_each(|_| black_box(&mut *plain[0].1).fill(black_box(7))))),
+        (
+            "fill().wait()",
+            Box::new(|| {
+                one_at_a_time(&mut ours, times, |(src, dst)| {
+                    (src, done(done(queue.fill(dst, [7; 8])).wait()))
+                });
+            }),
+        ),
+    ];
+    compared("fill", of);
+    assert!(plain[0].1[..] == ours[0].1[..], "fills of {len} B");
+    let mut also = engine.allocate(len).expect("memory");
+    let mut operands = Some((make().remove(0), engine.allocate(len).expect("memory")));
+    let (src, dst) = &mut plain[0];
+    let of: Vec<Contender<'_>> = vec![
+        (
+            "two memcpy",
+            Box::new(|| {
+                for _ in 0..times {
+                    black_box(&mut **dst).copy_from_slice(black_box(src));
+                    black_box(&mut *also).copy_from_slice(black_box(src));
+                }
+            }),
+        ),
+        (
+            "copy_to_both().wait()",
+            Box::new(|| {
+                let ((mut src, mut dst), mut also) = operands.take().expect("returned");
+                for _ in 0..times {
+                    (src, dst, also) = done(done(queue.copy_to_both(src, dst, also)).wait());
+                }
+                operands = Some(((src, dst), also));
+            }),
+        ),
+    ];
+    compared("two destinations", of);
+    let ((src, dst), also) = operands.expect("returned");
+    assert!(src[..] == dst[..] && src[..] == also[..], "two destinations of {len} B");
 }
 
 pub(super) fn cold_results(engine: &dyn DmaEngine, queue: &Queue, extent: Extent, len: usize) {

@@ -8,6 +8,6 @@ pub(super) const LENGTH_CLASSES: usize = 13;
 
 /// Returns the index of the class of a length.
 #[inline]
-pub(super) fn class_of(len: usize) -> usize {
+pub(crate) fn class_of(len: usize) -> usize {
     (len.ilog2().saturating_sub(LEARN_MIN_LOG2) as usize).min(LENGTH_CLASSES - 1)
 }

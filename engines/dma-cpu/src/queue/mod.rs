@@ -489,7 +489,7 @@ unsafe impl RawQueue for CpuQueue {
 
     fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
         let long = Self::long_copies(self.engine, self.inline_limit, self.hint, Arc::clone(&self.pool));
-        let executor = ShortOperations::new(self.inline_limit, self.hint, long)?;
+        let executor = ShortOperations::new(self.inline_limit, self.pool.size() > 0, self.hint, long)?;
         Some(Arc::new(executor))
     }
 }
