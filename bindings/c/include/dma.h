@@ -312,11 +312,20 @@ dma_status dma_region_register_owned(dma_engine engine, void *memory, size_t len
  * DMA_UNSUPPORTED: the engine lacks DMA_CAN_REGISTER_DEVICE. Other errors as for dma_region_register. */
 dma_status dma_region_register_device(dma_engine engine, uint64_t address, size_t len, uint32_t rights, dma_region *region);
 
-/* Registers `len` bytes of a dma-buf, from byte `offset` on. The library duplicates `fd`. Any thread.
+/* Registers `len` bytes of a dma-buf, from byte `offset` on. The library duplicates `fd`. With DMA_EXPORT_READ or
+ * DMA_EXPORT_WRITE, dma_region_export may grant a peer these rights. Any thread.
  * DMA_UNSUPPORTED: the engine lacks DMA_CAN_REGISTER_DMABUF. DMA_INVALID_ARGUMENT: fd is not an open file.
  * Other errors as for dma_region_register. */
 dma_status dma_region_register_dmabuf(dma_engine engine, int fd, uint64_t offset, size_t len, uint32_t rights,
                                       dma_region *region);
+
+/* Writes a new file descriptor of a dma-buf of the region's memory, which the caller closes, and the offset of the
+ * region's first byte in the dma-buf. With both, the engine of another device registers the memory without a
+ * mapping for the CPU (dma_region_register_dmabuf), so that an RDMA NIC copies from and to a GPU's memory. That
+ * region must be closed before this one. Any thread.
+ * DMA_UNSUPPORTED: the engine, its driver or this memory has no dma-buf. DMA_ACCESS_DENIED: the region lacks
+ * DMA_READ or DMA_WRITE. DMA_INVALID_ARGUMENT: NULL, or the handle is invalid. DMA_CLOSED. */
+dma_status dma_region_dmabuf(dma_region region, int *fd, uint64_t *offset);
 
 typedef struct dma_region_info {
   size_t size;

@@ -81,6 +81,9 @@ private:
   // Exports a region to peers on other hosts.
   static dma_status share(Region &region);
 
+  // Exports device memory to peers on other hosts by its dma-buf, or notes why that is impossible.
+  void share_device_memory(Region &region) const;
+
   // Closes a region. Afterwards, no device and no peer on another host accesses it. Logs failures.
   static dma_status close(const Region &region);
 

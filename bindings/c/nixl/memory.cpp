@@ -35,12 +35,14 @@ Status Backend::register_memory(const DescribedRange &range, const MemoryType &t
     return failure;
   }
   if (type == VRAM) {
+    if (has_remote())
+      share_device_memory(region);
     if (getrandom(&region.id, sizeof region.id, 0) != sizeof region.id || region.id == 0)
       region.id = range.address;
     region.mark = std::make_unique<std::atomic<uint64_t>>(region.id);
     const auto mark = reinterpret_cast<uintptr_t>(region.mark.get());
-    region.descriptor =
-        std::to_string(mark) + " " + std::to_string(region.id) + " " + describe_device_memory(range.address, range.len);
+    region.descriptor = (region.descriptor.empty() ? "-" : region.descriptor) + " " + std::to_string(mark) + " " +
+                        std::to_string(region.id) + " " + describe_device_memory(range.address, range.len);
   }
   auto piece = std::make_unique<Piece>();
   piece->region = std::make_shared<Region>(std::move(region));
@@ -103,6 +105,24 @@ Status Backend::load_local(Memory *registered, Memory *&memory) {
   return SUCCESS;
 }
 
+void Backend::share_device_memory(Region &region) const {
+  constexpr uint32_t RIGHTS = DMA_READ | DMA_WRITE | DMA_EXPORT_READ | DMA_EXPORT_WRITE;
+  int fd = -1;
+  uint64_t offset = 0;
+  dma_status status = dma_region_dmabuf(region.handle, &fd, &offset);
+  if (status == DMA_OK) {
+    const File file(fd);
+    status = dma_region_register_dmabuf(remote_engine_.engine, fd, offset, region.len, RIGHTS, &region.remote_handle);
+  }
+  if (status == DMA_OK)
+    status = share(region);
+  if (status != DMA_OK) {
+    region.remote_refusal = last_error();
+    region.descriptor.clear();
+    log("VRAM that was registered cannot be copied between hosts: " + region.remote_refusal);
+  }
+}
+
 dma_status Backend::share(Region &region) {
   size_t len = 0;
   dma_status status = dma_region_export(region.remote_handle, 0, region.len, DMA_READ | DMA_WRITE, &region.exported);
@@ -140,7 +160,9 @@ void Backend::import(Piece &piece, const DescribedRange &range) const {
   piece.refusal = piece.peer->usable();
   if (piece.refusal.status)
     return;
-  if (range.text.size() < 3 || !from_hex(range.text.substr(2), bytes)) {
+  // The description of device memory has further words.
+  const std::string exported = range.text.size() < 3 ? "-" : range.text.substr(2, range.text.find(' ', 2) - 2);
+  if (exported == "-" || !from_hex(exported, bytes)) {
     piece.refusal = {NOT_SUPPORTED, "its memory is not registered for peers on other hosts"};
     return;
   }
@@ -162,8 +184,8 @@ void Backend::import_device_memory(Piece &piece, const DescribedRange &range) co
   std::istringstream fields(range.text.substr(1));
   uintptr_t mark = 0;
   uint64_t id = 0;
-  std::string description;
-  std::getline(fields >> mark >> id >> std::ws, description);
+  std::string exported, description;
+  std::getline(fields >> exported >> mark >> id >> std::ws, description);
   dma_engine_info info{};
   info.size = sizeof info;
   if (piece.peer->usable().status)

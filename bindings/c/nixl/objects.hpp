@@ -30,6 +30,8 @@ struct Region {
   dma_region remote_handle{};
   dma_export exported{};
   std::string descriptor = {};
+  // Why peers on other hosts cannot reach device memory.
+  std::string remote_refusal = {};
   // For device memory: a number that peers of this host read before and after they use the memory. It is 0 when the memory
   // is deregistered.
   std::unique_ptr<std::atomic<uint64_t>> mark = {};

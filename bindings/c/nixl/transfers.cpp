@@ -201,9 +201,9 @@ Status Backend::release(Handle *handle) const {
 
 Status Backend::check_peer(const std::string &agent_name, const Piece &theirs, const Piece &ours) const {
   const bool is_remote = theirs.peer->remote_notifier() != nullptr;
-  if (is_remote && (theirs.type != DRAM || ours.type != DRAM))
-    return report(agent_name, {NOT_SUPPORTED, "between hosts, only DRAM is copied"});
-  if (theirs.type == DRAM && ours.type != DRAM)
+  if (is_remote && ours.region->remote_handle.id == 0)
+    return report(agent_name, {NOT_SUPPORTED, "VRAM of this process cannot be copied between hosts: " + ours.region->remote_refusal});
+  if (!is_remote && theirs.type == DRAM && ours.type != DRAM)
     return report(agent_name, {NOT_SUPPORTED, "the device of this process does not reach DRAM of another process; let the other "
                                               "process start the transfer, because its device reaches VRAM of this one"});
   if ((is_remote || theirs.type == VRAM) && !theirs.import)

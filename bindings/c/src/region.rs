@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "functions that C calls, and memory of C programs")]
 
 use std::ffi::{c_int, c_void};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, IntoRawFd};
 use std::ptr::NonNull;
 
 use dma::contract::{DeviceAddr, racy_copy};
@@ -104,6 +104,14 @@ pub(crate) fn access(rights: u32) -> Result<Access> {
         .ok_or_else(|| invalid(format!("rights {rights:#x}")).with_hint("use DMA_READ, DMA_WRITE or both"))
 }
 
+/// Converts the rights of a registration, among them those of exports.
+fn registration(rights: u32) -> Result<MemoryRequest> {
+    let exports = rights & (DMA_EXPORT_READ | DMA_EXPORT_WRITE);
+    let request = MemoryRequest::new(0).with_access(access(rights & !exports)?);
+    // The bits of export rights are the bits of rights, shifted by two.
+    Ok(request.exportable(access(exports / DMA_EXPORT_READ)?))
+}
+
 /// Checks the length of memory to be registered.
 fn check_len(len: usize) -> Result<()> {
     if isize::try_from(len).is_ok() {
@@ -149,11 +157,7 @@ unsafe fn register(
 ) -> Result<dma_region> {
     let start = NonNull::new(memory.cast::<u8>()).ok_or_else(|| invalid("memory is NULL"))?;
     check_len(len)?;
-    let exports = rights & (DMA_EXPORT_READ | DMA_EXPORT_WRITE);
-    let request = MemoryRequest::new(0)
-        .with_access(access(rights & !exports)?)
-        // The bits of export rights are the bits of rights, shifted by two.
-        .exportable(access(exports / DMA_EXPORT_READ)?);
+    let request = registration(rights)?;
     let engine = engine::get(engine)?;
     // The memory gets its owner only after the registration has succeeded, so that a failure does not release
     // the memory.
@@ -295,7 +299,7 @@ pub(crate) mod calls {
                 // write.
                 let out = unsafe { Out::new("region", region) }?;
                 check_len(len)?;
-                let request = MemoryRequest::new(0).with_access(access(rights)?);
+                let request = registration(rights)?;
                 if fd < 0 {
                     return Err(invalid(format!("file descriptor {fd}")));
                 }
@@ -308,6 +312,25 @@ pub(crate) mod calls {
                 let memory = unsafe { DeviceMemory::from_dmabuf(fd, offset, len, ()) }?;
                 let window = engine::get(engine)?.engine.register_device_with(memory, &request)?;
                 out.write(insert(window, false)?);
+                Ok(())
+            })
+        }
+
+        fn dma_region_dmabuf(region: dma_region, fd: *mut c_int, offset: *mut u64) -> dma_status {
+            guard(|| {
+                // SAFETY: the header requires that `fd` is NULL or leads to a place that this call may write.
+                let to_fd = unsafe { Out::new("fd", fd) }?;
+                // SAFETY: the header requires that `offset` is NULL or leads to a place that this call may
+                // write.
+                let to_offset = unsafe { Out::new("offset", offset) }?;
+                let memory = get(region)?.window.dmabuf()?;
+                // SAFETY: the header requires that the other device's region is closed before this one. Rust code
+                // has no references to a window's bytes.
+                let Some((fd, offset)) = (unsafe { memory.dmabuf() }) else {
+                    return Err(Error::new(ErrorKind::Unsupported, "the memory has no dma-buf"));
+                };
+                to_fd.write(fd.try_clone_to_owned()?.into_raw_fd());
+                to_offset.write(offset);
                 Ok(())
             })
         }

@@ -227,6 +227,14 @@ fn memory_of_a_gpu_is_copied_between_processes() {
 }
 
 #[test]
+fn memory_of_a_gpu_is_copied_between_hosts() {
+    let cuda = stand_ins::cuda_emu_prefix().join("lib");
+    let mut command = host(&PLUGIN, &RELEASE, "gpu_far");
+    command.arg(cuda.join("libcuda.so.1")).env("DMA_CUDA_LIB_DIR", cuda);
+    expect_success(command.env("DMA_IBVERBS_LIB_DIR", stand_ins::rdma_emu_prefix()));
+}
+
+#[test]
 fn memory_that_a_device_keeps_is_never_given_back() {
     let cuda = stand_ins::cuda_emu_prefix().join("lib");
     // The CPU takes over no transfer whose destination the device may still write.

@@ -441,9 +441,14 @@ fn exports_and_imports_are_refused_with_the_way_out() {
     let error = engine.allocate_window(&request(64).exportable(Access::READ)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     let window = engine.allocate_device(64).unwrap();
-    let error = window.dmabuf().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert!(error.hint().contains("host memory"), "{error}");
+    assert!(window.dmabuf().unwrap().has_dmabuf());
+    let older = support::driver_without(HEALTHY, &["cuMemGetHandleForAddressRange"]);
+    let older = support::open_with(&older, &support::options(0)).unwrap();
+    for without in [engine.allocate(64).unwrap().share(), older.allocate_device(64).unwrap()] {
+        let error = without.dmabuf().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(error.hint().contains("host memory"), "{error}");
+    }
 }
 
 #[test]

@@ -494,6 +494,8 @@ unsafe extern "C" {
         rights: u32,
         region: *mut dma_region,
     ) -> dma_status;
+    pub fn dma_region_dmabuf(region: dma_region, fd: *mut ::core::ffi::c_int, offset: *mut u64)
+    -> dma_status;
     pub fn dma_region_describe(region: dma_region, info: *mut dma_region_info) -> dma_status;
     pub fn dma_region_close(region: dma_region) -> dma_status;
     pub fn dma_region_export(

@@ -40,6 +40,7 @@ pub type dma_region_register = unsafe extern "C" fn(engine: dma_engine, memory: 
 pub type dma_region_register_owned = unsafe extern "C" fn(engine: dma_engine, memory: *mut ::core::ffi::c_void, len: usize, rights: u32, release: dma_release, context: *mut ::core::ffi::c_void, region: *mut dma_region) -> dma_status;
 pub type dma_region_register_device = unsafe extern "C" fn(engine: dma_engine, address: u64, len: usize, rights: u32, region: *mut dma_region) -> dma_status;
 pub type dma_region_register_dmabuf = unsafe extern "C" fn(engine: dma_engine, fd: ::core::ffi::c_int, offset: u64, len: usize, rights: u32, region: *mut dma_region) -> dma_status;
+pub type dma_region_dmabuf = unsafe extern "C" fn(region: dma_region, fd: *mut ::core::ffi::c_int, offset: *mut u64) -> dma_status;
 pub type dma_region_describe = unsafe extern "C" fn(region: dma_region, info: *mut dma_region_info) -> dma_status;
 pub type dma_region_close = unsafe extern "C" fn(region: dma_region) -> dma_status;
 pub type dma_region_export = unsafe extern "C" fn(region: dma_region, offset: usize, len: usize, rights: u32, exported: *mut dma_export) -> dma_status;

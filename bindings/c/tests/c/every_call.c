@@ -376,6 +376,8 @@ static void device_memory(dma_engine engine, const dma_engine_info *info) {
   dma_region region;
   dma_region_info at;
   dma_status status;
+  int fd = -1;
+  uint64_t offset = 0;
   memset(&options, 0, sizeof options);
   options.size = sizeof options;
   options.place = DMA_PLACE_DEVICE;
@@ -385,6 +387,8 @@ static void device_memory(dma_engine engine, const dma_engine_info *info) {
     at.size = sizeof at;
     OK(dma_region_describe(region, &at));
     CHECK(at.len == 4096);
+    status = dma_region_dmabuf(region, &fd, &offset);
+    CHECK(status == DMA_UNSUPPORTED || (status == DMA_OK && close(fd) == 0));
     OK(dma_region_close(region));
   }
   if (!(info->capabilities & DMA_CAN_REGISTER_DEVICE))

@@ -95,6 +95,8 @@ static void regions(dma_engine engine) {
   } later;
   char byte;
   size_t len;
+  int fd = -1;
+  uint64_t offset = 0;
   FAILS(DMA_INVALID_ARGUMENT, dma_region_allocate(engine, 64, NULL, NULL));
   FAILS(DMA_INVALID_ARGUMENT, dma_region_allocate(engine_of(0), 64, NULL, &region));
   FAILS(DMA_INVALID_ARGUMENT, dma_region_allocate(engine, SIZE_MAX, NULL, &region));
@@ -138,6 +140,8 @@ static void regions(dma_engine engine) {
   FAILS(DMA_CLOSED, dma_region_close(gone));
   info.size = sizeof info;
   FAILS(DMA_CLOSED, dma_region_describe(gone, &info));
+  FAILS(DMA_CLOSED, dma_region_dmabuf(gone, &fd, &offset));
+  FAILS(DMA_INVALID_ARGUMENT, dma_region_dmabuf(region_of(0), &fd, &offset));
   FAILS(DMA_INVALID_ARGUMENT, dma_region_describe(region_of(0), &info));
   FAILS(DMA_INVALID_ARGUMENT, dma_region_close(region_of(0)));
   FAILS(DMA_INVALID_ARGUMENT, dma_region_close(region_of(gone.id + ((uint64_t)2 << 32))));
@@ -145,6 +149,9 @@ static void regions(dma_engine engine) {
   CHECK(region.id != gone.id);
   FAILS(DMA_CLOSED, dma_region_close(gone));
   FAILS(DMA_INVALID_ARGUMENT, dma_region_describe(region, NULL));
+  FAILS(DMA_INVALID_ARGUMENT, dma_region_dmabuf(region, NULL, &offset));
+  FAILS(DMA_INVALID_ARGUMENT, dma_region_dmabuf(region, &fd, NULL));
+  FAILS(DMA_ACCESS_DENIED, dma_region_dmabuf(region, &fd, &offset));
   FAILS(DMA_OUT_OF_RANGE, dma_region_read(region, 4096, &byte, 1));
   FAILS(DMA_OUT_OF_RANGE, dma_region_read(region, 1, &byte, SIZE_MAX));
   FAILS(DMA_INVALID_ARGUMENT, dma_region_read(region, 0, NULL, 1));

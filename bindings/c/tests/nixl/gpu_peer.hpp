@@ -12,9 +12,9 @@ public:
   // The registered memory is in the middle of an allocation.
   static constexpr size_t BEFORE = 5000;
 
-  // Starts the process. `config` is the configuration of its stand-in driver, and `device` its GPU. Must be called before
-  // this process uses CUDA.
-  explicit GpuPeer(const char *libcuda, const char *config = nullptr, int device = 0, bool from_pool = false) {
+  // Starts the process. `config` is the configuration of its stand-in driver, `device` its GPU, and `options` those of its agent
+  // in addition to the engine. Must be called before this process uses CUDA.
+  explicit GpuPeer(const char *libcuda, const char *config = nullptr, int device = 0, bool from_pool = false, Options options = {}) {
     int up[2], down[2];
     CHECK(pipe(up) == 0 && pipe(down) == 0);
     std::fflush(stdout);
@@ -24,7 +24,8 @@ public:
       close(down[1]);
       if (config)
         setenv("CUDA_EMU", config, 1);
-      serve(libcuda, device, from_pool, down[0], up[1]);
+      options["engine"] = "cuda:" + std::to_string(device);
+      serve(libcuda, device, from_pool, options, down[0], up[1]);
       _exit(wrong);
     }
     close(up[1]);
@@ -106,11 +107,11 @@ private:
     return receive();
   }
 
-  static void serve(const char *libcuda, int device, bool from_pool, int from, int to) {
+  static void serve(const char *libcuda, int device, bool from_pool, const Options &options, int from, int to) {
     const Gpu cuda(libcuda, device);
     uint64_t start = from_pool ? cuda.allocate_from_pool(LEN + 2 * BEFORE) : cuda.allocate(LEN + 2 * BEFORE);
     const uint64_t gpu = start + BEFORE;
-    Agent agent("peer", {{"engine", "cuda:" + std::to_string(device)}});
+    Agent agent("peer", options);
     CHECK(!agent.failed());
     Object memory = nullptr;
     CHECK(agent.add(reinterpret_cast<void *>(gpu), LEN, memory, GPU) == DONE);

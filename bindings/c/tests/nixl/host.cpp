@@ -789,13 +789,17 @@ static Object import_of(Agent &agent, const GpuPeer &peer, uint64_t skipped = 0,
 }
 
 // Device memory of two processes: copies between this process's memory of both kinds and the peer's, in both directions, each
-// in many pieces, with a notification after the last byte.
-static void device_memory_of_two_processes(const char *libcuda, const char *config) {
+// in many pieces, with a notification after the last byte. With `FAR`, the processes are as if on two hosts, so that this
+// process's device memory is also copied to and from a peer's host memory.
+static void device_memory_of_two_processes(const char *libcuda, Options options) {
   constexpr size_t LEN = GpuPeer::LEN, PIECES = 64, STEP = LEN / PIECES;
-  GpuPeer peer(libcuda, config);
+  const bool is_far = !options.empty();
+  Peer host_peer(is_far ? FAR : Options{});
+  GpuPeer peer(libcuda, nullptr, 0, false, options);
   const Gpu cuda(libcuda);
   const uint64_t gpu = cuda.allocate(LEN);
-  Agent agent("me", {{"engine", "cuda"}});
+  options["engine"] = "cuda";
+  Agent agent("me", options);
   Bytes host = pattern(LEN, 1);
   Object g = nullptr;
   CHECK(agent.add(reinterpret_cast<void *>(gpu), LEN, g, GPU) == DONE);
@@ -844,6 +848,30 @@ static void device_memory_of_two_processes(const char *libcuda, const char *conf
   Object dram = nullptr;
   CHECK(agent.import("peer", 1 << 20, 4096, "1", dram) == DONE);
   CHECK(agent.prepare(WRITE, places(on_gpu, {{0, 8}}, g), places(reinterpret_cast<void *>(1 << 20), {{0, 8}}, dram), "peer", bad) == UNSUPPORTED);
+  // Host memory of a peer, which another host reaches.
+  Object theirs_on_host = nullptr;
+  CHECK(agent.meet("host", host_peer.address) == DONE);
+  CHECK(agent.import("host", reinterpret_cast<uint64_t>(host_peer.bytes), Peer::LEN, host_peer.text, theirs_on_host) == DONE);
+  const List ours_on_gpu = places(on_gpu, from, g), on_host = places(host_peer.bytes, to, theirs_on_host);
+  for (const unsigned operation : {WRITE, READ}) {
+    Bytes left = pattern(LEN, seed++), right = pattern(LEN, seed++);
+    cuda.write(gpu, left);
+    std::copy(right.begin(), right.end(), host_peer.bytes);
+    Object handle = nullptr;
+    CHECK(agent.prepare(operation, ours_on_gpu, on_host, "host", handle) == (is_far ? DONE : UNSUPPORTED));
+    if (!is_far)
+      continue;
+    CHECK(started(agent.post(operation, {}, {}, "host", handle)) && agent.wait(handle) == DONE && agent.free(handle) == DONE);
+    for (size_t at = 0; at < PIECES; at++) {
+      unsigned char *const one = &left[from[at].first], *const other = &right[to[at].first];
+      if (operation == WRITE)
+        std::copy_n(one, from[at].second, other);
+      else
+        std::copy_n(other, from[at].second, one);
+    }
+    CHECK(cuda.read(gpu, LEN) == left && std::equal(right.begin(), right.end(), host_peer.bytes));
+  }
+  agent.unload(theirs_on_host);
   // An engine without device memory.
   Agent other("other");
   const Object o = other.add(host), view = import_of(other, peer);
@@ -864,7 +892,9 @@ static void device_memory_of_two_processes(const char *libcuda, const char *conf
   second.unload(s);
   CHECK(agent.remove(h) == DONE && agent.remove(g) == DONE);
   cuda.release(gpu);
+  // The second process has the ends of the first one's pipes.
   peer.end();
+  host_peer.end();
 }
 
 // A peer deregisters its device memory or ends, before a transfer and during one. The copy takes long enough to be in flight
@@ -945,7 +975,7 @@ static void device_memory_that_cannot_be_opened(const char *libcuda) {
   }
   // A description that is not whole.
   Object r = nullptr, handle = nullptr;
-  for (const Text &text : {second.text.substr(0, second.text.size() / 2), Text("1"), Text("1 2 3 cuda zz yy 0")}) {
+  for (const Text &text : {second.text.substr(0, second.text.size() / 2), Text("1"), Text("1 - 2 3 cuda zz yy 0")}) {
     CHECK(agent.import("peer", second.gpu, GpuPeer::LEN, text, r, GPU) == DONE);
     CHECK(agent.prepare(WRITE, ours, places(reinterpret_cast<void *>(second.gpu), {{0, GpuPeer::LEN}}, r), "peer", handle) == MISMATCH);
     agent.unload(r);
@@ -1014,7 +1044,8 @@ int main(int argc, char **argv) {
         {"lost", a_lost_device_ends_the_program},
         {"gpu", [&] { memory_of_a_gpu(libcuda, "cuda"); }},
         {"gpu_wrapped", [&] { memory_of_a_gpu(libcuda, "verify+cuda"); memory_of_a_gpu(libcuda, "auto:device=cuda"); }},
-        {"gpu_peer", [&] { device_memory_of_two_processes(libcuda, nullptr); }},
+        {"gpu_peer", [&] { device_memory_of_two_processes(libcuda, {}); }},
+        {"gpu_far", [&] { device_memory_of_two_processes(libcuda, FAR); }},
         {"gpu_peer_gone", [&] { lost_device_memory_of_a_peer_is_an_error(libcuda); }},
         {"gpu_refused", [&] { device_memory_that_cannot_be_opened(libcuda); }},
         {"gpu_lost", [&] { the_cpu_takes_over_from_a_lost_gpu(libcuda); }},

@@ -46,7 +46,7 @@ const ATTRIBUTES: [(c_int, c_int); 40] = [
     (119, 1),                                   // MEMPOOL_SUPPORTED_HANDLE_TYPES: file descriptors
     (122, 1),                                   // CAN_USE_64_BIT_STREAM_MEM_OPS
     (123, 1),                                   // CAN_USE_STREAM_WAIT_VALUE_NOR
-    (124, 0),                                   // DMA_BUF_SUPPORTED
+    (124, 1),                                   // DMA_BUF_SUPPORTED
     (134, 0),                                   // HOST_NUMA_ID
     (142, 1),                                   // HOST_NUMA_MEMORY_POOLS_SUPPORTED
     (144, 1),                                   // HOST_MEMORY_POOLS_SUPPORTED

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::os::fd::IntoRawFd;
 
 use crate::advice::Change;
 use crate::c_abi::{In, Out, c_calls};
@@ -16,6 +17,10 @@ const IOMEMORY: c_uint = 4;
 const READ_ONLY: c_uint = 8;
 /// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`, the only flag of `cuIpcOpenMemHandle`.
 const LAZY_ENABLE_PEER_ACCESS: c_uint = 1;
+/// `CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD`.
+const DMA_BUF: c_int = 1;
+/// `CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE`.
+const BY_PCIE: u64 = 1;
 /// `CU_MEM_ATTACH_GLOBAL` and `CU_MEM_ATTACH_HOST`, the flags of `cuMemAllocManaged`.
 const ATTACH: [c_uint; 2] = [1, 2];
 /// `CU_MEM_ATTACH_SINGLE`, which only `cuStreamAttachMemAsync` accepts.
@@ -530,6 +535,15 @@ c_calls! {
             unsafe { found.put(to) }?;
         }
         Ok(())
+    }
+
+    fn cuMemGetHandleForAddressRange(handle: Out<c_void>, addr: u64, len: usize, kind: c_int, flags: u64) {
+        if kind != DMA_BUF || flags & !BY_PCIE != 0 || handle.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        let file = lock()?.memory.dmabuf_of(addr, len as u64)?;
+        // SAFETY: C passes a pointer to a file descriptor, and owns the descriptor from now on.
+        unsafe { handle.put_as::<c_int>(file.into_raw_fd()) }
     }
 
     fn cuIpcGetMemHandle(handle: Out<MemHandle>, addr: u64) {

@@ -11,9 +11,11 @@ mod space;
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 
 use cuda_ptx::Mapped;
+use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::mm::Advice;
 
 use crate::advice::AdvisedRanges;
@@ -182,6 +184,27 @@ impl DriverMemory {
             .ok_or(Code::INVALID_VALUE)?;
         let space = &self.spaces[found.device];
         Ok(MemHandle::new(&space.file, found.addr - space.base, found.len, found.id))
+    }
+
+    /// Returns a dma-buf of whole pages of device memory, of which an allocation that is not of a pool has a
+    /// part: the device's file, opened again, whose position is the first page.
+    pub(crate) fn dmabuf_of(&self, addr: u64, len: u64) -> Outcome<OwnedFd> {
+        let end = addr
+            .checked_add(len)
+            .filter(|end| addr.is_multiple_of(PAGE) && end.is_multiple_of(PAGE) && len > 0);
+        let end = end.ok_or(Code::INVALID_VALUE)?;
+        // Pages at the ends of an allocation also have bytes of its neighbours.
+        let is_whole = |found: &&Allocation| {
+            let is_device = found.kind == AllocationKind::Device && found.pool == 0;
+            is_device && found.addr < addr + PAGE && found.end() > end - PAGE
+        };
+        let found = self.known.range(..end).rev().map(|(_, found)| found).find(is_whole);
+        let space = &self.spaces[found.ok_or(Code::INVALID_VALUE)?.device];
+        let path = format!("/proc/self/fd/{}", space.file.as_raw_fd());
+        let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        let file = file.map_err(|_| Code::UNKNOWN)?;
+        rustix::fs::seek(&file, SeekFrom::Start(addr - space.base)).map_err(|_| Code::UNKNOWN)?;
+        Ok(file)
     }
 
     /// Opens device memory of another process. Returns its address, which is the same until

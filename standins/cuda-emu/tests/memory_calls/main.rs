@@ -5,6 +5,7 @@
 #[macro_use]
 #[path = "../declare/mod.rs"]
 mod declare;
+mod dmabufs;
 mod managed;
 mod pools;
 mod values;
@@ -142,6 +143,7 @@ declare! {
     fn cuMemPoolImportFromShareableHandle(pool: *mut u64, handle: usize, kind: c_int, flags: u64);
     fn cuMemPoolExportPointer(handle: *mut PointerHandle, addr: u64);
     fn cuMemPoolImportPointer(addr: *mut u64, pool: u64, handle: *const PointerHandle);
+    fn cuMemGetHandleForAddressRange(handle: *mut c_void, addr: u64, len: usize, kind: c_int, flags: u64);
     fn cuIpcCloseMemHandle(addr: u64);
     fn cuMemPrefetchBatchAsync(
         addrs: *const u64,

@@ -3,7 +3,8 @@
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
-use rustix::fs::{SealFlags, SeekFrom, fcntl_add_seals, seek};
+use dma_standin::dmabuf_range;
+use rustix::fs::{SealFlags, fcntl_add_seals};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::c_abi::{INVALID, Outcome, c, require};
@@ -26,12 +27,13 @@ impl DmaBuf {
         // SAFETY: the descriptor is not negative, and the program lends it for this call. If it is not open,
         // the calls below return an error.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        // A dma-buf cannot shrink, and seeking to its end returns its size. A memfd is sealed so that it
-        // cannot shrink. If it cannot be sealed, the program is trusted not to make it shorter.
+        // A dma-buf cannot shrink. A memfd is sealed so that it cannot shrink. If it cannot be sealed, the program
+        // is trusted not to make it shorter.
         let _ = fcntl_add_seals(fd, SealFlags::SHRINK);
-        let size = seek(fd, SeekFrom::End(0)).map_err(|_| INVALID)?;
+        let (start, size) = dmabuf_range(fd).map_err(|_| INVALID)?;
         let end = offset.checked_add(len).ok_or(INVALID)?;
         require(end as u64 <= size, INVALID)?;
+        let offset = offset + start as usize;
         let skip = offset % rustix::param::page_size();
         let mapped = len.checked_add(skip).ok_or(INVALID)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;

@@ -2,8 +2,10 @@
 #![expect(unsafe_code, reason = "implements calls of C on objects that callers pass by address")]
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::os::fd::BorrowedFd;
 use std::ptr;
 
+use dma_standin::dmabuf_range;
 use verbs_sys::*;
 
 use super::objects::{context_of, give, refused, state_of, take};
@@ -137,13 +139,16 @@ pub(super) unsafe extern "C" fn ibv_reg_dmabuf_mr(
     // Devices map whole pages, so an address and its byte have the same offset in a page.
     let page = rustix::param::page_size();
     let skip = offset as usize % page;
-    // SAFETY: the call only takes numbers, and fails if the descriptor is not open.
-    let size = unsafe { libc::lseek(fd, 0, libc::SEEK_END) };
-    if iova as usize % page != skip || u64::try_from(size).is_ok_and(|size| offset + len as u64 > size) {
+    // SAFETY: the caller keeps the file open during the call. If it is not open, the call below fails.
+    let Ok((start, size)) = dmabuf_range(unsafe { BorrowedFd::borrow_raw(fd) }) else {
+        return refused(libc::EBADF);
+    };
+    let end = offset.checked_add(len as u64);
+    if iova as usize % page != skip || end.is_none_or(|end| end > size) {
         return refused(libc::EINVAL);
     }
     let (mapped, rights) = (len + skip, libc::PROT_READ | libc::PROT_WRITE);
-    let at = offset - skip as u64;
+    let at = start + offset - skip as u64;
     // The caller must not make the file shorter. A dma-buf of the kernel cannot become shorter.
     // SAFETY: the kernel chooses unused addresses for the new mapping.
     let start = unsafe { libc::mmap(ptr::null_mut(), mapped, rights, libc::MAP_SHARED, fd, at as i64) };
