@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{BufferMut, Destination, Source};
+use crate::{BufferMut, Destination, EngineId, Source};
 
 /// Copies that are submitted together. A batch has one doorbell and one completion. Filling a batch again
 /// reuses its memory.
@@ -31,24 +31,38 @@ use crate::{BufferMut, Destination, Source};
 /// ```
 pub struct Batch<S = BufferMut, D = BufferMut> {
     pub(crate) pairs: Vec<(S, D)>,
+    /// The result of the check of all pairs for copies by the CPU, so that a batch that is submitted again is
+    /// not checked again. `None` before the first check, and after each change.
+    pub(crate) checked: Option<CheckedPairs>,
+}
+
+/// Pairs of single ranges that are valid copies by the CPU for an engine, each of at least one byte.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CheckedPairs {
+    pub(crate) engine: EngineId,
+    /// Maximum length of a copy, in bytes.
+    pub(crate) longest: usize,
+    /// Sum of the lengths, in bytes.
+    pub(crate) bytes: usize,
 }
 
 impl<S: Source, D: Destination> Batch<S, D> {
     /// Makes an empty batch.
     #[must_use]
     pub const fn new() -> Self {
-        Self { pairs: Vec::new() }
+        Self { pairs: Vec::new(), checked: None }
     }
 
     /// Makes an empty batch with room for `copies` copies.
     #[must_use]
     pub fn with_capacity(copies: usize) -> Self {
-        Self { pairs: Vec::with_capacity(copies) }
+        Self { pairs: Vec::with_capacity(copies), checked: None }
     }
 
     /// Adds a copy. The copy is checked when the batch is submitted.
     #[inline]
     pub fn push(&mut self, src: S, dst: D) {
+        self.checked = None;
         self.pairs.push((src, dst));
     }
 
@@ -72,12 +86,14 @@ impl<S: Source, D: Destination> Batch<S, D> {
     /// Returns the operands for changes before the batch is submitted again, in the order in which they were
     /// added.
     pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, (S, D)> {
+        self.checked = None;
         self.pairs.iter_mut()
     }
 
     /// Removes the operands and returns them in the order in which they were added. The empty batch keeps its
     /// memory.
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = (S, D)> {
+        self.checked = None;
         self.pairs.drain(..)
     }
 }
@@ -90,12 +106,13 @@ impl<S: Source, D: Destination> Default for Batch<S, D> {
 
 impl<S: Source, D: Destination> FromIterator<(S, D)> for Batch<S, D> {
     fn from_iter<I: IntoIterator<Item = (S, D)>>(pairs: I) -> Self {
-        Self { pairs: pairs.into_iter().collect() }
+        Self { pairs: pairs.into_iter().collect(), checked: None }
     }
 }
 
 impl<S: Source, D: Destination> Extend<(S, D)> for Batch<S, D> {
     fn extend<I: IntoIterator<Item = (S, D)>>(&mut self, pairs: I) {
+        self.checked = None;
         self.pairs.extend(pairs);
     }
 }
@@ -125,6 +142,7 @@ impl<'a, S, D> IntoIterator for &'a mut Batch<S, D> {
     type IntoIter = std::slice::IterMut<'a, (S, D)>;
 
     fn into_iter(self) -> Self::IntoIter {
+        self.checked = None;
         self.pairs.iter_mut()
     }
 }

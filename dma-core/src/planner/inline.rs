@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::batch::{Batch, CheckedPairs};
 use super::check::{By, grants, is_valid, overlap, shared_bytes};
 use super::plan::Plan;
 use crate::memory::operand::RowList;
@@ -274,40 +275,53 @@ impl Inline {
         Some(Executed::one(0, len))
     }
 
-    /// Executes all copies of `pairs`, or none of them.
+    /// Executes all copies of `batch`, or none of them.
     #[inline]
-    pub(crate) fn copy_all<S: Operand, D: Operand>(&self, pairs: &[(S, D)]) -> Option<Executed> {
-        if !(S::SINGLE && D::SINGLE && self.is_allowed()) || pairs.is_empty() {
+    pub(crate) fn copy_all<S: Operand, D: Operand>(&self, batch: &mut Batch<S, D>) -> Option<Executed> {
+        if !(S::SINGLE && D::SINGLE && self.is_allowed()) || batch.pairs.is_empty() {
             return None;
         }
         let executor = self.executor.as_ref()?;
-        let max = self.limit.saturating_mul(MAX_TOTAL);
-        let mut bytes = 0_usize;
-        for (src, dst) in pairs {
-            let (src, dst) = (src.single(), dst.single());
-            // The sum does not overflow, because it is at most `max`.
-            if !self.takes_copy(src, dst, D::UNIQUE) || dst.len > max - bytes {
-                return None;
-            }
-            bytes += dst.len;
+        let CheckedPairs { longest, bytes, .. } = match batch.checked {
+            Some(checked) if checked.engine == self.engine => checked,
+            _ => *batch.checked.insert(self.check_all(&batch.pairs)?),
+        };
+        if longest > self.limit || bytes > self.limit.saturating_mul(MAX_TOTAL) {
+            return None;
         }
+        let pairs = &batch.pairs[..];
         if !self.admits(pairs.len() as u64, bytes) {
             return None;
         }
         // The product does not overflow, because each pair has at least one byte.
         if self.batches_short_copies || bytes >= LONG_COPY * pairs.len() {
-            // SAFETY: the loop above has checked each pair as `copy` does. The operands are behind a shared
-            // reference, so they have not changed.
+            // SAFETY: `check_all` has checked each pair as `copy` does. The operands have not changed since, because
+            // each change of a batch removes the result of the check.
             unsafe { Self::copy_long(&**executor, pairs) };
         } else {
             for (src, dst) in pairs {
                 let (src, dst) = (src.single(), dst.single());
-                // SAFETY: the loop above has checked every pair as `copy` does. The operands are behind a
-                // shared reference, so they have not changed.
+                // SAFETY: `check_all` has checked each pair as `copy` does. The operands have not changed
+                // since, because each change of a batch removes the result of the check.
                 unsafe { executor.copy(src.addr, dst.addr, dst.len) };
             }
         }
         Some(Executed { result: 0, operations: pairs.len() as u64, bytes })
+    }
+
+    /// Checks all pairs, each of single ranges, as [`copy`](Self::copy) does, except for the limits of length.
+    /// Returns `None` if a pair is invalid or empty.
+    fn check_all<S: Operand, D: Operand>(&self, pairs: &[(S, D)]) -> Option<CheckedPairs> {
+        let mut checked = CheckedPairs { engine: self.engine, longest: 0, bytes: 0 };
+        for (src, dst) in pairs {
+            let (src, dst) = (src.single(), dst.single());
+            if !is_valid(By::Cpu, self.engine, src, dst, D::UNIQUE) || dst.len == 0 {
+                return None;
+            }
+            checked.longest = checked.longest.max(dst.len);
+            checked.bytes = checked.bytes.checked_add(dst.len)?;
+        }
+        Some(checked)
     }
 
     /// Executes copies of single ranges, several in a call.

@@ -125,7 +125,7 @@ impl Queue {
     // The parameter is `&mut`, so that no reference to bytes of the batch's buffers exists.
     #[must_use = "if the result is false, nothing was copied"]
     pub fn submit_at_once<S: Source, D: Destination>(&self, batch: &mut Batch<S, D>) -> bool {
-        self.execute_now(|inline| inline.copy_all(&batch.pairs)).is_some()
+        self.execute_now(|inline| inline.copy_all(batch)).is_some()
     }
 
     /// Executes an operation within this call, if inline execution is allowed now and `run` finds the
@@ -209,10 +209,10 @@ impl Queue {
     /// # Errors
     ///
     /// The errors of [`copy`](Self::copy), with the batch. The message names the first copy that is refused.
-    pub fn submit<S: Source, D: Destination>(&self, batch: Batch<S, D>) -> SubmitResult<Batch<S, D>> {
+    pub fn submit<S: Source, D: Destination>(&self, mut batch: Batch<S, D>) -> SubmitResult<Batch<S, D>> {
         let mut guard = self.shared.borrow_mut();
         let state = &mut *guard;
-        if let Some(result) = state.planner.execute_inline(|inline, _| inline.copy_all(&batch.pairs)) {
+        if let Some(result) = state.planner.execute_inline(|inline, _| inline.copy_all(&mut batch)) {
             return Ok(Transfer::new(Ticket::done(result, TransferKind::Batch), batch));
         }
         let operations = match check::batch_len(batch.len()) {

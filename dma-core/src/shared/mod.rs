@@ -187,7 +187,7 @@ impl SharedQueue {
     // The parameter is `&mut`, so that no reference to bytes of the batch's buffers exists.
     #[must_use = "if the result is false, nothing was copied"]
     pub fn submit_at_once<S: Source, D: Destination>(&self, batch: &mut Batch<S, D>) -> bool {
-        self.execute_now(|inline| inline.copy_all(&batch.pairs)).is_some()
+        self.execute_now(|inline| inline.copy_all(batch)).is_some()
     }
 
     /// Executes an operation within this call, if the lane allows this and `run` finds the operation valid
@@ -217,13 +217,13 @@ impl SharedQueue {
     /// # Errors
     ///
     /// The errors of [`Queue::submit`](crate::Queue::submit), with the batch.
-    pub fn submit<S, D>(&self, batch: Batch<S, D>) -> SharedResult<Batch<S, D>>
+    pub fn submit<S, D>(&self, mut batch: Batch<S, D>) -> SharedResult<Batch<S, D>>
     where
         S: Source + Send,
         D: Destination + Send,
     {
         let lane = self.first_lane();
-        if let Some(executed) = lane.execute_inline(|inline| inline.copy_all(&batch.pairs)) {
+        if let Some(executed) = lane.execute_inline(|inline| inline.copy_all(&mut batch)) {
             return Ok(self.done(executed, TransferKind::Batch, batch));
         }
         if let Some(refusal) = lane.refusal() {

@@ -33,6 +33,46 @@ fn a_batch_is_executed_as_a_whole_or_not_at_all() {
     assert_eq!(engine.script.executed(), 18, "the first copy is not executed either");
 }
 
+/// A batch that was executed is not checked again, unless it has changed or another engine executes it.
+#[test]
+fn a_batch_that_has_changed_is_checked_again() {
+    let (engine, other) = (spy(), spy());
+    let (queue, shared) = (engine.queue(), engine.shared());
+    let [a, b, foreign] = [&engine, &engine, &other].map(|engine| engine.window(2 * LIMIT));
+    let valid = || (a.slice(..8), b.slice(..8));
+    let changes: [fn(&mut Batch<Window, Window>, (Window, Window)); 5] = [
+        |batch, (src, dst)| batch.push(src, dst),
+        |batch, pair| batch.extend([pair]),
+        |batch, pair| *batch.iter_mut().next().expect("a pair") = pair,
+        |batch, pair| *(&mut *batch).into_iter().next().expect("a pair") = pair,
+        |batch, (src, dst)| {
+            batch.drain().for_each(drop);
+            batch.push(src, dst);
+        },
+    ];
+    for change in changes {
+        for invalid in [
+            (a.slice(..8), b.slice(..9)),
+            (a.slice(..8), foreign.slice(..8)),
+            (a.slice(..8), a.slice(7..15)),
+            (a.slice(..0), b.slice(..0)),
+            (a.slice(..LIMIT + 1), b.slice(..LIMIT + 1)),
+        ] {
+            let mut batch = Batch::from_iter([valid()]);
+            let executed = engine.script.executed();
+            assert!(queue.submit_at_once(&mut batch) && shared.submit_at_once(&mut batch));
+            assert!(queue.submit_at_once(&mut batch));
+            assert!(!other.queue().submit_at_once(&mut batch), "memory of another engine");
+            assert!(queue.submit_at_once(&mut batch));
+            change(&mut batch, invalid);
+            assert!(!queue.submit_at_once(&mut batch) && !shared.submit_at_once(&mut batch));
+            assert!(!queue.submit_at_once(&mut batch));
+            assert_eq!(engine.script.executed() - executed, 4);
+        }
+    }
+    assert_eq!(other.script.executed(), 0);
+}
+
 #[test]
 fn pieces_of_windows_are_copied_at_once_or_not_at_all() {
     let (engine, other) = (spy(), spy());
