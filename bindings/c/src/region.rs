@@ -324,8 +324,8 @@ pub(crate) mod calls {
                 // write.
                 let to_offset = unsafe { Out::new("offset", offset) }?;
                 let memory = get(region)?.window.dmabuf()?;
-                // SAFETY: the header requires that the other device's region is closed before this one. Rust code
-                // has no references to a window's bytes.
+                // SAFETY: the header requires that the other device's region is closed before this one. Rust
+                // code has no references to a window's bytes.
                 let Some((fd, offset)) = (unsafe { memory.dmabuf() }) else {
                     return Err(Error::new(ErrorKind::Unsupported, "the memory has no dma-buf"));
                 };

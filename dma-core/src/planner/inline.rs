@@ -295,8 +295,8 @@ impl Inline {
         }
         // The product does not overflow, because each pair has at least one byte.
         if self.batches_short_copies || bytes >= LONG_COPY * pairs.len() {
-            // SAFETY: `check_all` has checked each pair as `copy` does. The operands have not changed since, because
-            // each change of a batch removes the result of the check.
+            // SAFETY: `check_all` has checked each pair as `copy` does. The operands have not changed since,
+            // because each change of a batch removes the result of the check.
             unsafe { Self::copy_long(&**executor, pairs) };
         } else {
             for (src, dst) in pairs {
@@ -309,8 +309,8 @@ impl Inline {
         Some(Executed { result: 0, operations: pairs.len() as u64, bytes })
     }
 
-    /// Checks all pairs, each of single ranges, as [`copy`](Self::copy) does, except for the limits of length.
-    /// Returns `None` if a pair is invalid or empty.
+    /// Checks all pairs, each of single ranges, as [`copy`](Self::copy) does, except for the limits of
+    /// length. Returns `None` if a pair is invalid or empty.
     fn check_all<S: Operand, D: Operand>(&self, pairs: &[(S, D)]) -> Option<CheckedPairs> {
         let mut checked = CheckedPairs { engine: self.engine, longest: 0, bytes: 0 };
         for (src, dst) in pairs {

@@ -33,7 +33,7 @@ pub(crate) static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
 });
 
 /// Builds the plugin, and returns its path. If `is_optimised`, it is compiled as `bindings/c/nixl/install`
-/// does that.
+/// compiles it.
 pub(crate) fn plugin(is_optimised: bool) -> PathBuf {
     let dir = if is_optimised { DIR.join("optimised") } else { DIR.clone() };
     fs::create_dir_all(&dir).expect("a directory");

@@ -27,8 +27,8 @@ impl DmaBuf {
         // SAFETY: the descriptor is not negative, and the program lends it for this call. If it is not open,
         // the calls below return an error.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        // A dma-buf cannot shrink. A memfd is sealed so that it cannot shrink. If it cannot be sealed, the program
-        // is trusted not to make it shorter.
+        // A dma-buf cannot shrink. A memfd is sealed so that it cannot shrink. If it cannot be sealed, the
+        // program is trusted not to make it shorter.
         let _ = fcntl_add_seals(fd, SealFlags::SHRINK);
         let (start, size) = dmabuf_range(fd).map_err(|_| INVALID)?;
         let end = offset.checked_add(len).ok_or(INVALID)?;
