@@ -36,11 +36,12 @@ fn a_batch_is_executed_as_a_whole_or_not_at_all() {
 /// A batch that was executed is not checked again, unless it has changed or another engine executes it.
 #[test]
 fn a_batch_that_has_changed_is_checked_again() {
+    type Change = fn(&mut Batch<Window, Window>, (Window, Window));
     let (engine, other) = (spy(), spy());
     let (queue, shared) = (engine.queue(), engine.shared());
     let [a, b, foreign] = [&engine, &engine, &other].map(|engine| engine.window(2 * LIMIT));
     let valid = || (a.slice(..8), b.slice(..8));
-    let changes: [fn(&mut Batch<Window, Window>, (Window, Window)); 5] = [
+    let changes: [Change; 5] = [
         |batch, (src, dst)| batch.push(src, dst),
         |batch, pair| batch.extend([pair]),
         |batch, pair| *batch.iter_mut().next().expect("a pair") = pair,
