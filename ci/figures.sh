@@ -42,7 +42,7 @@ cargo bench -p dma-c --bench posts
 cargo bench -p dma-cuda --bench device_files -- --fio fio
 cargo bench -p dma-bench --bench api
 cargo bench -p dma-rdma -p dma-dsa --bench instructions
-cargo bench -p dma-rdma -p dma-dsa -p dma-cuda --bench instructions
+cargo bench -p dma-rdma -p dma-dsa -p dma-cuda -p dma-doca --bench instructions
 cargo test --doc -p dma
 cargo test --test allocations
 cargo test --workspace

@@ -322,8 +322,8 @@ macro_rules! transfer {
                     None => Self::wait_for_device(&this),
                 };
                 match result {
-                    // SAFETY: `this` is not used afterwards, and its destructor does not run. The ticket has a
-                    // result, or had a slot, so it is not spent, and the operands have not been taken. The
+                    // SAFETY: `this` is not used afterwards, and its destructor does not run. The ticket has
+                    // a result, or had a slot, so it is not spent, and the operands have not been taken. The
                     // ticket's destructor would have no effect, or the ticket was dropped.
                     Some(result) => Ok(R::with(unsafe { ptr::read(&*this.operands) }, result)),
                     None => slow_path(ManuallyDrop::into_inner(this), Self::wait_slow),

@@ -86,8 +86,8 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
     }
 
     /// Drives the lane a few times for an operation that was not done when it was submitted, because most
-    /// devices complete a short operation soon after the doorbell. If it is done, drops the ticket, which must
-    /// not be used afterwards, and returns the result.
+    /// devices complete a short operation soon after the doorbell. If it is done, drops the ticket, which
+    /// must not be used afterwards, and returns the result.
     // Only addresses within the queue are passed to other code, not a pointer to `this`. The compiler then
     // keeps the operands where they are.
     #[inline(always)]

@@ -28,7 +28,7 @@
 //!   | `lose` | never ends, until the queue is closed | continues with one slot less |
 //!   | `stick` | never ends, until the queue is closed | makes no progress |
 //!   | `gone` | fails: `DeviceLost` | all other and all later operations fail as well |
-//!   | `dead` | is never reported; waits fail at once: `DeviceLost` | the same; the memory in flight is leaked |
+//!   | `dead` | is never reported; waits fail with `DeviceLost` | the same; memory in flight is leaked |
 //!   | `slow` | ends later | continues |
 //!   | `corrupt` | is done, with one bit wrong; a comparison or a CRC has a wrong result | continues |
 //!   | `oversize` | over the limit: `DeviceFault`; see [`SimOptions::claimed_max_transfer`] | is reset |

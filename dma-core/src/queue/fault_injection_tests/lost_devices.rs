@@ -96,7 +96,7 @@ fn a_retry_ends_when_the_device_is_lost() {
 
 /// Copies that the device reports are done, although the device is lost before it reports the others.
 #[test]
-fn what_the_device_reports_is_not_lost() {
+fn reported_copies_are_not_lost() {
     let rig = Rig::with(QueueOptions::new().with_depth(8).with_stall_timeout(Duration::MAX));
     lock(&rig.script).lose.push(12);
     die(&rig);
