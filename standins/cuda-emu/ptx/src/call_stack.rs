@@ -1,8 +1,7 @@
 //! The call stack of a thread: registers of its callers, its variables, and parameters of its calls.
 
 use super::code::{Call, CallTarget, Code, Place, mask};
-use super::parse::LOCAL_MAX;
-use super::run::STALE;
+use super::memory_map::{LOCAL_MAX, STALE};
 
 /// Maximum number of nested calls.
 const DEPTH_MAX: usize = 256;

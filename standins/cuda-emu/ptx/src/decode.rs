@@ -5,9 +5,9 @@ use super::code::{
     Type, TypeKind, UnaryOp, VECTOR_MAX, mask,
 };
 use super::literal::number_of;
+use super::memory_map::{LOCAL_WINDOW, SHARED_WINDOW};
 use super::names::{Names, RegisterInfo};
 use super::reader::{Reader, type_of, whole};
-use super::run::{LOCAL_WINDOW, SHARED_WINDOW};
 use super::{PtxError, Result};
 
 /// Modifiers of an instruction, after its name. Each is removed when it is recognized.

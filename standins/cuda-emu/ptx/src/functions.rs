@@ -4,12 +4,9 @@ use std::collections::HashMap;
 
 use super::code::{Address, Call, CallTarget, Code, Instruction, Place, Space, Src, Type, TypeKind, mask};
 use super::literal::number_of;
-use super::names::Names;
+use super::names::{Names, place};
 use super::reader::{Reader, read_align, read_elements, read_type};
 use super::{PtxError, Result};
-
-/// Maximum length of the parameters of a kernel or a function, in bytes.
-const PARAMETERS_MAX: u64 = 4096;
 
 /// A declared parameter or result.
 #[derive(Clone, Debug)]
@@ -53,23 +50,6 @@ pub(super) fn read_declared(
         reader.skip(",");
     }
     Ok(found)
-}
-
-/// Returns the place of a variable after `end`, which is increased.
-pub(super) fn place(
-    reader: &Reader<'_>,
-    (ty, elements): (Type, u64),
-    align: Option<u64>,
-    end: &mut u64,
-) -> Result<Place> {
-    let offset = end.next_multiple_of(align.unwrap_or(u64::from(ty.bytes())).max(1));
-    let len = elements.saturating_mul(ty.bytes().into());
-    if len > PARAMETERS_MAX || offset + len > PARAMETERS_MAX {
-        let message = format!("the parameters have more than {PARAMETERS_MAX} bytes");
-        return Err(PtxError::wrong(reader.line(), message));
-    }
-    *end = offset + len;
-    Ok(Place { offset: offset as u32, len: len as u32 })
 }
 
 /// A function's name, results and parameters. The results come first in its parameter memory.

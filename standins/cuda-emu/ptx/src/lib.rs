@@ -14,6 +14,7 @@ mod device;
 mod eval;
 mod functions;
 mod literal;
+mod memory_map;
 mod names;
 mod parse;
 mod reader;

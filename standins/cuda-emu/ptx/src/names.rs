@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::code::{Place, Register, Special};
-use super::functions;
+use super::code::{Place, Register, Special, Type};
 use super::reader::{Reader, read_align, read_elements, read_type};
 use super::variables::Layout;
 use super::{PtxError, Result};
+
+/// Maximum length of the parameters of a kernel or a function, in bytes.
+const PARAMETERS_MAX: u64 = 4096;
 
 /// Addresses and lengths of a module's variables.
 pub(super) type ModulePlaces = HashMap<String, (u64, u64)>;
@@ -115,7 +117,7 @@ impl Names {
         let ty = read_type(reader)?;
         let name = reader.word()?.to_owned();
         let elements = read_elements(reader)?.unwrap_or(1);
-        let place = functions::place(reader, (ty, elements), align, &mut self.arguments_end)?;
+        let place = place(reader, (ty, elements), align, &mut self.arguments_end)?;
         self.add_argument(name, place);
         reader.expect(";")
     }
@@ -193,4 +195,21 @@ impl Names {
         }
         Ok(())
     }
+}
+
+/// Returns the place of a variable after `end`, which is increased.
+pub(super) fn place(
+    reader: &Reader<'_>,
+    (ty, elements): (Type, u64),
+    align: Option<u64>,
+    end: &mut u64,
+) -> Result<Place> {
+    let offset = end.next_multiple_of(align.unwrap_or(u64::from(ty.bytes())).max(1));
+    let len = elements.saturating_mul(ty.bytes().into());
+    if len > PARAMETERS_MAX || offset + len > PARAMETERS_MAX {
+        let message = format!("the parameters have more than {PARAMETERS_MAX} bytes");
+        return Err(PtxError::wrong(reader.line(), message));
+    }
+    *end = offset + len;
+    Ok(Place { offset: offset as u32, len: len as u32 })
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::code::{Code, Guard, Instruction, Kernel, Parameter, Step};
 use super::decode;
 use super::functions::{Declared, Functions, PendingCall, Signature, read_declared};
+use super::memory_map::LOCAL_MAX;
 use super::names::{ModulePlaces, Names};
 use super::reader::Reader;
 use super::tokens::{Token, tokens};
@@ -15,8 +16,6 @@ use super::{PtxError, Result};
 
 /// Maximum number of threads of a block.
 const THREADS_MAX: u32 = 1024;
-/// Maximum length of the memory that a kernel or a function declares for each thread, in bytes.
-pub(super) const LOCAL_MAX: u64 = 64 << 10;
 
 /// A text, and the variables of its module.
 #[derive(Debug)]

@@ -10,15 +10,10 @@ use super::code::{
 };
 use super::device::{GlobalMemory, Mapped, Progress, Traffic, Trap, TrapKind};
 use super::eval;
+use super::memory_map::{LOCAL_WINDOW, SHARED_WINDOW, STALE};
 
-/// Generic addresses from here on are addresses of shared memory. No allocation lies there.
-pub(super) const SHARED_WINDOW: u64 = 0x7fff_0000_0000_0000;
-/// Generic addresses from here on are addresses of the memory of a thread.
-pub(super) const LOCAL_WINDOW: u64 = 0x7ffe_0000_0000_0000;
-/// Length of both windows.
+/// Length of the windows of shared memory and of the memory of a thread.
 const WINDOW_LEN: u64 = 1 << 32;
-/// Value of memory that a kernel has not written, because real memory is not zeroed.
-pub(super) const STALE: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 /// Threads of a warp.
 const WARP: u32 = 32;
 /// Number of instructions after which the next thread of the block continues, so that threads that wait for

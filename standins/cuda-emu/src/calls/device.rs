@@ -22,7 +22,7 @@ const ATTRIBUTES: [(c_int, c_int); 40] = [
     (11, MAX_PITCH as c_int),
     (12, occupancy::REGISTERS as c_int), // MAX_REGISTERS_PER_BLOCK
     (15, 1),                             // GPU_OVERLAP
-    (16, MULTIPROCESSORS),
+    (16, occupancy::MULTIPROCESSORS),
     (19, 1),                                    // CAN_MAP_HOST_MEMORY
     (31, 1),                                    // CONCURRENT_KERNELS
     (34, 0),                                    // PCI_DEVICE_ID
@@ -51,8 +51,6 @@ const ATTRIBUTES: [(c_int, c_int); 40] = [
     (142, 1),                                   // HOST_NUMA_MEMORY_POOLS_SUPPORTED
     (144, 1),                                   // HOST_MEMORY_POOLS_SUPPORTED
 ];
-/// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT`.
-pub(super) const MULTIPROCESSORS: c_int = 132;
 /// `CU_DEVICE_ATTRIBUTE_MAX_PITCH`, in bytes.
 pub(crate) const MAX_PITCH: usize = i32::MAX as usize;
 const PCI_BUS_ID: c_int = 33;

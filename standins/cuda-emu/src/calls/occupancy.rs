@@ -3,12 +3,13 @@
 
 use std::ffi::{c_int, c_uint};
 
-use super::device::MULTIPROCESSORS;
 use crate::c_abi::{Out, c_calls};
 use crate::codes::{Code, Outcome};
 use crate::driver::{Function, SHARED_MAX, lock};
 
 pub(super) const WARP: u32 = 32;
+/// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT`.
+pub(super) const MULTIPROCESSORS: c_int = 132;
 /// Limits of a multiprocessor of compute capability 9.0, as NVIDIA's programming guide lists them.
 pub(super) const THREADS: u32 = 2048;
 pub(super) const BLOCKS: u32 = 32;
