@@ -1,7 +1,8 @@
 //! [`DmaEngineExt`]: the methods that programs call on an engine.
 
 use crate::memory;
-use crate::memory::region::{Range, Region};
+use crate::memory::range::Range;
+use crate::memory::region::Region;
 use crate::{
     Buffer, BufferMut, Capabilities, DeviceMemory, DmaEngine, Error, ExportDescriptor, HostMemory,
     MemoryRequest, Place, Queue, QueueOptions, Result, SharedQueue, SharedQueueOptions, Window,

@@ -5,7 +5,8 @@ use std::ops::{Deref, DerefMut};
 
 use bytes::Bytes;
 
-use crate::memory::region::{Range, Region, view_methods};
+use crate::memory::range::{Range, view_methods};
+use crate::memory::region::Region;
 
 /// A unique, writable view of local registered memory.
 ///

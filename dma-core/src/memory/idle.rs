@@ -4,7 +4,8 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::region::{Home, Keeper, Range, Region, RegionHandle};
+use super::range::Range;
+use super::region::{Home, Keeper, Region, RegionHandle};
 use crate::contract::{HUGE_PAGE, IdleRegion, IdleStore, release_all};
 use crate::{BufferMut, DmaEngine, ErrorKind, MemoryRequest, Result};
 

@@ -10,6 +10,7 @@ pub(crate) mod operand;
 mod page_memory;
 mod pool;
 pub mod racy_copy;
+pub(crate) mod range;
 pub(crate) mod region;
 mod registration;
 mod registration_cache;

@@ -1,6 +1,6 @@
 //! Operands of operations: one view, or several views for scatter-gather.
 
-use crate::memory::region::Range;
+use crate::memory::range::Range;
 use crate::{Buffer, BufferMut, Window};
 
 pub(crate) mod sealed {

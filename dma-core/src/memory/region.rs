@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::memory::location::Location;
 use crate::{
     Access, DeviceAddr, DeviceMemory, EngineId, Error, ErrorKind, ExportDescriptor, HostMemory, RawRegion,
-    RegionInfo, Segment,
+    RegionInfo,
 };
 use dma_process::ForkMark;
 
@@ -36,7 +36,7 @@ pub struct Region(pub(crate) RegionHandle);
 pub(crate) struct RegionInner {
     /// The engine, the rights, and whether the CPU can reach the bytes: [`EngineId::tag`].
     pub(crate) tag: u64,
-    location: Location,
+    pub(super) location: Location,
     pub(crate) info: RegionInfo,
     // This field is dropped first, so that the memory is deregistered before it is returned to its owner.
     raw: Box<dyn RawRegion>,
@@ -353,6 +353,12 @@ impl Region {
             }
     }
 
+    /// Returns whether both are handles of one region.
+    #[inline]
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.0.0 == other.0.0
+    }
+
     /// Returns whether this is the only handle. If it is, no other thread can make another handle.
     pub(crate) fn is_sole(&self) -> bool {
         self.0.is_sole()
@@ -433,177 +439,6 @@ impl fmt::Debug for Region {
             .field("len", &self.0.info.len)
             .field("access", &self.0.info.access)
             .field("raw", &self.0.raw)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Defines the methods that views of a region share.
-macro_rules! view_methods {
-    ($view:ident: $($more:ident)*) => {
-        impl $view {
-            /// Returns the length in bytes.
-            #[must_use]
-            pub fn len(&self) -> usize {
-                self.0.len
-            }
-
-            /// Returns whether the length is 0.
-            #[must_use]
-            pub fn is_empty(&self) -> bool {
-                self.0.len == 0
-            }
-
-            /// Returns the region of this view.
-            #[must_use]
-            pub fn region(&self) -> &Region {
-                &self.0.region
-            }
-
-            /// Returns the offset of the view's first byte in its region, in bytes.
-            #[must_use]
-            pub fn offset(&self) -> usize {
-                self.0.offset()
-            }
-        }
-        impl std::fmt::Debug for $view {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_tuple(stringify!($view)).field(&self.0).finish()
-            }
-        }
-        $(crate::memory::region::view_methods!(@$more $view);)*
-    };
-    (@slice $view:ident) => {
-        impl $view {
-            /// Returns a view of the bytes in `range`. Does not copy.
-            ///
-            /// # Panics
-            ///
-            /// If the range is not inside this view.
-            #[must_use]
-            pub fn slice(&self, range: impl std::ops::RangeBounds<usize>) -> Self {
-                Self(self.0.slice(range))
-            }
-        }
-    };
-    (@split $view:ident) => {
-        impl $view {
-            /// Splits off and returns the first `at` bytes; `self` keeps the rest. Does not copy.
-            ///
-            /// # Panics
-            ///
-            /// If the view has fewer than `at` bytes.
-            #[must_use = "dropping the result gives up the bytes that were split off"]
-            pub fn split_to(&mut self, at: usize) -> Self {
-                Self(self.0.split_to(at))
-            }
-
-            /// Splits off and returns the bytes after the first `at`; `self` keeps the first `at` bytes. Does
-            /// not copy.
-            ///
-            /// # Panics
-            ///
-            /// If the view has fewer than `at` bytes.
-            #[must_use = "dropping the result gives up the bytes that were split off"]
-            pub fn split_off(&mut self, at: usize) -> Self {
-                Self(self.0.split_off(at))
-            }
-        }
-    };
-}
-pub(crate) use view_methods;
-
-/// A range of a region. Every view is a range.
-///
-/// With this alignment, the compiler always moves a range as the same two halves. Otherwise a load could span
-/// two recent stores, which costs a dozen cycles, and operands are moved several times per operation.
-#[derive(Clone)]
-#[repr(align(16))]
-pub(crate) struct Range {
-    pub(crate) region: Region,
-    pub(crate) addr: DeviceAddr,
-    pub(crate) len: usize,
-}
-
-impl Range {
-    /// Returns the range of the whole region.
-    pub(crate) fn whole(region: Region) -> Self {
-        let (addr, len) = (region.0.info.addr, region.0.info.len);
-        Self { region, addr, len }
-    }
-
-    /// Returns the offset of the range in its region, in bytes.
-    pub(crate) fn offset(&self) -> usize {
-        (self.addr.0 - self.region.0.info.addr.0) as usize
-    }
-
-    /// Returns the address of byte `at`. The caller has checked `at`.
-    fn after(&self, at: usize) -> DeviceAddr {
-        debug_assert!(at <= self.len);
-        self.addr.offset(at)
-    }
-
-    /// Splits off and returns the first `at` bytes.
-    pub(crate) fn split_to(&mut self, at: usize) -> Self {
-        assert!(at <= self.len, "split_to out of bounds: {at} of {} bytes", self.len);
-        let front = Self { region: self.region.clone(), addr: self.addr, len: at };
-        self.addr = self.after(at);
-        self.len -= at;
-        front
-    }
-
-    /// Splits off and returns the bytes after the first `at`.
-    pub(crate) fn split_off(&mut self, at: usize) -> Self {
-        assert!(at <= self.len, "split_off out of bounds: {at} of {} bytes", self.len);
-        let back = Self { region: self.region.clone(), addr: self.after(at), len: self.len - at };
-        self.len = at;
-        back
-    }
-
-    /// Returns whether `next` begins at the end of this range.
-    pub(crate) fn touches(&self, next: &Self) -> bool {
-        self.region.0.0 == next.region.0.0 && self.after(self.len) == next.addr
-    }
-
-    /// Returns the address space of the bytes, and the first byte's address in that space: see [`Location`].
-    #[inline]
-    pub(crate) fn located(&self) -> (u64, u64) {
-        self.located_at(0)
-    }
-
-    /// Returns the address space and the address of byte `at`, like [`located`](Self::located).
-    #[inline]
-    pub(crate) fn located_at(&self, at: usize) -> (u64, u64) {
-        self.region.0.location.of(self.after(at))
-    }
-
-    pub(crate) fn segment(&self) -> Segment {
-        Segment { key: self.region.0.info.key, addr: self.addr, len: self.len }
-    }
-
-    /// Returns the sub-range `bounds`.
-    pub(crate) fn slice(&self, bounds: impl std::ops::RangeBounds<usize>) -> Self {
-        use std::ops::Bound;
-        let begin = match bounds.start_bound() {
-            Bound::Included(&n) => n,
-            Bound::Excluded(&n) => n.checked_add(1).expect("slice start overflows"),
-            Bound::Unbounded => 0,
-        };
-        let end = match bounds.end_bound() {
-            Bound::Included(&n) => n.checked_add(1).expect("slice end overflows"),
-            Bound::Excluded(&n) => n,
-            Bound::Unbounded => self.len,
-        };
-        assert!(begin <= end && end <= self.len, "slice {begin}..{end} out of bounds of {} bytes", self.len);
-        Self { region: self.region.clone(), addr: self.after(begin), len: end - begin }
-    }
-}
-
-impl fmt::Debug for Range {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Range")
-            .field("backend", &self.region.0.backend)
-            .field("offset", &self.offset())
-            .field("len", &self.len)
             .finish_non_exhaustive()
     }
 }

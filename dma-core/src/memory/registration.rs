@@ -6,7 +6,8 @@ use std::ptr::NonNull;
 use super::empty_region;
 use super::idle;
 use super::numa::{self, NumaNodes};
-use super::region::{Range, Region, Registered};
+use super::range::Range;
+use super::region::{Region, Registered};
 use super::{Buffer, BufferMut, PageMemory};
 use crate::{
     Access, Capabilities, DeviceMemory, DmaEngine, Error, ErrorKind, HostMemory, MemoryRequest, Place,

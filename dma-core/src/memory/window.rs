@@ -10,7 +10,8 @@ use std::time::Duration;
 use crate::memory::empty_region::NothingGranted;
 use crate::memory::idle::with_idle_memory_released;
 use crate::memory::location::ListedExport;
-use crate::memory::region::{Range, Region, view_methods};
+use crate::memory::range::{Range, view_methods};
+use crate::memory::region::Region;
 use crate::{
     Access, BufferMut, DeviceMemory, Error, ErrorKind, ExportDescriptor, HostMemory, RawExport, Result,
     racy_copy,

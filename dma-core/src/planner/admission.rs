@@ -15,7 +15,7 @@ use super::query_steps::Advance;
 use super::split::{DeferredOp, Fence, OpKind};
 use super::{Planner, check};
 use crate::memory::operand::sealed::Operand;
-use crate::memory::region::Range;
+use crate::memory::range::Range;
 use crate::{Capabilities, Descriptor, Segment};
 
 impl Planner {

@@ -4,7 +4,7 @@ use super::error;
 use super::plan::{Plan, QueueCaps};
 use super::query::{Query, QueryKind};
 use crate::memory::operand::sealed::Operand;
-use crate::memory::region::Range;
+use crate::memory::range::Range;
 use crate::{Access, EngineId, Error, ErrorKind, Result, Segment};
 
 /// The accessor of an operation's memory. The CPU cannot reach the memory of some regions.

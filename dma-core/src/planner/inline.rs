@@ -8,7 +8,7 @@ use super::check::{By, grants, is_valid, overlap, shared_bytes};
 use super::plan::Plan;
 use crate::memory::operand::RowList;
 use crate::memory::operand::sealed::Operand;
-use crate::memory::region::Range;
+use crate::memory::range::Range;
 use crate::{
     Access, DeviceAddr, EngineId, InlineCopy, InlineExecutor, Operation, RawQueue, Segment, racy_copy,
 };

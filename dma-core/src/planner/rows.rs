@@ -5,7 +5,7 @@ use std::fmt;
 use super::OpError;
 use crate::memory::operand::RowList;
 use crate::memory::operand::sealed::{Operand, View};
-use crate::memory::region::Range;
+use crate::memory::range::Range;
 use crate::{Buffer, BufferMut, Destination, Error, ErrorKind, Source, Window};
 
 /// Rows of one [`Buffer`], [`BufferMut`] or [`Window`]. Each row has an offset in the view and a length. The

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::memory::operand::sealed::Operand;
-use crate::memory::region::Range;
+use crate::memory::range::Range;
 use crate::reference::{ReferenceEngine, ReferenceOptions};
 use crate::{
     Batch, Destination, DmaEngineExt, MemoryRequest, Queue, QueueOptions, SharedQueue, SharedQueueOptions,

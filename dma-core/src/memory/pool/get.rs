@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::BufferPool;
 use super::size_class::fail;
-use crate::memory::region::Range;
+use crate::memory::range::Range;
 use crate::memory::sync::deadline;
 use crate::{BufferMut, ErrorKind, Result};
 

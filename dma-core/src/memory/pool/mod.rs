@@ -18,7 +18,8 @@ mod windows;
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
-use crate::memory::region::{Range, Region};
+use crate::memory::range::Range;
+use crate::memory::region::Region;
 use crate::slow_path::slow_path;
 use crate::{Access, BufferMut, Capabilities, DmaEngine, EngineId, Error, ErrorKind, Place, Result};
 pub use get::PoolGet;

@@ -9,7 +9,8 @@ use std::time::Instant;
 use super::free_set::{self, FreeSet, Released};
 use super::holders::Holders;
 use super::options::PoolOptions;
-use crate::memory::region::{Keeper, Range, Region, RegionHandle, RegionInner};
+use crate::memory::range::Range;
+use crate::memory::region::{Keeper, Region, RegionHandle, RegionInner};
 use crate::{DmaEngine, EngineId, Error, ErrorKind, Place, guarded};
 use dma_process::ForkMark;
 

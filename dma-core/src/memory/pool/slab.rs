@@ -13,7 +13,8 @@ use super::options::{ClassOptions, PoolOptions};
 use super::size_class::{Growth, SizeClass, fail};
 use crate::contract::HUGE_PAGE;
 use crate::memory::empty_region;
-use crate::memory::region::{Home, Range, Region, RegionHandle, RegionInner};
+use crate::memory::range::Range;
+use crate::memory::region::{Home, Region, RegionHandle, RegionInner};
 use crate::memory::registration::{allocate, allocate_buffer};
 use crate::{
     Access, DmaEngine, ErrorKind, MemoryRequest, Place, RawExport, RawRegion, RegionInfo, Result, Window,
