@@ -1,6 +1,8 @@
 //! [`DeviceQueue`]: the queue of the device, its copies in flight, and its health.
 #![expect(unsafe_code, reason = "submits to the device")]
 
+mod events;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -562,43 +564,5 @@ impl DeviceQueue {
     pub(super) fn stats(&self) -> QueueStats {
         let stats = self.queue.as_ref().map(|queue| queue.stats()).unwrap_or_default();
         QueueStats::new(self.past.doorbells + stats.doorbells, self.past.resets + stats.resets)
-    }
-
-    pub(super) const fn events(&self) -> Option<&Events> {
-        self.events.as_ref()
-    }
-
-    fn own_events(&mut self) -> Option<&mut dyn QueueEvents> {
-        self.queue.as_mut().and_then(|queue| queue.events())
-    }
-
-    fn set_timer(&mut self, after: Duration) {
-        if let Some(events) = &self.events {
-            events.set_timer(after);
-            self.timer_set = !after.is_zero();
-        }
-    }
-
-    /// Arms the device's events, and the timer for the next check for a stall. Returns false if the device
-    /// has completions to poll.
-    pub(super) fn arm(&mut self) -> Result<bool> {
-        if let Some(own) = self.own_events()
-            && !own.arm()?
-        {
-            return Ok(false);
-        }
-        if self.in_flight() > 0 {
-            self.set_timer(self.shared.options.stall_timeout / STALL_CHECKS);
-        }
-        Ok(true)
-    }
-
-    pub(super) fn disarm(&mut self) {
-        if let Some(own) = self.own_events() {
-            own.disarm();
-        }
-        if self.timer_set {
-            self.set_timer(Duration::ZERO);
-        }
     }
 }
