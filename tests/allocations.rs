@@ -86,19 +86,20 @@ fn nothing_is_allocated_per_copy_once_warm() {
             cycle(&mut batch, |batch| queue.submit(batch).expect("accepted").wait().expect("done"));
         });
         // The buffers are too long for inline execution by the CPU engine, so the operations fill the queue.
-        let long = || (buffer(20_000), buffer(20_000));
-        let submit = |(src, dst)| queue.copy(src, dst).expect("room");
-        let full: Vec<_> = (0..queue.depth()).map(|_| submit(long())).collect();
+        let long = || (buffer(150_000), buffer(150_000));
+        let few = engine.open_queue(&QueueOptions::new().with_depth(4)).expect("a queue");
+        let submit = |(src, dst)| few.copy(src, dst).expect("room");
+        let full: Vec<_> = (0..few.depth()).map(|_| submit(long())).collect();
         let (mut pair, mut refused) = (Some((buffer(8), buffer(8))), Some(long()));
         warm(&format!("{name}: refusal of a full queue"), || {
             cycle(&mut refused, |(src, dst)| {
-                let refused = queue.copy(src, dst).expect_err("it is full");
+                let refused = few.copy(src, dst).expect_err("it is full");
                 assert_eq!(refused.kind(), ErrorKind::QueueFull);
                 refused.into_operands().expect("they come back")
             });
         });
         drop(full);
-        drop(queue);
+        drop((few, queue));
 
         let shared = engine.open_shared_queue(&SharedQueueOptions::new()).expect("a shared queue");
         warm(&format!("{name}: shared copy"), || {
