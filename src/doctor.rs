@@ -36,7 +36,12 @@ pub struct Diagnosis {
 pub fn doctor<S: AsRef<str>>(names: &[S]) -> Result<Vec<Diagnosis>> {
     let mut wanted = Vec::new();
     for name in names {
-        let named = backend(name.as_ref()).map_err(|e| e.with_operation("doctor"))?;
+        let name = name.as_ref();
+        let named = backend(name).map_err(|e| match name.contains([':', '+']) {
+            true => e.with_hint("name a backend alone, without options and wrappers, such as cpu"),
+            false => e,
+        });
+        let named = named.map_err(|e| e.with_operation("doctor"))?;
         wanted.push(named.delegates_to().unwrap_or(named.name()));
     }
     let own = backends().into_iter().filter(|backend| backend.delegates_to().is_none());

@@ -69,13 +69,25 @@ pub fn main() -> ExitCode {
     ExitCode::from(main_with(std::env::args_os()))
 }
 
-/// Runs the program with `arguments`, the first of which is the program's name. Returns the exit code. Ends
-/// the process if the arguments are invalid.
+/// Runs the program with `arguments`, the first of which is the program's name. Returns the exit code.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    command(Arguments::parse_from(arguments).command).unwrap_or_else(|(code, message)| {
+    let done = match Arguments::try_parse_from(arguments) {
+        Ok(parsed) => command(parsed.command),
+        Err(text) => print_clap(&text),
+    };
+    done.unwrap_or_else(|(code, message)| {
         say(format_args!("dma-bench: {message}"));
         code
     })
+}
+
+/// Prints what clap returns instead of arguments: help, the version, or an error.
+fn print_clap(text: &clap::Error) -> Result<u8, Failure> {
+    let printed = text.print().and_then(|()| std::io::stdout().flush());
+    match printed {
+        Err(e) if !text.use_stderr() => Err((FAILED, format!("standard output: {e}"))),
+        _ => Ok(u8::try_from(text.exit_code()).unwrap_or(USAGE)),
+    }
 }
 
 fn command(command: Command) -> Result<u8, Failure> {

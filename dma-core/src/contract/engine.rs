@@ -376,7 +376,8 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
     /// `Some`, it calls [`abandoned`](Self::abandoned) and no other method: the operations in flight end with
     /// this error as [`ErrorKind::DeviceLost`], their memory is leaked, and submissions fail. Without this
     /// method, waits for these operations last for the
-    /// [`stall_timeout`](crate::QueueOptions::stall_timeout). An engine made of engines passes the call on.
+    /// [`stall_timeout`](crate::QueueOptions::stall_timeout). An engine made of engines passes the call on,
+    /// unless another engine can go on: then it may [`stop`](Self::stop) and poll the queue of the lost device.
     fn lost(&self) -> Option<Error> {
         None
     }

@@ -115,6 +115,10 @@ pub(crate) fn register_device<E: DmaEngine + ?Sized>(
         ));
     }
     request.check_rights().map_err(fail)?;
+    if memory.has_dmabuf() {
+        let any = Capabilities::REGISTER_DMABUF;
+        require(engine, any, "the engine cannot register dma-bufs").map_err(fail)?;
+    }
     if memory.is_empty() {
         let any = Capabilities::REGISTER_DEVICE | Capabilities::REGISTER_DMABUF;
         require(engine, any, "the engine cannot register device memory").map_err(fail)?;

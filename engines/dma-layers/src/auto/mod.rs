@@ -18,10 +18,10 @@
 //! - A queue stops using a device that is lost, fails [4](FAILURES) times in a row, or completes nothing for
 //!   [`AutoOptions::stall_timeout`]. The queue tries the device again after 100 ms. After each failed try the
 //!   queue waits twice as long, up to 10 s.
-//! - If the device stalls, the queue stops the device's queue, and the CPU repeats the copies that the device
-//!   then reports as aborted. A copy that the device never reports is not reported by this queue either,
-//!   because the device may still write its memory. This queue uses the device again only after the device
-//!   has reported all copies.
+//! - If the device stalls or is lost, the queue stops the device's queue, and the CPU repeats the copies that
+//!   the device then reports as aborted. A copy that the device never reports is not reported by this queue
+//!   either, because the device may still write its memory. This queue uses the device again only after the
+//!   device has reported all copies.
 //! - Host memory is registered with both engines, once. Only the CPU copies memory that the device refuses,
 //!   imported memory, and exportable memory unless the device has memory of its own. Copies between device
 //!   memory and host memory that the device refuses fail with [`ErrorKind::Unsupported`].

@@ -359,12 +359,6 @@ unsafe impl RawQueue for AutoQueue {
         if self.device.events().is_some() { Some(self) } else { None }
     }
 
-    fn lost(&self) -> Option<Error> {
-        // Descriptors that are not the device's are reported first.
-        let only_on_device = self.on_cpu == 0 && self.off_cpu == self.device.in_flight();
-        if only_on_device { self.device.lost() } else { None }
-    }
-
     fn abandoned(&mut self) {
         self.shared.ledger.close(&self.counts);
         self.cpu.abandoned();

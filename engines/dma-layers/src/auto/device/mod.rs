@@ -524,10 +524,22 @@ impl DeviceQueue {
         self.leave(&why, learner, counts);
     }
 
-    /// Stops the device's queue if it hangs or has lost a completion.
+    /// Stops the device's queue if its device is lost, or if it hangs or has lost a completion. A queue that
+    /// can still report its copies then reports them as aborted, and the CPU repeats them.
     fn check_stall(&mut self, learner: &mut Learner, counts: &Counts) {
         let limit = self.shared.options.stall_timeout;
-        if self.is_over || self.polled < self.next_scan {
+        if self.is_over {
+            return;
+        }
+        if self.in_flight() > 0
+            && let Some(error) = self.queue.as_ref().and_then(|queue| queue.lost())
+        {
+            self.is_over = true;
+            self.leave(error.message(), learner, counts);
+            self.stop();
+            return;
+        }
+        if self.polled < self.next_scan {
             return;
         }
         self.next_scan = self.polled + limit / STALL_CHECKS;
@@ -548,11 +560,6 @@ impl DeviceQueue {
         if let Some(queue) = &mut self.queue {
             queue.stop();
         }
-    }
-
-    /// Returns the error of a device that will not report the descriptors in flight.
-    pub(super) fn lost(&self) -> Option<Error> {
-        self.queue.as_ref().filter(|_| self.in_flight() > 0)?.lost()
     }
 
     pub(super) fn abandoned(&mut self) {
