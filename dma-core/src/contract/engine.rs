@@ -377,7 +377,7 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
     /// this error as [`ErrorKind::DeviceLost`], their memory is leaked, and submissions fail. Without this
     /// method, waits for these operations last for the
     /// [`stall_timeout`](crate::QueueOptions::stall_timeout). An engine made of engines passes the call on,
-    /// unless another engine can go on: then it may [`stop`](Self::stop) and poll the queue of the lost device.
+    /// unless another engine can go on: then it may [`stop`](Self::stop) and poll the lost device's queue.
     fn lost(&self) -> Option<Error> {
         None
     }
