@@ -110,6 +110,8 @@ impl ShortOperations {
 
     /// Runs `work` on `len` bytes, at least [`Self::may_stream_from`], with the kernel that the hint or
     /// measurements select.
+    // Not inline, so that short operations save no registers for it.
+    #[inline(never)]
     fn run_tuned(&self, of: &Tuned, len: usize, work: impl FnOnce(Kernel)) {
         let class = class(len);
         if self.hint == CacheHint::Auto {
