@@ -110,8 +110,6 @@ impl ShortOperations {
 
     /// Runs `work` on `len` bytes, at least [`Self::may_stream_from`], with the kernel that the hint or
     /// measurements select.
-    // Not inline, so that short operations save no registers for it.
-    #[inline(never)]
     fn run_tuned(&self, of: &Tuned, len: usize, work: impl FnOnce(Kernel)) {
         let class = class(len);
         if self.hint == CacheHint::Auto {
@@ -132,6 +130,29 @@ impl ShortOperations {
             of.untimed.with(|cells| cells[class].set(untimed.saturating_sub(1)));
         }
         work(self.kernel(of, len));
+    }
+
+    /// Executes a copy of at least [`Self::may_stream_from`] bytes.
+    ///
+    /// # Safety
+    ///
+    /// See [`Kernel::copy`].
+    // Not inline, so that short copies save no registers for it.
+    #[inline(never)]
+    unsafe fn copy_tuned(&self, dst: *mut u8, src: *const u8, len: usize) {
+        // SAFETY: the caller meets the requirements of the kernel for these ranges.
+        self.run_tuned(&self.copies, len, move |kernel| unsafe { kernel.copy(dst, src, len) });
+    }
+
+    /// Executes a fill of at least [`Self::may_stream_from`] bytes.
+    ///
+    /// # Safety
+    ///
+    /// See [`Kernel::fill`].
+    #[inline(never)]
+    unsafe fn fill_tuned(&self, dst: *mut u8, pattern: [u8; 8], len: usize) {
+        // SAFETY: the caller meets the requirements of the kernel for this range.
+        self.run_tuned(&self.fills, len, move |kernel| unsafe { kernel.fill(dst, pattern, len) });
     }
 
     fn batch_tuner(&self) -> MutexGuard<'_, CopyTuner> {
@@ -161,10 +182,8 @@ unsafe impl InlineExecutor for ShortOperations {
             // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
             unsafe { Kernel::memcpy().copy(dst, src, len) }
         } else {
-            self.run_tuned(&self.copies, len, |kernel| {
-                // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
-                unsafe { kernel.copy(dst, src, len) }
-            });
+            // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
+            unsafe { self.copy_tuned(dst, src, len) }
         }
     }
 
@@ -225,12 +244,13 @@ unsafe impl InlineExecutor for ShortOperations {
                 return 0;
             }
             Operation::Fill { pattern, dst: &[dst] } => {
-                // SAFETY: the caller ensures access to the range.
-                let fill = |kernel: Kernel| unsafe { kernel.fill(dst.addr.as_ptr(), pattern, dst.len) };
-                if dst.len < self.may_stream_from {
-                    fill(Kernel::memcpy());
+                let (to, len) = (dst.addr.as_ptr(), dst.len);
+                if len < self.may_stream_from {
+                    // SAFETY: the caller ensures access to the range.
+                    unsafe { Kernel::memcpy().fill(to, pattern, len) };
                 } else {
-                    self.run_tuned(&self.fills, dst.len, fill);
+                    // SAFETY: the caller ensures access to the range.
+                    unsafe { self.fill_tuned(to, pattern, len) };
                 }
                 return 0;
             }
