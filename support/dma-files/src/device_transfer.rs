@@ -354,7 +354,9 @@ impl DeviceTransfer {
         }
         if len < block.needed {
             let (needed, end) = (block.begin + block.needed as u64, block.begin + len as u64);
-            let error = Error::new(ErrorKind::OutOfRange, format!("the file ended at byte {end}"))
+            // Of several blocks that are beyond the end, any may be the first to be read.
+            let at = if len > 0 { "at" } else { "at or before" };
+            let error = Error::new(ErrorKind::OutOfRange, format!("the file ended {at} byte {end}"))
                 .with_numbers(needed, end)
                 .with_hint("leave the file unchanged while it is read, and read it again");
             return self.fail(Some(number), error);
