@@ -1,4 +1,4 @@
-//! The submitter's side of a lane: claims a slot, passes the request to an inbox, and wakes the lane's thread.
+//! The submitter's side of a lane: claims a slot, passes the request on, and wakes the lane's thread.
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering;
