@@ -179,18 +179,23 @@ fn verdicts_on_known_curves_are_right() {
     }
 }
 
-/// Under overwhelming noise the verdict is "not decided", not a guess.
+/// Under overwhelming noise the verdict is "not decided", not a guess: no more runs are wrong than [`RISK`]
+/// allows, which is none of README's 25 runs over each curve.
 #[test]
 fn hopeless_noise_decides_nothing_wrong() {
     let noise = Noise { spread: 0.4, tails: 0.3, drift: 0.3, burst: 0.0 };
-    for (name, truth) in truths() {
+    let (mut of, mut wrong_runs) = (0, Vec::new());
+    for (kind, (name, truth)) in truths().into_iter().enumerate() {
         for seed in 0..runs() {
-            let points = run(&truth, noise, &mut Random(seed));
-            for (p, truth) in points.iter().zip(&truth).filter(|(_, t)| (0.8..1.25).contains(*t)) {
-                assert!(!wrong(p.class, *truth), "{name}, seed {seed}: {truth} is {p:?}");
-            }
+            let points = run(&truth, noise, &mut Random(seed << 8 | kind as u64));
+            let near_one = points.iter().zip(&truth).filter(|(_, t)| (0.8..1.25).contains(*t));
+            let wrong_point = near_one.into_iter().find(|(p, truth)| wrong(p.class, **truth));
+            wrong_runs.extend(wrong_point.map(|(p, truth)| format!("{name}, seed {seed}: {truth} is {p:?}")));
+            of += 1;
         }
     }
+    println!("{} of {of} runs are wrong", wrong_runs.len());
+    assert!(wrong_runs.len() as f64 <= RISK * f64::from(of), "of {of} runs: {wrong_runs:#?}");
 }
 
 /// Simulated samples show that the interval contains the median as often as promised, and is not much
