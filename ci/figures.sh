@@ -36,9 +36,9 @@ cargo test -p dma-layers --test auto_failover -- --ignored --nocapture
 '
 # Commands that other steps run, or a part of a command above.
 elsewhere='
-cargo bench -p dma --bench instructions
-cargo bench -p dma-c --bench instructions
-cargo bench -p dma-c --bench posts
+cargo bench -p instructions --bench dma_h
+cargo bench -p instructions --bench posts
+cargo bench -p instructions --bench safe_api
 cargo bench -p dma-cuda --bench device_files -- --fio fio
 cargo bench -p dma-bench --bench api
 cargo bench -p dma-rdma -p dma-dsa --bench instructions

@@ -12,7 +12,7 @@ fail() {
 }
 
 # The stand-ins and the programs are installed from the repository.
-unpublished=(bindings dma-memcpy apps-shared copy-file dma-copy dma-bench test-support dma-standin dma-{doca,spdk,dsa,cuda,rdma}-emu dma-cuda-ptx dma-dsa-preload)
+unpublished=(bindings dma-memcpy apps-shared copy-file dma-copy dma-bench test-support instructions dma-standin dma-{doca,spdk,dsa,cuda,rdma}-emu dma-cuda-ptx dma-dsa-preload)
 cargo package --locked --workspace "${unpublished[@]/#/--exclude=}" --no-verify --allow-dirty
 
 dir=$(mktemp -d)

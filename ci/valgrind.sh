@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Valgrind's memcheck finds no error in a program on each engine: `cpu`, `sim`, `auto`, and `doca`, `ioat`, `rdma` and
 # `cuda` on their stand-ins. `dsa` is omitted, because valgrind does not know instructions that its stand-in uses. Three
-# C programs on dma.h also run, including misuses of it. The calls that users write exceed their figures in
-# tests/benches/instructions.rs and bindings/c/benches/instructions.rs by at most 3 %, and so do posts of prepared
-# transfers of the NIXL plugin those in bindings/c/benches/posts.rs.
+# C programs on dma.h also run, including misuses of it. The calls that users write, and posts of prepared
+# transfers of the NIXL plugin, exceed their figures in tests/instructions/benches by at most 3 %.
 #
 # Uses the installed valgrind, or Debian's, unpacked below the target directory. Exits with 77 ("skipped") if valgrind
 # cannot be downloaded.
@@ -93,4 +92,4 @@ for program in "every_call cpu sim:seed=7" misuse broken_devices; do
 done
 
 echo "--- instructions of users' calls"
-cargo bench --locked -p dma -p dma-c --bench instructions --bench posts
+cargo bench --locked -p instructions

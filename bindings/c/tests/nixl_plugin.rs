@@ -14,6 +14,9 @@ use test_support::stand_ins;
 
 use nixl::{DIR, FUNCTIONS, expect_success, libnixl, output, text};
 
+/// The directory of the package.
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
+
 static HOST: LazyLock<PathBuf> = LazyLock::new(|| nixl::program("host", &["-O1"]));
 static PLUGIN: LazyLock<PathBuf> = LazyLock::new(|| nixl::plugin(false));
 /// A library with the functions of release 1.5.1.

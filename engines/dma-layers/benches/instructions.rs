@@ -4,10 +4,10 @@
 //! `cargo bench -p dma-layers --bench instructions` runs itself under `valgrind --tool=callgrind` with two
 //! numbers of batches for each engine, and prints the cost of each additional copy and the ratio to the CPU
 //! engine alone. The reference is the engine's queue without the executor of short operations, as a
-//! device's. `cargo bench --bench instructions` counts wrappers with the executor. In `AutoEngine` the
-//! device executes only the copies of its trials. If a ratio exceeds its limit, the bench exits with 1,
-//! unless run with `--test`. Valgrind has no vDSO: reading the clock is a system call, whose instructions in
-//! the kernel are not counted.
+//! device's. `cargo bench -p instructions --bench safe_api` counts wrappers with the executor. In
+//! `AutoEngine` the device executes only the copies of its trials. If a ratio exceeds its limit, the bench
+//! exits with 1, unless run with `--test`. Valgrind has no vDSO: reading the clock is a system call, whose
+//! instructions in the kernel are not counted.
 #![expect(unsafe_code, reason = "drives raw queues")]
 
 use std::path::PathBuf;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
 
-/// The directory of the package.
-const HERE: &str = env!("CARGO_MANIFEST_DIR");
+use super::HERE;
+
 /// The functions by which the plugin identifies the release of NIXL.
 pub(crate) const FUNCTIONS: &str = include_str!("libnixl-1.5.1.txt");
 

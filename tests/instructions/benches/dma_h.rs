@@ -1,7 +1,7 @@
 //! Instructions per copy of 64 bytes on the CPU engine, by the functions of dma.h and by the safe API: in a
 //! prepared batch, and with a token for each copy.
 //!
-//! `cargo bench -p dma-c --bench instructions` runs each program under `valgrind --tool=callgrind` with two
+//! `cargo bench -p instructions --bench dma_h` runs each program under `valgrind --tool=callgrind` with two
 //! numbers of rounds, and prints the cost of one additional copy, and the ratio to the safe API. If a ratio
 //! is more than 3 % above the recorded one, the bench exits with 1, unless it runs with `--test`.
 //! `ci/valgrind.sh` runs it.
@@ -21,7 +21,6 @@ use std::mem::zeroed;
 
 use dma::prelude::*;
 use dma_c::header::{dma_completion, dma_copy, dma_queue_options};
-use test_support::callgrind;
 
 const BATCH: usize = 32;
 const SIZE: usize = 64;

@@ -1,10 +1,10 @@
-//! Counts the instructions of the calls that users write, for operations of 64 B through this crate. The
+//! Counts the instructions of the calls that users write, for operations of 64 B through the safe API. The
 //! engines are the CPU engine, which executes such operations within the call, and wrappers around it, which
 //! count and time each of them, record them, or pass one in 100 copies through the queue to verify it.
 //!
-//! `cargo bench --bench instructions` runs this program under `valgrind --tool=callgrind`, with two
-//! numbers of rounds for each call, and prints the instructions of one additional operation, including the
-//! measuring loop. It exits with 1 if a count exceeds its figure by more than 3 %. Other programs on the
+//! `cargo bench -p instructions --bench safe_api` runs this program under `valgrind --tool=callgrind`, with
+//! two numbers of rounds for each call, and prints the instructions of one additional operation, including
+//! the measuring loop. It exits with 1 if a count exceeds its figure by more than 3 %. Other programs on the
 //! machine do not change the counts. With `--test`, it only runs each call a few times, without valgrind.
 //!
 //! The figures hold on x86-64 for one compiler ([`COMPILER`]) and one C library ([`C_LIBRARY`]), whose
@@ -15,7 +15,6 @@ use std::process::{Command, ExitCode};
 
 use dma::Result;
 use dma::prelude::*;
-use test_support::callgrind;
 
 /// Number of operations in a round. Calls with several operations in flight have this number in flight.
 const ROUND: usize = 32;
@@ -322,7 +321,7 @@ fn main() -> ExitCode {
             );
         } else {
             eprintln!(
-                "{what}: {:.1} % more. Mend the code, or raise the figure in tests/benches/instructions.rs if the \
+                "{what}: {:.1} % more. Mend the code, or raise the figure in tests/instructions/benches/safe_api.rs if the \
                  instructions are worth it.",
                 100.0 * change
             );

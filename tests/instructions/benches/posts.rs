@@ -3,18 +3,19 @@
 //! calls. Instructions of the kernel and of NIXL itself are not included. The pieces have 64 bytes, so the
 //! copies themselves are a small part.
 //!
-//! `cargo bench -p dma-c --bench posts` runs `tests/nixl/posts.cpp` under `valgrind --tool=callgrind` with
-//! two numbers of posts, and prints the instructions of one additional post. It exits with 1 if a count
-//! exceeds its figure by more than 3 %, unless it runs with `--test`. The figures hold for the compilers in
-//! [`COMPILERS`]; on other systems, counts are printed but not compared. Needs a C++17 compiler and valgrind.
+//! `cargo bench -p instructions --bench posts` runs `bindings/c/tests/nixl/posts.cpp` under
+//! `valgrind --tool=callgrind` with two numbers of posts, and prints the instructions of one additional post.
+//! It exits with 1 if a count exceeds its figure by more than 3 %, unless it runs with `--test`. The figures
+//! hold for the compilers in [`COMPILERS`]; on other systems, counts are printed but not compared. Needs a
+//! C++17 compiler and valgrind.
 
-#[path = "../tests/nixl/mod.rs"]
+#[path = "../../../bindings/c/tests/nixl/mod.rs"]
 mod nixl;
 
 use std::process::{Command, ExitCode};
 
-use test_support::callgrind;
-
+/// The directory of the package dma-c.
+const HERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bindings/c");
 /// The compilers for which the figures in [`POSTS`] hold.
 const COMPILERS: [&str; 2] = ["rustc 1.95.0", "c++ (Debian 12.2.0-14+deb12u1) 12.2.0"];
 const MAX_RISE: f64 = 1.03;
