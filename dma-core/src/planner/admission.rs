@@ -6,12 +6,10 @@ use std::mem::ManuallyDrop;
 
 use super::alone::{BUSY, IDLE};
 use super::backlog::{Backlog, SUBMIT_BATCH};
-use super::bounce::ScratchUse;
 use super::cursor::Cursor;
 use super::outcomes::{ONE_INDEX, OpState, Phase, slot_of, token};
 use super::plan::Plan;
 use super::query::QueryProgress;
-use super::query_steps::Advance;
 use super::split::{DeferredOp, Fence, OpKind};
 use super::{Planner, check};
 use crate::memory::operand::sealed::Operand;
@@ -134,89 +132,6 @@ impl Planner {
         let fence = self.next_fence();
         self.outcomes.ops[slot_of(token) as usize].deferred += 1;
         self.backlog.deferred.push_back(DeferredOp::new(token, fence, kind, dst));
-    }
-
-    /// Submits pending and deferred work while the device has room and fences allow it.
-    pub(super) fn pump(&mut self, ended: &mut Vec<u32>) {
-        if self.is_closed() {
-            // The bounce buffer may have been leaked.
-            return;
-        }
-        self.submit_pending(ended);
-        let mut cpu_chunk = true;
-        let mut at = 0;
-        while at < self.backlog.queries.len() {
-            if self.advance_query(at, &mut cpu_chunk, ended) != Advance::Ended {
-                at += 1;
-            }
-        }
-        while self.backlog.pending.is_empty() {
-            let Some(front) = self.backlog.deferred.front_mut() else { break };
-            if front.fence != Fence::Clear && !self.backlog.queries.is_empty() {
-                // Some chunks of earlier operations have not been submitted.
-                break;
-            }
-            if front.fence == Fence::Drain && self.device.in_flight > 0 {
-                break;
-            }
-            if front.as_query().is_some() {
-                if self.begin_query(&mut cpu_chunk, ended) {
-                    continue;
-                }
-                break;
-            }
-            if let (Some(pattern), Some(block)) = (front.block_pattern(), &mut self.bounce)
-                && block.used_for != ScratchUse::Pattern(pattern)
-            {
-                if self.device.in_flight > 0 || self.backlog.queries.iter_mut().any(DeferredOp::needs_bounce)
-                {
-                    // A fill with another pattern may still be reading the bounce buffer, or a query uses the
-                    // buffer.
-                    break;
-                }
-                block.buffer.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&pattern));
-                block.used_for = ScratchUse::Pattern(pattern);
-            }
-            front.next_chunk(self.max_transfer, self.max_segments, &mut self.chunk);
-            let token = front.token;
-            let descriptor = self.chunk.descriptor(token).with_fence(front.fence == Fence::Device);
-            // SAFETY: the chunk lies within a checked operation and within the device's limits, and a
-            // transfer owns the operands. The bounce buffer that fills read belongs to this planner, and is
-            // written only while nothing is in flight.
-            match unsafe { self.device.submit_one(descriptor, &mut self.outcomes.log_events) } {
-                Ok(false) => break,
-                Ok(true) => {
-                    let op = &mut self.outcomes.ops[slot_of(token) as usize];
-                    op.descriptors += 1;
-                    front.advance(&self.chunk);
-                    if front.is_exhausted() {
-                        op.deferred -= 1;
-                        self.drop_deferred(0);
-                    }
-                }
-                Err(error) => {
-                    self.refused(token, error);
-                    self.end_if_over(slot_of(token), ended);
-                }
-            }
-        }
-        if self.backlog.pending.is_empty()
-            && self.backlog.deferred.is_empty()
-            && self.backlog.queries.is_empty()
-        {
-            self.push = false;
-        }
-    }
-
-    /// Removes the query with index `at` in [`Backlog::queries`], and keeps its lists for reuse.
-    pub(super) fn drop_query(&mut self, at: usize) {
-        let query = self.backlog.queries.swap_remove(at);
-        query.into_lists().into_iter().for_each(|list| self.lists.keep(list));
-    }
-
-    /// Removes the deferred operation with index `at`, and keeps its lists for reuse.
-    pub(super) fn drop_deferred(&mut self, at: usize) {
-        self.backlog.remove_deferred(at).into_iter().flatten().for_each(|list| self.lists.keep(list));
     }
 }
 

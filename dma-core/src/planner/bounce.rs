@@ -22,4 +22,11 @@ impl BounceBuffer {
         buffer.fill(0);
         Self { buffer, used_for: ScratchUse::Pattern([0; 8]) }
     }
+
+    /// Fills the buffer with a pattern, from which fills are then copied. Nothing in flight may use the
+    /// buffer.
+    pub(super) fn repeat(&mut self, pattern: [u8; 8]) {
+        self.buffer.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&pattern));
+        self.used_for = ScratchUse::Pattern(pattern);
+    }
 }

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use super::Planner;
 use super::batch::{Batch, CheckedPairs};
-use super::check::{By, grants, is_valid, overlap, shared_bytes};
+use super::check::{By, Lists, grants, is_valid, overlap, shared_bytes};
 use super::plan::Plan;
 use crate::memory::operand::RowList;
 use crate::memory::operand::sealed::Operand;
@@ -50,6 +51,41 @@ pub(crate) struct Inline {
     batches_short_copies: bool,
     /// See [`InlineExecutor::selects_copies`].
     selects_copies: bool,
+}
+
+impl Planner {
+    /// Returns whether operations may be executed inline now.
+    #[inline]
+    pub(crate) const fn allows_inline(&self) -> bool {
+        self.inline.is_allowed()
+    }
+
+    /// Returns the executor of short operations, if the engine has one and the queue is open.
+    pub(crate) fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
+        self.inline.executor()
+    }
+
+    /// Executes an operation in this call, if inline execution is allowed now and `run` finds the operation
+    /// valid and short enough.
+    #[inline]
+    pub(crate) fn execute_inline(
+        &mut self,
+        run: impl FnOnce(&Inline, &Lists) -> Option<Executed>,
+    ) -> Option<u64> {
+        if !self.inline.is_allowed() || self.is_poisoned() {
+            return None;
+        }
+        let Executed { result, operations, bytes } =
+            self.device.guard.call_executor(|| run(&self.inline, &self.lists))?;
+        self.outcomes.count_executed(operations, bytes);
+        Some(result)
+    }
+
+    /// Removes and returns the executor, for a layer above that calls it without this planner.
+    pub(crate) fn take_inline(&mut self) -> Inline {
+        let none = Inline::none(self.engine);
+        std::mem::replace(&mut self.inline, none)
+    }
 }
 
 /// An operation that was executed.

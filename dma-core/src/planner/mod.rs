@@ -4,7 +4,6 @@
 //! one descriptor, and ends operations when their completions arrive. The layers above the planner keep
 //! waiters and operands. These layers are the single-threaded [`Queue`](crate::Queue) and the lanes of
 //! [`SharedQueue`](crate::SharedQueue).
-#![expect(unsafe_code, reason = "submits checked descriptors to the raw queue")]
 
 mod admission;
 mod alone;
@@ -16,6 +15,7 @@ pub(crate) mod check;
 pub(crate) mod copy_bytes;
 mod cursor;
 mod device;
+mod dispatch;
 pub(crate) mod error;
 pub(crate) mod handle;
 pub(crate) mod inline;
@@ -32,12 +32,11 @@ pub(crate) mod stall_detector;
 pub(crate) mod wait;
 
 use std::fmt;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::{
-    BufferMut, Capabilities, Counters, Descriptor, EngineId, EngineInfo, Error, InlineExecutor, Outcome,
-    QueueEvents, QueueOptions, RawQueue, guarded,
+    BufferMut, Capabilities, Counters, Descriptor, EngineId, EngineInfo, Error, Outcome, QueueEvents,
+    RawQueue, guarded,
 };
 pub(crate) use admission::Begun;
 pub(crate) use alone::RanAlone;
@@ -47,9 +46,9 @@ use backlog::Backlog;
 pub use batch::Batch;
 use bounce::BounceBuffer;
 use check::Lists;
-use device::{CollectsLog, Device, MAX_COMPLETIONS};
+use device::{CollectsLog, Device};
 pub use error::{OpError, OpFailure};
-use inline::{Executed, Inline};
+use inline::Inline;
 pub(crate) use outcomes::{LogEvent, OpState};
 use outcomes::{Outcomes, slot_of};
 use plan::QueueCaps;
@@ -59,9 +58,6 @@ use split::Chunk;
 
 /// Memory that a planner allocates for each slot, in bytes.
 pub(crate) const SLOT_BYTES: usize = size_of::<OpState>() + size_of::<Descriptor<'static>>();
-
-/// Maximum number of engine calls of one poll.
-const MAX_ROUNDS: usize = 8;
 
 pub(crate) struct Planner {
     pub(crate) engine: EngineId,
@@ -222,33 +218,6 @@ impl Planner {
         self.alone = BUSY;
     }
 
-    /// Returns whether operations may be executed inline now.
-    #[inline]
-    pub(crate) const fn allows_inline(&self) -> bool {
-        self.inline.is_allowed()
-    }
-
-    /// Returns the executor of short operations, if the engine has one and the queue is open.
-    pub(crate) fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
-        self.inline.executor()
-    }
-
-    /// Executes an operation in this call, if inline execution is allowed now and `run` finds the operation
-    /// valid and short enough.
-    #[inline]
-    pub(crate) fn execute_inline(
-        &mut self,
-        run: impl FnOnce(&Inline, &Lists) -> Option<Executed>,
-    ) -> Option<u64> {
-        if !self.inline.is_allowed() || self.is_poisoned() {
-            return None;
-        }
-        let Executed { result, operations, bytes } =
-            self.device.guard.call_executor(|| run(&self.inline, &self.lists))?;
-        self.outcomes.count_executed(operations, bytes);
-        Some(result)
-    }
-
     /// Allows the short paths again once no operation is open.
     #[inline]
     fn resume_if_idle(&mut self) {
@@ -266,173 +235,6 @@ impl Planner {
         } else if !self.backlog.fence {
             self.alone = IDLE;
         }
-    }
-
-    /// Removes and returns the executor, for a layer above that calls it without this planner.
-    pub(crate) fn take_inline(&mut self) -> Inline {
-        let none = Inline::none(self.engine);
-        std::mem::replace(&mut self.inline, none)
-    }
-
-    /// Submits pending descriptors while the device has room.
-    pub(crate) fn submit_pending(&mut self, ended: &mut Vec<u32>) {
-        if self.is_poisoned() {
-            return self.report_poisoned();
-        }
-        self.submit_while_room(ended);
-    }
-
-    /// Submits pending descriptors while the device has room. Returns whether none are left. The engine must
-    /// not be poisoned.
-    #[inline]
-    fn submit_while_room(&mut self, ended: &mut Vec<u32>) -> bool {
-        while self.backlog.waiting() > 0 {
-            self.alone = BUSY;
-            let Self { device, backlog, outcomes, .. } = self;
-            // SAFETY: every pending descriptor was checked for this engine, its limits, its regions' bounds
-            // and rights, and overlap. A transfer owns the operands. Until the completion, the transfer keeps
-            // the operands registered and inaccessible to the program; if the device does not respond, the
-            // transfer leaks them.
-            let accepted =
-                unsafe { device.submit(&backlog.pending[backlog.submitted..], &mut outcomes.log_events) };
-            match accepted {
-                Ok(0) => {
-                    self.backlog.compact();
-                    return false;
-                }
-                Ok(n) => self.backlog.submitted += n,
-                Err(error) => self.refuse_first(error, ended),
-            }
-        }
-        self.backlog.pending.clear();
-        self.backlog.submitted = 0;
-        true
-    }
-
-    /// Ends the first pending descriptor that has not been submitted, which the engine has refused.
-    #[cold]
-    fn refuse_first(&mut self, error: Error, ended: &mut Vec<u32>) {
-        let first = &self.backlog.pending[self.backlog.submitted];
-        let (token, fence) = (first.token(), first.fence());
-        self.backlog.submitted += 1;
-        self.backlog.pass_on_fence(fence);
-        self.outcomes.ops[slot_of(token) as usize].descriptors -= 1;
-        self.refused(token, error);
-        self.end_if_over(slot_of(token), ended);
-    }
-
-    /// Submits all accepted operations and rings the doorbell. If the device has no room for all of them,
-    /// later polls submit the rest.
-    #[inline]
-    pub(crate) fn flush(&mut self, ended: &mut Vec<u32>) {
-        if self.is_poisoned() {
-            return self.report_poisoned();
-        }
-        self.delayed_since = None;
-        if self.backlog.waiting() > 0 || !self.backlog.deferred.is_empty() {
-            self.push = true;
-            self.pump(ended);
-        }
-        self.device.ring(&mut self.outcomes.log_events);
-    }
-
-    /// Returns the longest time for which awaited operations may wait to share a doorbell.
-    pub(crate) fn doorbell_delay(&self, options: &QueueOptions) -> Duration {
-        if self.capabilities.contains(Capabilities::CPU_COPIES) {
-            return Duration::ZERO;
-        }
-        // If operations waited longer for a doorbell, the device would count as stalled.
-        options.doorbell_delay.min(options.stall_timeout / 2)
-    }
-
-    /// Flushes if the number of waiting descriptors and deferred operations is at least the number of
-    /// descriptors in flight or [`SUBMIT_BATCH`](backlog::SUBMIT_BATCH), or if one of them has waited for
-    /// `limit`. If no descriptor is in flight, `idle` decides.
-    #[inline]
-    pub(crate) fn flush_delayed(
-        &mut self,
-        idle: impl FnOnce() -> bool,
-        limit: Duration,
-        ended: &mut Vec<u32>,
-    ) {
-        let gathered = self.backlog.waiting() + self.backlog.deferred.len();
-        if gathered == 0 && !self.device.doorbell_pending {
-            return;
-        }
-        let enough = if self.device.in_flight == 0 { idle() } else { gathered >= self.device.in_flight };
-        // If a doorbell is pending, a full batch was submitted already. If `push` is set, polls already
-        // submit operations without waiting.
-        let due = enough || self.device.doorbell_pending || self.push || limit.is_zero();
-        self.alone = BUSY;
-        if due || self.delayed_since.get_or_insert_with(Instant::now).elapsed() >= limit {
-            self.flush(ended);
-        }
-    }
-
-    /// Polls the device. Returns the number of reported descriptors and of chunks that the CPU executed.
-    /// Appends the slots that have ended and have a waiter to `ended`.
-    pub(crate) fn poll(&mut self, ended: &mut Vec<u32>) -> usize {
-        if self.is_poisoned() {
-            self.report_poisoned();
-            return 0;
-        }
-        let cpu_chunks = self.cpu_chunks;
-        if self.push {
-            self.pump(ended);
-            self.device.ring(&mut self.outcomes.log_events);
-        }
-        let mut total = 0;
-        for _ in 0..MAX_ROUNDS {
-            let n = self.poll_once(ended);
-            total += n;
-            if n < MAX_COMPLETIONS {
-                break;
-            }
-        }
-        if total > 0 && self.push {
-            self.pump(ended);
-            self.device.ring(&mut self.outcomes.log_events);
-        }
-        if total == 0 && self.device.in_flight > 0 {
-            self.device.check_lost(&mut self.outcomes.log_events);
-        }
-        self.resume_if_idle();
-        total + (self.cpu_chunks - cpu_chunks) as usize
-    }
-
-    /// Polls the device with one call, and processes its reports. Returns their number.
-    #[inline]
-    fn poll_once(&mut self, ended: &mut Vec<u32>) -> usize {
-        let n = self.device.poll(&mut self.outcomes.log_events);
-        self.take_reports(n, ended);
-        n
-    }
-
-    /// Flushes, and polls until the operation in `slot` has ended, but at most `polls` times. A wait for one
-    /// operation takes far fewer instructions with this method than with [`flush`](Self::flush) and
-    /// [`poll`](Self::poll), which are called only if operations are deferred.
-    pub(crate) fn drive(&mut self, slot: u32, polls: u32, ended: &mut Vec<u32>) {
-        let Backlog { deferred, queries, .. } = &self.backlog;
-        let is_plain = deferred.is_empty() && queries.is_empty() && !self.push && !self.is_poisoned();
-        if !(is_plain && self.submit_while_room(ended)) {
-            self.flush(ended);
-            for _ in 0..polls {
-                if self.outcomes.ops[slot as usize].has_ended() {
-                    break;
-                }
-                self.poll(ended);
-            }
-            return;
-        }
-        self.delayed_since = None;
-        self.device.ring(&mut self.outcomes.log_events);
-        for _ in 0..polls {
-            if self.outcomes.ops[slot as usize].has_ended() {
-                break;
-            }
-            self.poll_once(ended);
-        }
-        self.resume_if_idle();
     }
 
     /// Makes the planner report the end of the operation in `slot`, which is open, to the layer above.

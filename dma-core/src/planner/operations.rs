@@ -161,6 +161,46 @@ macro_rules! operations {
                 .is_some()
             }
 
+            /// Copies `len` bytes from byte `src_at` of `src` to byte `dst_at` of `dst` within this call, if
+            /// the engine can do so now: see [`Queue`](crate::Queue). Otherwise, or if the copy is invalid,
+            /// returns false and copies nothing. In that case call [`copy`](Self::copy), which submits the
+            /// copy or returns the reason.
+            ///
+            /// The caller keeps the operands, and no transfer is made. Therefore this costs less than `copy`
+            /// if ranges of the same windows are copied repeatedly.
+            ///
+            /// ```
+            /// # use dma_core::{Queue, Result, Window};
+            /// # fn demo(queue: &Queue, ring: &Window, to: &Window, at: usize) -> Result<()> {
+            /// if !queue.copy_at_once((ring, at), (to, 0), 64) {
+            ///     queue.copy(ring.slice(at..at + 64), to.slice(..64))?.wait()?;
+            /// }
+            /// # Ok(()) }
+            /// ```
+            #[inline]
+            #[must_use = "if the result is false, nothing was copied"]
+            pub fn copy_at_once(
+                &self,
+                (src, src_at): (&$crate::Window, usize),
+                (dst, dst_at): (&$crate::Window, usize),
+                len: usize,
+            ) -> bool {
+                self.execute_now(|inline| inline.copy_part((&src.0, src_at), (&dst.0, dst_at), len)).is_some()
+            }
+
+            /// Executes the copies of `batch` within this call, if the engine can do so now: see
+            /// [`Queue`](crate::Queue). Otherwise, or if a copy is invalid, returns false and copies nothing.
+            /// In that case call [`submit`](Self::submit), which submits the batch or returns the reason.
+            // The parameter is `&mut`, so that no reference to bytes of the batch's buffers exists.
+            #[must_use = "if the result is false, nothing was copied"]
+            pub fn submit_at_once<S, D>(&self, batch: &mut $crate::Batch<S, D>) -> bool
+            where
+                S: $crate::Source,
+                D: $crate::Destination,
+            {
+                self.execute_now(|inline| inline.copy_all(batch)).is_some()
+            }
+
             /// Fills `dst` as [`fill`](Self::fill) does, within this call, as [`copy_now`](Self::copy_now)
             /// copies. Returns false if nothing was written.
             #[inline]

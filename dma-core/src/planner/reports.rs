@@ -1,13 +1,84 @@
-//! Processes the reports of the device, and refusals: updates the states of operations.
+//! Polls the device, and processes its reports and its refusals: updates the states of operations.
 
 use std::collections::btree_map::Entry;
 
 use super::Planner;
+use super::backlog::Backlog;
+use super::device::MAX_COMPLETIONS;
 use super::error::Failure;
 use super::outcomes::{LogEvent, index_of, slot_of};
 use crate::{Completion, Error, NativeError, Outcome};
 
+/// Maximum number of engine calls of one poll.
+const MAX_ROUNDS: usize = 8;
+
 impl Planner {
+    /// Polls the device. Returns the number of reported descriptors and of chunks that the CPU executed.
+    /// Appends the slots that have ended and have a waiter to `ended`.
+    pub(crate) fn poll(&mut self, ended: &mut Vec<u32>) -> usize {
+        if self.is_poisoned() {
+            self.report_poisoned();
+            return 0;
+        }
+        let cpu_chunks = self.cpu_chunks;
+        if self.push {
+            self.pump(ended);
+            self.device.ring(&mut self.outcomes.log_events);
+        }
+        let mut total = 0;
+        for _ in 0..MAX_ROUNDS {
+            let n = self.poll_once(ended);
+            total += n;
+            if n < MAX_COMPLETIONS {
+                break;
+            }
+        }
+        if total > 0 && self.push {
+            self.pump(ended);
+            self.device.ring(&mut self.outcomes.log_events);
+        }
+        if total == 0 && self.device.in_flight > 0 {
+            self.device.check_lost(&mut self.outcomes.log_events);
+        }
+        self.resume_if_idle();
+        total + (self.cpu_chunks - cpu_chunks) as usize
+    }
+
+    /// Polls the device with one call, and processes its reports. Returns their number.
+    #[inline]
+    fn poll_once(&mut self, ended: &mut Vec<u32>) -> usize {
+        let n = self.device.poll(&mut self.outcomes.log_events);
+        self.take_reports(n, ended);
+        n
+    }
+
+    /// Flushes, and polls until the operation in `slot` has ended, but at most `polls` times. A wait for one
+    /// operation takes far fewer instructions with this method than with [`flush`](Self::flush) and
+    /// [`poll`](Self::poll), which are called only if operations are deferred.
+    pub(crate) fn drive(&mut self, slot: u32, polls: u32, ended: &mut Vec<u32>) {
+        let Backlog { deferred, queries, .. } = &self.backlog;
+        let is_plain = deferred.is_empty() && queries.is_empty() && !self.push && !self.is_poisoned();
+        if !(is_plain && self.submit_while_room(ended)) {
+            self.flush(ended);
+            for _ in 0..polls {
+                if self.outcomes.ops[slot as usize].has_ended() {
+                    break;
+                }
+                self.poll(ended);
+            }
+            return;
+        }
+        self.delayed_since = None;
+        self.device.ring(&mut self.outcomes.log_events);
+        for _ in 0..polls {
+            if self.outcomes.ops[slot as usize].has_ended() {
+                break;
+            }
+            self.poll_once(ended);
+        }
+        self.resume_if_idle();
+    }
+
     /// Processes the first `n` reports, which the engine has just written.
     #[inline]
     pub(super) fn take_reports(&mut self, n: usize, ended: &mut Vec<u32>) {

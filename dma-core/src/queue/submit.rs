@@ -14,7 +14,7 @@ use crate::planner::operations::operations;
 use crate::planner::plan::{Plan, QueueCaps};
 use crate::planner::{Answer, Batch, Begun, OpError, Planner};
 use crate::slow_path::slow_path;
-use crate::{Destination, Error, Result, Source, Window};
+use crate::{Destination, Error, Result, Source};
 
 impl Queue {
     /// Copies `src` to `dst`. Both must have the same length and must not overlap.
@@ -91,41 +91,6 @@ impl Queue {
                 check::copy(caps.engine, src, dst, lists)
             })
         })
-    }
-
-    /// Copies `len` bytes from byte `src_at` of `src` to byte `dst_at` of `dst` within this call, if the
-    /// engine can do so now (see [`Queue`]). Otherwise, or if the copy is invalid, returns false and copies
-    /// nothing. In that case call [`copy`](Self::copy), which submits the copy or returns the reason.
-    ///
-    /// The caller keeps the operands, and no transfer is made. Therefore this costs less than `copy` if
-    /// ranges of the same windows are copied repeatedly.
-    ///
-    /// ```
-    /// # use dma_core::{Queue, Result, Window};
-    /// # fn demo(queue: &Queue, ring: &Window, to: &Window, at: usize) -> Result<()> {
-    /// if !queue.copy_at_once((ring, at), (to, 0), 64) {
-    ///     queue.copy(ring.slice(at..at + 64), to.slice(..64))?.wait()?;
-    /// }
-    /// # Ok(()) }
-    /// ```
-    #[inline]
-    #[must_use = "if the result is false, nothing was copied"]
-    pub fn copy_at_once(
-        &self,
-        (src, src_at): (&Window, usize),
-        (dst, dst_at): (&Window, usize),
-        len: usize,
-    ) -> bool {
-        self.execute_now(|inline| inline.copy_part((&src.0, src_at), (&dst.0, dst_at), len)).is_some()
-    }
-
-    /// Executes the copies of `batch` within this call, if the engine can do so now (see [`Queue`]).
-    /// Otherwise, or if a copy is invalid, returns false and copies nothing. In that case call
-    /// [`submit`](Self::submit), which submits the batch or returns the reason.
-    // The parameter is `&mut`, so that no reference to bytes of the batch's buffers exists.
-    #[must_use = "if the result is false, nothing was copied"]
-    pub fn submit_at_once<S: Source, D: Destination>(&self, batch: &mut Batch<S, D>) -> bool {
-        self.execute_now(|inline| inline.copy_all(batch)).is_some()
     }
 
     /// Executes an operation within this call, if inline execution is allowed now and `run` finds the

@@ -36,7 +36,7 @@ use crate::planner::plan::{Plan, QueueCaps};
 use crate::slow_path::slow_path;
 use crate::{
     Batch, BufferMut, Counters, Destination, EngineInfo, Error, InlineExecutor, OpError, RawQueue, Result,
-    Source, Window,
+    Source,
 };
 
 /// Memory that a lane allocates for each slot, in bytes.
@@ -164,30 +164,6 @@ impl SharedQueue {
                 check::copy(caps.engine, src, dst, lists)
             })
         })
-    }
-
-    /// Copies `len` bytes of the window `src.0` from offset `src.1` on to `dst.0` at `dst.1` within this
-    /// call, if the engine can do so now. Otherwise, or if the copy is invalid, returns false and copies
-    /// nothing. In that case call [`copy`](Self::copy), which submits it or returns the reason. See
-    /// [`Queue::copy_at_once`](crate::Queue::copy_at_once).
-    #[inline]
-    #[must_use = "if the result is false, nothing was copied"]
-    pub fn copy_at_once(
-        &self,
-        (src, src_at): (&Window, usize),
-        (dst, dst_at): (&Window, usize),
-        len: usize,
-    ) -> bool {
-        self.execute_now(|inline| inline.copy_part((&src.0, src_at), (&dst.0, dst_at), len)).is_some()
-    }
-
-    /// Executes the copies of `batch` within this call, if the engine can do so now. Otherwise, or if a copy
-    /// is invalid, returns false and copies nothing. In that case call [`submit`](Self::submit), which
-    /// submits the batch or returns the reason.
-    // The parameter is `&mut`, so that no reference to bytes of the batch's buffers exists.
-    #[must_use = "if the result is false, nothing was copied"]
-    pub fn submit_at_once<S: Source, D: Destination>(&self, batch: &mut Batch<S, D>) -> bool {
-        self.execute_now(|inline| inline.copy_all(batch)).is_some()
     }
 
     /// Executes an operation within this call, if the lane allows this and `run` finds the operation valid

@@ -67,7 +67,7 @@ const CALLS: [Call; 24] = [
     Call { name: "queue.copy, 32 in flight, extend", engine: "meter+cpu", run: in_flight, figure: 260.7 },
     Call { name: "shared.copy(src, dst)?.wait()?", engine: "meter+cpu", run: shared, figure: 183.8 },
     Call { name: "queue.copy(src, dst)?.wait()?", engine: VERIFY, run: copy, figure: 177.1 },
-    Call { name: "shared.copy(src, dst)?.wait()?", engine: VERIFY, run: shared, figure: 341.7 },
+    Call { name: "shared.copy(src, dst)?.wait()?", engine: VERIFY, run: shared, figure: 331.3 },
 ];
 
 /// Allocates `ROUND` sources and destinations.
