@@ -3,7 +3,6 @@
 
 pub mod beside_c;
 pub mod built;
-pub mod callgrind;
 pub mod counting;
 pub mod default_signals;
 pub mod free_port;
@@ -12,3 +11,5 @@ pub mod log;
 pub mod script;
 pub mod stand_ins;
 pub mod with_queues;
+
+pub use callgrind;
