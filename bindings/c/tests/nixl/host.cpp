@@ -26,6 +26,18 @@
 #include <utility>
 #include <vector>
 
+// Does on the expected bytes what a transfer does: `ours` and `theirs` hold the offset and length of each piece.
+static void apply(unsigned operation, Bytes &left, const std::vector<std::pair<size_t, size_t>> &ours, Bytes &right,
+                  const std::vector<std::pair<size_t, size_t>> &theirs) {
+  for (size_t at = 0; at < ours.size(); at++) {
+    unsigned char *const one = left.data() + ours[at].first, *const other = right.data() + theirs[at].first;
+    if (operation == WRITE)
+      std::copy_n(one, ours[at].second, other);
+    else
+      std::copy_n(other, ours[at].second, one);
+  }
+}
+
 static void table() {
   CHECK(plugin->version == 1);
   CHECK(!std::strcmp(plugin->name(), "DMA"));
@@ -310,12 +322,7 @@ static void adjacent_pieces_are_one_copy() {
       fill(from, static_cast<unsigned>(2 * round));
       fill(to, static_cast<unsigned>(2 * round + 1));
       Bytes expected_left = from, expected_right = to;
-      for (size_t at = 0; at < PIECES; at++) {
-        if (operation == WRITE)
-          std::copy_n(&from[ours[at].first], ours[at].second, &expected_right[theirs[at].first]);
-        else
-          std::copy_n(&to[theirs[at].first], ours[at].second, &expected_left[ours[at].first]);
-      }
+      apply(operation, expected_left, ours, expected_right, theirs);
       CHECK(other.prepare(operation, places(from.data(), ours, a), places(to.data(), theirs, b_view), "other", handle) == DONE);
       CHECK(started(other.post(operation, {}, {}, "other", handle)) && other.wait(handle) == DONE);
       CHECK(from == expected_left && to == expected_right);
@@ -437,12 +444,7 @@ static void between_processes(const Options &options) {
       CHECK(agent.state(handle) < 0);
       CHECK(started(agent.post(operation, left, right, "peer", handle, operation == WRITE ? "after " + std::to_string(count) : "")));
       CHECK(agent.wait(handle) == DONE);
-      for (size_t at = 0; at < count; at++) {
-        if (operation == WRITE)
-          std::copy_n(&before[from[at].first], len, &theirs[to[at].first]);
-        else
-          std::copy_n(&theirs[to[at].first], len, &before[from[at].first]);
-      }
+      apply(operation, before, from, theirs, to);
       CHECK(ours == before && std::equal(theirs.begin(), theirs.end(), peer.bytes));
       CHECK(agent.free(handle) == DONE);
     }
@@ -828,13 +830,7 @@ static void device_memory_of_two_processes(const char *libcuda, Options options)
         CHECK(peer.notification() == note);
       }
       CHECK(agent.free(handle) == DONE);
-      for (size_t at = 0; at < PIECES; at++) {
-        unsigned char *const one = &left[from[at].first], *const other = &right[to[at].first];
-        if (operation == WRITE)
-          std::copy_n(one, from[at].second, other);
-        else
-          std::copy_n(other, from[at].second, one);
-      }
+      apply(operation, left, from, right, to);
       CHECK(peer.has(right) && left == (device ? cuda.read(gpu, LEN) : host));
     }
   CHECK(peer.extra_notifications() == "0");
@@ -862,13 +858,7 @@ static void device_memory_of_two_processes(const char *libcuda, Options options)
     if (!is_far)
       continue;
     CHECK(started(agent.post(operation, {}, {}, "host", handle)) && agent.wait(handle) == DONE && agent.free(handle) == DONE);
-    for (size_t at = 0; at < PIECES; at++) {
-      unsigned char *const one = &left[from[at].first], *const other = &right[to[at].first];
-      if (operation == WRITE)
-        std::copy_n(one, from[at].second, other);
-      else
-        std::copy_n(other, from[at].second, one);
-    }
+    apply(operation, left, from, right, to);
     CHECK(cuda.read(gpu, LEN) == left && std::equal(right.begin(), right.end(), host_peer.bytes));
   }
   agent.unload(theirs_on_host);
