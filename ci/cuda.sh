@@ -2,13 +2,14 @@
 # Programs of other projects run on the stand-in driver, which is installed as libcuda.so.1:
 # NVIDIA's Python bindings of the driver API (PyPI: cuda-bindings, 13 MB), NVIDIA's cuda-core, and the
 # tests and four examples of the Rust crate cudarc, except the tests that time a card and those of stream capture. The engine loads the same library: its hardware
-# tests run on it, and dma-bench labels it as a model. NVIDIA's assembler (PyPI: nvidia-cuda-nvcc-cu12, 40 MB) takes the
-# text of the engine's kernel for each generation of devices without spilling registers. Exits with 77 ("skipped") if
-# PyPI or crates.io cannot be reached.
+# tests run on it, and dma-bench labels it as a model. CUDA C++ that NVIDIA's compiler NVRTC (PyPI: nvidia-cuda-nvrtc-cu12,
+# 90 MB) makes into PTX for six generations of devices stores what numpy computes. NVIDIA's assembler (PyPI:
+# nvidia-cuda-nvcc-cu12, 40 MB) takes the text of the engine's kernel for each generation of devices without spilling
+# registers. Exits with 77 ("skipped") if PyPI or crates.io cannot be reached.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-bindings=13.5.0 nvcc=12.9.86 core=1.2.2 pathfinder=1.9.1 numpy=2.4.6 cudarcs='0.19.4 0.19.10'
+bindings=13.5.0 nvcc=12.9.86 nvrtc=12.9.86 core=1.2.2 pathfinder=1.9.1 numpy=2.4.6 cudarcs='0.19.4 0.19.10'
 minutes=5 # for one program; they take seconds
 
 dir=$(mktemp -d)
@@ -74,6 +75,13 @@ $two" limited "$dir/python/bin/python" standins/cuda-emu/tests/python/bindings.p
     LD_LIBRARY_PATH=$lib CUDA_EMU="$settings
 $two" limited "$dir/python/bin/python" standins/cuda-emu/tests/python/core.py
 done
+
+echo "--- CUDA C++ by NVRTC"
+limited "$dir/python/bin/pip" install --quiet --no-deps --disable-pip-version-check --target "$dir/nvrtc" \
+    "nvidia-cuda-nvrtc-cu12==$nvrtc" >"$dir/pip" 2>&1 ||
+    skip "pip cannot install nvidia-cuda-nvrtc-cu12: $(tail -n 1 "$dir/pip")"
+nvrtc_lib=$dir/nvrtc/nvidia/cuda_nvrtc/lib
+LD_LIBRARY_PATH=$lib limited "$dir/python/bin/python" standins/cuda-emu/tests/python/nvrtc.py "$nvrtc_lib/libnvrtc.so.12"
 
 echo "--- NVIDIA's assembler"
 [[ $(uname -m) == x86_64 ]] || skip "the assembler is for x86-64"

@@ -61,6 +61,7 @@ codes! {
     LAUNCH_OUT_OF_RESOURCES = 701, "too many resources requested for launch";
     PEER_ACCESS_ALREADY_ENABLED = 704, "peer access is already enabled";
     PEER_ACCESS_NOT_ENABLED = 705, "peer access has not been enabled";
+    ASSERT = 710, "device-side assert triggered";
     HOST_MEMORY_ALREADY_REGISTERED = 712, "part or all of the requested memory range is already mapped";
     HOST_MEMORY_NOT_REGISTERED = 713, "pointer does not correspond to a registered memory region";
     HARDWARE_STACK_ERROR = 714, "hardware stack error";

@@ -322,6 +322,8 @@ pub(super) enum Instruction {
     Barrier,
     Exit,
     Trap,
+    /// The end of a thread whose `assert` has failed.
+    Assertion,
 }
 
 /// The condition of an instruction.

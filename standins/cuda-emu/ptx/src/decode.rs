@@ -113,7 +113,8 @@ impl<'a> Decoder<'_, 'a> {
         if let Some(local) = names.local(name) {
             return Ok(Src::Local(local as u32));
         }
-        match names.shared(name).or_else(|| names.module_variable(name)) {
+        let place = names.shared(name).or_else(|| names.module_variable(name));
+        match place.or_else(|| names.parameter(name)) {
             Some(place) => Ok(Src::Value(place)),
             None if Special::named(name).is_some() => {
                 Err(PtxError::unsupported(self.line, format!("`{name}` outside `mov`")))
@@ -168,17 +169,23 @@ impl<'a> Decoder<'_, 'a> {
         Ok(Address { space, base, offset })
     }
 
-    /// Reads a register, or the elements of a vector in braces.
-    fn vector<T>(&mut self, number: usize, mut read: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
-        if number == 1 {
-            return Ok(vec![read(self)?]);
-        }
+    /// Reads elements in braces.
+    fn elements<T>(&mut self, mut read: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         self.reader.expect("{")?;
         let mut found = vec![read(self)?];
         while self.reader.skip(",") {
             found.push(read(self)?);
         }
         self.reader.expect("}")?;
+        Ok(found)
+    }
+
+    /// Reads a register, or the elements of a vector in braces.
+    fn vector<T>(&mut self, number: usize, mut read: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        if number == 1 {
+            return Ok(vec![read(self)?]);
+        }
+        let found = self.elements(read)?;
         if found.len() == number { Ok(found) } else { Err(self.wrong("the vector has another length")) }
     }
 }
@@ -231,8 +238,14 @@ fn one(name: &str, modifiers: &mut Modifiers<'_>, decoder: &mut Decoder<'_, '_>)
         "mov" => {
             let ty = modifiers.ty()?;
             modifiers.end()?;
+            if decoder.reader.peek() == Some("{") {
+                return unpack(ty, decoder);
+            }
             let to = decoder.destination()?.index;
             decoder.comma()?;
+            if decoder.reader.peek() == Some("{") {
+                return pack(ty, to, decoder);
+            }
             match decoder.reader.peek().and_then(Special::named) {
                 Some(special) => {
                     decoder.reader.word()?;
@@ -351,6 +364,40 @@ fn one(name: &str, modifiers: &mut Modifiers<'_>, decoder: &mut Decoder<'_, '_>)
         _ => return Err(modifiers.unsupported()),
     };
     Ok(vec![instruction])
+}
+
+/// A value of which `mov` takes or sets some bits.
+const WORD: Type = Type::new(TypeKind::Unsigned, 64);
+
+/// Returns the number of bits of each of the elements of which `mov` makes a value.
+fn element_bits(ty: Type, number: usize, decoder: &Decoder<'_, '_>) -> Result<usize> {
+    match ty.bits as usize / number {
+        bits @ (16 | 32) if matches!(number, 2 | 4) => Ok(bits),
+        _ => Err(PtxError::unsupported(decoder.line, format!("`mov` of {number} elements"))),
+    }
+}
+
+/// Reads `mov` of a value to the registers of its elements, of which `_` is not used.
+fn unpack(ty: Type, decoder: &mut Decoder<'_, '_>) -> Result<Vec<Instruction>> {
+    let registers = decoder.elements(|decoder| match decoder.reader.skip("_") {
+        true => Ok(None),
+        false => decoder.destination().map(|register| Some(register.index)),
+    })?;
+    let bits = element_bits(ty, registers.len(), decoder)?;
+    let [a] = decoder.sources([ty])?;
+    let (ty, len) = (WORD, Src::Value(bits as u64));
+    let elements = registers.into_iter().zip((0..).step_by(bits).map(Src::Value));
+    Ok(elements.filter_map(|(to, at)| Some(Instruction::Extract { ty, to: to?, a, at, len })).collect())
+}
+
+/// Reads `mov` of elements to the register of a value.
+fn pack(ty: Type, to: Register, decoder: &mut Decoder<'_, '_>) -> Result<Vec<Instruction>> {
+    let sources = decoder.elements(|decoder| decoder.source(WORD))?;
+    let bits = element_bits(ty, sources.len(), decoder)?;
+    let (ty, b, len) = (WORD, Src::Register(to), Src::Value(bits as u64));
+    let elements = sources.into_iter().zip((0..).step_by(bits).map(Src::Value));
+    let inserts = elements.map(|(a, at)| Instruction::Insert { ty, to, a, b, at, len });
+    Ok([Instruction::Move { to, from: Src::Value(0) }].into_iter().chain(inserts).collect())
 }
 
 /// Reads the part of the product that the instruction returns.

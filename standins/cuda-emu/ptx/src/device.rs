@@ -39,6 +39,8 @@ pub enum TrapKind {
     Misaligned,
     /// More nested calls, or more memory of a thread, than the stand-in has.
     StackOverflow,
+    /// A failed `assert` of the kernel.
+    Assertion,
     /// An instruction that ends the kernel, or one that the device cannot execute.
     Failed,
 }

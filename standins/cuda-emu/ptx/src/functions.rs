@@ -124,6 +124,11 @@ impl PendingCall {
         Ok(Self { name, results, arguments, line })
     }
 
+    /// Returns whether the function is that of the device's runtime which a failed `assert` calls.
+    pub(super) fn is_assertion(&self) -> bool {
+        self.name == "__assertfail"
+    }
+
     fn list(reader: &mut Reader<'_>, names: &Names) -> Result<Vec<CallTarget>> {
         let mut found = Vec::new();
         if !reader.skip("(") {

@@ -335,8 +335,13 @@ impl<'s> BodyReader<'s> {
         }
         if opcode == "call" || opcode == "call.uni" {
             let call = self.calls.len() as u32;
-            self.calls.push(PendingCall::read(reader, &self.names, line)?);
-            self.push(guard, Instruction::Call { call }, line);
+            let pending = PendingCall::read(reader, &self.names, line)?;
+            if pending.is_assertion() {
+                self.push(guard, Instruction::Assertion, line);
+            } else {
+                self.calls.push(pending);
+                self.push(guard, Instruction::Call { call }, line);
+            }
             return reader.expect(";");
         }
         let names = &self.names;

@@ -361,6 +361,7 @@ impl ThreadContext<'_, '_> {
                 }
             }
             Instruction::Trap => return Err((TrapKind::Failed, "`trap`".to_owned())),
+            Instruction::Assertion => return Err((TrapKind::Assertion, "an `assert` failed".to_owned())),
             Instruction::Branch { .. }
             | Instruction::Call { .. }
             | Instruction::Return

@@ -40,12 +40,15 @@ pub(crate) fn by_version(name: &str, version: i32) -> Option<NonNull<c_void>> {
         let name = if number == 1 { name.to_owned() } else { format!("{name}_v{number}") };
         std::ffi::CString::new(name).ok().and_then(|name| symbol(&name))
     };
-    // These calls have other arguments since these versions; all other variants are older than 12.0.
-    let changed = match name {
-        "cuMemPrefetchAsync" | "cuMemAdvise" => 12_020,
-        name if name.ends_with("BatchAsync") => 13_000,
-        _ => 0,
+    // CUDA versions that changed the arguments. Other names mean their newest variant, older than 12.0.
+    let changes: &[i32] = match name {
+        "cuCtxCreate" => &[3020, 11_040, 12_050],
+        "cuStreamGetCaptureInfo" => &[11_030, 12_030],
+        "cuMemPrefetchAsync" | "cuMemAdvise" => &[12_020],
+        "cuCtxSynchronize" => &[13_000],
+        name if name.ends_with("BatchAsync") => &[13_000],
+        _ => &[0; 3],
     };
-    let newest = if version < changed { 1 } else { 4 };
+    let newest = 1 + changes.iter().filter(|change| version >= **change).count() as u32;
     (1..=newest).rev().find_map(variant)
 }

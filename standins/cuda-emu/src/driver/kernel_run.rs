@@ -82,6 +82,7 @@ impl KernelRun {
                         TrapKind::IllegalAddress => Code::ILLEGAL_ADDRESS,
                         TrapKind::Misaligned => Code::MISALIGNED_ADDRESS,
                         TrapKind::StackOverflow => Code::HARDWARE_STACK_ERROR,
+                        TrapKind::Assertion => Code::ASSERT,
                         TrapKind::Failed => Code::LAUNCH_FAILED,
                     });
                 }

@@ -251,6 +251,54 @@ fn recursion_is_bounded() {
     }
 }
 
+/// Takes an element of a parameter, by its address, and asserts that it is below a limit.
+const ASSERTION: &str = "
+.extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, .param .b64 e) .noreturn;
+.visible .entry k(.param .u64 to, .param .align 4 .b8 array[16], .param .u32 limit)
+{
+    .reg .pred %p;
+    .reg .b32 %r<5>;
+    .reg .b64 %rd<5>;
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd1, %r1, 4;
+    mov.b64 %rd2, array;
+    add.s64 %rd3, %rd2, %rd1;
+    ld.param.u32 %r2, [%rd3];
+    ld.param.u32 %r3, [limit];
+    setp.lt.u32 %p, %r2, %r3;
+    @%p bra right;
+    {
+        .param .b64 p0;
+        .param .b32 p1;
+        call.uni __assertfail, (p0, p0, p1, p0, p0);
+    }
+right:
+    ld.param.u64 %rd4, [to];
+    add.s64 %rd4, %rd4, %rd1;
+    st.global.u32 [%rd4], %r2;
+    ret;
+}
+";
+
+#[test]
+fn a_failed_assertion_ends_the_context() {
+    for (limit, code) in [(41, 0), (40, 710)] {
+        start(0);
+        let to = upload(&[0_u32; 4]);
+        let (array, limit) = ([10_u32, 20, 30, 40], limit);
+        let mut parameters =
+            [(&raw const to).cast(), (&raw const array).cast(), (&raw const limit).cast::<c_void>()];
+        let kernel = function(&format!("{HEAD}{ASSERTION}"), "k");
+        let stream = stream();
+        let parameters = parameters.as_mut_ptr().cast::<*mut c_void>();
+        assert_eq!(cuLaunchKernel(kernel, 1, 1, 1, 4, 1, 1, 0, stream, parameters, ptr::null_mut()), 0);
+        assert_eq!(cuStreamSynchronize(stream), code);
+        if code == 0 {
+            assert_eq!(download::<u32>(to, 4), array);
+        }
+    }
+}
+
 #[test]
 fn calls_that_cannot_run_name_the_line() {
     start(0);

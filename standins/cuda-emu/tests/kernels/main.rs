@@ -262,6 +262,12 @@ fn arithmetic_is_that_of_rust() {
     check!(pairs, "popc.b64 %d, %a", u64 => u32, "b64", "u32", |a, b| { let _ = b; a.count_ones() });
     check!(pairs, "clz.b32 %d, %a", u32 => u32, "b32", "u32", |a, b| { let _ = b; a.leading_zeros() });
     check!(pairs, "brev.b32 %d, %a", u32 => u32, "b32", "b32", |a, b| { let _ = b; a.reverse_bits() });
+    check!(pairs, ".reg .b32 %x, %y;\nmov.b64 {%x, %y}, %a;\nmov.b64 %d, {%y, %x}", u64 => u64, "b64", "b64",
+        |a, b| { let _ = b; a.rotate_left(32) });
+    check!(pairs, ".reg .b16 %x;\nmov.b32 {_, %x}, %a;\nmov.b32 %d, {%x, 7}", u32 => u32, "b32", "b32",
+        |a, b| { let _ = b; a >> 16 | 7 << 16 });
+    check!(pairs, ".reg .b16 %w, %x, %y, %z;\nmov.b64 {%w, %x, %y, %z}, %a;\nmov.b64 %d, {%z, %y, %x, %w}", u64 => u64, "b64", "b64",
+        |a, b| { let _ = b; (0..4).fold(0, |all, at| all << 16 | a >> (16 * at) & 0xffff) });
     check!(pairs, "shf.l.wrap.b32 %d, %a, %b, %b", u32 => u32, "b32", "b32",
         |a, b| ((u64::from(b) << 32 | u64::from(a)) << (b & 31) >> 32) as u32);
     check!(pairs, "cvt.s64.s16 %d, %a", i16 => i64, "s16", "s64", |a, b| { let _ = b; a.into() });

@@ -35,6 +35,12 @@ fn texts_that_cannot_run_name_the_line() {
             "line 8: the stand-in does not support `shfl.sync.bfly.b32`",
         ),
         ("add.sat.s32 %r1, %r1, %r2;", 801, "line 8: the stand-in does not support `add.sat.s32`"),
+        (
+            "mov.b32 {%r1, %r2}, 5;\nmov.b32 {%r1, %r2, %r1}, 5;",
+            801,
+            "line 9: the stand-in does not support `mov` of 3 elements",
+        ),
+        ("mov.b32 %r1, {%r2, %r9};", 218, "line 8: there is no `%r9`"),
         ("\n\nbar.sync 1;", 801, "line 10: the stand-in does not support barriers"),
         (".const .b8 stack[8];", 801, "line 8: the stand-in does not support `.const` in a kernel"),
         ("st.const.u32 [0], %r1;", 218, "line 8: a store to constant memory"),

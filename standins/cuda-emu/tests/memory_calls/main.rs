@@ -11,7 +11,7 @@ mod pools;
 mod values;
 
 use std::collections::BTreeSet;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr;
 
 /// `CUmemLocation`.
@@ -93,6 +93,7 @@ struct PointerHandle([u64; 8]);
 
 declare! {
     fn cuInit(flags: c_uint);
+    fn cuGetProcAddress_v2(name: *const c_char, call: *mut *mut c_void, version: c_int, flags: u64, status: *mut c_int);
     fn cuCtxCreate_v2(context: *mut usize, flags: c_uint, device: c_int);
     fn cuCtxSetCurrent(context: usize);
     fn cuDevicePrimaryCtxRetain(context: *mut usize, device: c_int);
@@ -516,6 +517,29 @@ fn the_list_of_refused_calls_has_no_call_of_the_stand_in() {
         assert!(name.starts_with("cu"), "{name}");
         let symbol = std::ffi::CString::new(name).expect("no NUL");
         assert!(cuda_emu::symbol(&symbol).is_none(), "{name} is not refused");
+    }
+}
+
+#[test]
+fn a_plain_name_means_the_variant_of_the_programs_version() {
+    start();
+    for (name, version, variant) in [
+        (c"cuCtxCreate", 3020, c"cuCtxCreate_v2"),
+        (c"cuCtxCreate", 12_000, c"cuCtxCreate_v3"),
+        (c"cuCtxCreate", 13_000, c"cuCtxCreate_v4"),
+        (c"cuCtxSynchronize", 2000, c"cuCtxSynchronize"),
+        (c"cuCtxSynchronize", 13_000, c"cuCtxSynchronize_v2"),
+        (c"cuMemAdvise", 12_010, c"cuMemAdvise"),
+        (c"cuMemAdvise", 12_020, c"cuMemAdvise_v2"),
+        (c"cuMemcpyBatchAsync", 12_080, c"cuMemcpyBatchAsync"),
+        (c"cuMemcpyBatchAsync", 13_000, c"cuMemcpyBatchAsync_v2"),
+        (c"cuMemAlloc", 13_000, c"cuMemAlloc_v2"),
+        (c"cuStreamCreate", 13_000, c"cuStreamCreate"),
+    ] {
+        let mut found = ptr::null_mut();
+        assert_eq!(cuGetProcAddress_v2(name.as_ptr(), &raw mut found, version, 0, ptr::null_mut()), 0);
+        let expected = cuda_emu::symbol(variant).expect("the stand-in has it");
+        assert_eq!(found, expected.as_ptr(), "{name:?} of CUDA {version}");
     }
 }
 
