@@ -210,24 +210,17 @@ impl Engine {
             if object.is_exact_instance_of::<Window>() {
                 return Err(PyTypeError::new_err("a window is registered memory; pass it to operations"));
             }
-            let tensor = dlpack::import(object)?;
-            let (start, len, read_only) = (tensor.start, tensor.len, tensor.read_only);
-            if let Some(number) = tensor.cuda {
-                if self.engine.info().backend == "cuda" && self.cuda_number(py) != Some(number) {
-                    let error =
-                        Error::new(ErrorKind::Unsupported, format!("memory of CUDA's device {number}"))
-                            .with_hint(format!("open the engine `cuda:{number}`"));
-                    return Err(raise(py, &error));
-                }
-                let at = DeviceAddr(start.addr().get() as u64);
-                return self.register_gpu(py, at, len, read_only, tensor.into_owner());
-            }
-            return self.register_host(py, start, len, read_only, tensor.into_owner());
+            return self.register_tensor(py, object, Access::all());
         }
-        let bytes = match Bytes::new(object, true) {
+        // Read-only objects refuse a view that can write.
+        let bytes = match Bytes::new(object, true).or_else(|_| Bytes::new(object, false)) {
             Ok(bytes) => bytes,
-            // Read-only objects refuse a view that can write.
-            Err(_) => Bytes::new(object, false)?,
+            // The buffer protocol lacks types that DLPack has, such as bfloat16. JAX's arrays are never written,
+            // which their DLPack does not say. If DLPack fails, too, the first error is the clearer one.
+            Err(e) if object.hasattr("__dlpack__")? => {
+                return self.register_tensor(py, object, Access::READ).map_err(|_| e);
+            }
+            Err(e) => return Err(e),
         };
         let (len, read_only) = (bytes.len(), bytes.is_read_only());
         let start = NonNull::new(bytes.as_ptr()).unwrap_or(NonNull::dangling());
@@ -362,6 +355,27 @@ impl Engine {
         let window =
             detached(py, || self.engine.register_window(memory, &request)).map_err(|e| raise(py, &e))?;
         Ok(Py::new(py, Buffer::whole(Memory::ruled(window, read_only)))?.into_any())
+    }
+
+    /// Registers the tensor of an object with `__dlpack__`, for this access at most.
+    fn register_tensor(
+        &self,
+        py: Python<'_>,
+        object: &Bound<'_, PyAny>,
+        access: Access,
+    ) -> PyResult<Py<PyAny>> {
+        let tensor = dlpack::import(object)?;
+        let (start, len, read_only) = (tensor.start, tensor.len, tensor.read_only || access == Access::READ);
+        let Some(number) = tensor.cuda else {
+            return self.register_host(py, start, len, read_only, tensor.into_owner());
+        };
+        if self.engine.info().backend == "cuda" && self.cuda_number(py) != Some(number) {
+            let error = Error::new(ErrorKind::Unsupported, format!("memory of CUDA's device {number}"))
+                .with_hint(format!("open the engine `cuda:{number}`"));
+            return Err(raise(py, &error));
+        }
+        let at = DeviceAddr(start.addr().get() as u64);
+        self.register_gpu(py, at, len, read_only, tensor.into_owner())
     }
 
     /// Registers a GPU's memory by CUDA's array interface.

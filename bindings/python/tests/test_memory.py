@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import gc
 import mmap
+import sys
 import weakref
 
 import numpy
@@ -258,6 +259,19 @@ def test_dlpack_both_ways():
     assert not of.any()
     with pytest.raises(ValueError, match="adjacent"):
         engine.register(Tensor(of.T))
+
+    class Bfloat16(Tensor):
+        """Has a type that the buffer protocol lacks, as arrays of JAX do."""
+
+        def __buffer__(self, flags):
+            raise BufferError("no format for bfloat16")
+
+    if sys.version_info >= (3, 12):
+        of[:] = 3
+        registered = engine.register(Bfloat16(of))
+        assert bytes(registered) == of.tobytes() and registered.readonly
+        with pytest.raises(BufferError, match="no format for bfloat16"):
+            engine.register(Bfloat16(of.T))
     for unused in (buffer.__dlpack__(), buffer.__dlpack__(max_version=(1, 0))):
         del unused
     queue.fill(buffer, 2).wait()
