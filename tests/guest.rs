@@ -197,7 +197,8 @@ impl Opened {
         }
         let error = self.shared.ready().wait().expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{name}: {error}");
-        let error = self.pool.try_get(64).expect_err("refused");
+        assert_eq!(self.engine.explain(), None, "{name}");
+        let error = self.pool.held_by("the child").try_get(64).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{name}: {error}");
         assert!(self.shared.stalled().is_none());
         assert_eq!(self.shared.close(Duration::from_secs(60)).completed, 0);
@@ -239,7 +240,7 @@ fn forks(nested: bool) {
     let export = exported.export(Access::READ).expect("an export");
 
     let (mark, number) = (ForkMark::new(), std::process::id());
-    let mut all = Some((opened, stuck, in_flight, shared, dropped, files, export));
+    let mut all = Some((opened, stuck, in_flight, shared, dropped, files, export, exported));
     if nested {
         // SAFETY: this affects only the numbers of later children.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWPID) }, 0);
@@ -249,7 +250,8 @@ fn forks(nested: bool) {
     let child = unsafe { libc::fork() };
     if child == 0 {
         let checked = catch_unwind(AssertUnwindSafe(|| {
-            let (opened, stuck, in_flight, shared, dropped, files, export) = all.take().expect("set above");
+            let (opened, stuck, in_flight, shared, dropped, files, export, exported) =
+                all.take().expect("set above");
             assert!(mark.is_child());
             assert_eq!(std::process::id() == number, nested);
             for (opened, name) in opened.into_iter().zip(names) {
@@ -264,7 +266,13 @@ fn forks(nested: bool) {
             let memory = dma::open("cpu").expect("it opens").allocate(10).expect("memory");
             let error = files.read_at(&file, 0, memory).expect_err("refused");
             assert_eq!(error.error().kind(), ErrorKind::Unsupported, "{error}");
-            drop((files, export));
+            let error = exported.export(Access::READ).expect_err("refused");
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            let (export, error) = export.revoke(Duration::ZERO).expect_err("refused");
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            let (exported, error) = exported.deregister().expect_err("refused");
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            drop((files, export, exported));
             // The child's own queues work.
             Opened::new("cpu:threads=1").copies();
         }));
@@ -276,7 +284,7 @@ fn forks(nested: bool) {
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert_eq!(status, 0, "the child's status");
 
-    let (opened, stuck, in_flight, shared, dropped, files, export) =
+    let (opened, stuck, in_flight, shared, dropped, files, export, _exported) =
         all.take().expect("only the child takes it");
     opened.iter().for_each(Opened::copies);
     let read = files.read_at(&file, 0, opened[0].memory(10)).expect("accepted").wait().expect("it reads");

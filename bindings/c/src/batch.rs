@@ -36,7 +36,7 @@ fn lost() -> Error {
 pub(crate) type InFlight = Held<Option<List>>;
 
 /// A batch that is about to be submitted.
-pub(crate) struct Taken(Exclusive<'static, Option<List>>);
+pub(crate) struct Taken(Exclusive<Option<List>>);
 
 impl Taken {
     #[inline]

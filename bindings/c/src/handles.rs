@@ -10,9 +10,9 @@ use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use dma::process::ForkLock;
 use dma::{Error, ErrorKind, Result};
 
 /// Number of slots in a chunk, and of chunks in a table. It is small in tests, because a test fills a table.
@@ -57,14 +57,10 @@ pub(crate) struct Table<T: 'static> {
     /// The bit of this kind in the index of every handle; see [`mark`].
     mark: u32,
     chunks: [AtomicPtr<Chunk<T>>; CHUNKS],
-    free: Mutex<Free>,
-}
-
-/// The free slots.
-struct Free {
-    list: Vec<u32>,
-    /// The first slot that was never used.
-    next: u32,
+    /// The free slots that were used before. In a forked child, the list begins empty.
+    free: ForkLock<Vec<u32>>,
+    /// The first slot that was never used. Only a thread that has locked `free` changes it.
+    next: AtomicU32,
 }
 
 // SAFETY: threads that pin a slot share references to its value, so `T` must be `Sync`. A thread in exclusive
@@ -82,33 +78,34 @@ pub(crate) struct Pin<'a, T> {
 pub(crate) struct Held<T: 'static>(&'static Slot<T>);
 
 /// The exclusive use of an object.
-pub(crate) struct Exclusive<'a, T: 'static> {
-    table: &'a Table<T>,
+pub(crate) struct Exclusive<T: 'static> {
+    table: &'static Table<T>,
     index: u32,
-    slot: &'a Slot<T>,
+    slot: &'static Slot<T>,
 }
 
 impl<T> Table<T> {
     /// Creates a table whose handles have the bit `mark` in their index.
     pub(crate) const fn new(what: &'static str, mark: u32) -> Self {
-        let free = Mutex::new(Free { list: Vec::new(), next: 0 });
-        Self { what, mark, chunks: [const { AtomicPtr::new(null_mut()) }; CHUNKS], free }
+        let (free, next) = (ForkLock::new(Vec::new), AtomicU32::new(0));
+        Self { what, mark, chunks: [const { AtomicPtr::new(null_mut()) }; CHUNKS], free, next }
     }
 
     /// Stores an object and returns its handle.
-    pub(crate) fn insert(&self, value: T) -> Result<u64> {
+    pub(crate) fn insert(&'static self, value: T) -> Result<u64> {
         let index = {
-            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-            match free.list.pop() {
+            let mut free = self.free.lock();
+            let next = self.next.load(Ordering::Relaxed);
+            match free.pop() {
                 Some(index) => index,
-                None if free.next < CHUNK * CHUNKS as u32 => {
-                    let index = free.next;
-                    if index.is_multiple_of(CHUNK) {
+                None if next < CHUNK * CHUNKS as u32 => {
+                    if next.is_multiple_of(CHUNK) {
                         let chunk = Box::leak(Self::new_chunk());
-                        self.chunks[(index / CHUNK) as usize].store(chunk, Ordering::Release);
+                        self.chunks[(next / CHUNK) as usize].store(chunk, Ordering::Release);
                     }
-                    free.next += 1;
-                    index
+                    // Last, so that a child that is forked before this uses the slot.
+                    self.next.store(next + 1, Ordering::Release);
+                    next
                 }
                 None => {
                     let most = u64::from(CHUNK) * CHUNKS as u64;
@@ -206,7 +203,7 @@ impl<T> Table<T> {
     ///
     /// The errors of [`get`](Self::get); `InUse` while another thread uses the object.
     #[inline]
-    pub(crate) fn exclusive(&self, id: u64) -> Result<Exclusive<'_, T>> {
+    pub(crate) fn exclusive(&'static self, id: u64) -> Result<Exclusive<T>> {
         let index = id as u32 ^ self.mark;
         let slot = self.at(index).ok_or_else(|| self.no_object(id))?;
         let idle = id & !(GENERATION - 1);
@@ -248,7 +245,7 @@ impl<T> Table<T> {
     ///
     /// The object of this handle was kept, and only this call resumes it.
     #[inline]
-    pub(crate) unsafe fn resume(&self, id: u64) -> Exclusive<'_, T> {
+    pub(crate) unsafe fn resume(&'static self, id: u64) -> Exclusive<T> {
         let index = id as u32 ^ self.mark;
         Exclusive { table: self, index, slot: self.at(index).expect("the slot of a held object") }
     }
@@ -272,7 +269,7 @@ impl<T> Drop for Pin<'_, T> {
     }
 }
 
-impl<T> Exclusive<'_, T> {
+impl<T> Exclusive<T> {
     #[inline]
     fn value(&mut self) -> &mut Option<T> {
         // SAFETY: `self` has the slot in exclusive use, and is borrowed uniquely.
@@ -296,7 +293,7 @@ impl<T> Exclusive<'_, T> {
     }
 }
 
-impl<T> Exclusive<'static, T> {
+impl<T> Exclusive<T> {
     /// Keeps the object in exclusive use. The slot must not be empty.
     #[inline]
     pub(crate) fn hold(self) -> Held<T> {
@@ -304,7 +301,7 @@ impl<T> Exclusive<'static, T> {
     }
 }
 
-impl<T> Deref for Exclusive<'_, T> {
+impl<T> Deref for Exclusive<T> {
     type Target = T;
 
     #[inline]
@@ -315,7 +312,7 @@ impl<T> Deref for Exclusive<'_, T> {
     }
 }
 
-impl<T> DerefMut for Exclusive<'_, T> {
+impl<T> DerefMut for Exclusive<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: `self` has the slot in exclusive use, and is borrowed uniquely.
@@ -323,7 +320,7 @@ impl<T> DerefMut for Exclusive<'_, T> {
     }
 }
 
-impl<T> Drop for Exclusive<'_, T> {
+impl<T> Drop for Exclusive<T> {
     #[inline]
     fn drop(&mut self) {
         if self.value().is_some() {
@@ -334,14 +331,14 @@ impl<T> Drop for Exclusive<'_, T> {
     }
 }
 
-impl<T> Exclusive<'_, T> {
+impl<T> Exclusive<T> {
     /// Begins the next generation of an empty slot.
     #[cold]
     fn close(&self) {
         let state = self.slot.state.fetch_add(GENERATION - EXCLUSIVE, Ordering::Release);
         // A slot whose generations are used up is never used again.
         if state >> 32 < u64::from(u32::MAX) - 2 {
-            self.table.free.lock().unwrap_or_else(PoisonError::into_inner).list.push(self.index);
+            self.table.free.lock().push(self.index);
         }
     }
 }
@@ -422,5 +419,19 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn a_child_does_not_wait_for_a_thread_that_opens_or_closes_an_object() {
+        static TABLE: Table<u32> = Table::new("number", mark::EXPORT);
+        let [closed, open] = [1, 2].map(|value| TABLE.insert(value).unwrap());
+        TABLE.exclusive(closed).unwrap().remove();
+        // The lock stays held, as by a thread that the child does not have.
+        std::mem::forget(TABLE.free.lock());
+        assert!(test_support::in_child::in_child(|| {
+            let own = TABLE.insert(3).unwrap();
+            let different = *TABLE.get(own).unwrap() == 3 && *TABLE.get(open).unwrap() == 2;
+            different && TABLE.exclusive(open).unwrap().remove() == 2 && TABLE.get(closed).is_err()
+        }));
     }
 }

@@ -2,10 +2,10 @@
 #![expect(unsafe_code, reason = "reads a value that is never freed, through a pointer")]
 
 use std::fmt;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::ForkMark;
+use crate::ProcessLock;
 
 /// A mutex for a `static`. A forked child gets a new mutex with a new value.
 ///
@@ -27,12 +27,6 @@ pub struct ForkLock<T> {
     init: fn() -> T,
 }
 
-/// The lock of one process.
-struct ProcessLock<T> {
-    process: ForkMark,
-    value: Mutex<T>,
-}
-
 impl<T> ForkLock<T> {
     /// Makes a lock whose value is made by `init` at the first use in each process. `init` must not take this
     /// lock.
@@ -51,11 +45,10 @@ impl<T: Send> ForkLock<T> {
             // SAFETY: the pointer is null, or comes from `Box::into_raw` below. It was published by this
             // atomic, and a published lock is never freed.
             let known = unsafe { seen.as_ref() };
-            if let Some(lock) = known.filter(|lock| !lock.process.is_child()) {
-                return lock.value.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(locked) = known.and_then(ProcessLock::lock) {
+                return locked;
             }
-            let new = ProcessLock { process: ForkMark::new(), value: Mutex::new((self.init)()) };
-            let new = Box::into_raw(Box::new(new));
+            let new = Box::into_raw(Box::new(ProcessLock::new((self.init)())));
             match self.current.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => seen = new,
                 Err(other) => {

@@ -11,6 +11,7 @@ mod headroom;
 mod limit_error;
 mod lockable;
 mod output_file;
+mod process_lock;
 mod thread;
 
 pub use available::{available_memory, check_available};
@@ -21,4 +22,5 @@ pub use headroom::check_headroom;
 pub use limit_error::{Limit, LimitError, open_files_remedy};
 pub use lockable::memlock_limit;
 pub use output_file::OutputFile;
+pub use process_lock::ProcessLock;
 pub use thread::{keep_ignored_signals, spawn_thread, with_signals_blocked};

@@ -369,6 +369,21 @@ impl Region {
         matches!(&self.0.memory, Some(Registered::Host(memory)) if memory.is_read_only())
     }
 
+    /// Checks that this process has made the region. In a forked child, a thread that does not exist there may
+    /// hold the locks of the region's engine, and the device's registration is the parent's.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the region belongs to the parent of this forked process.
+    pub(crate) fn check_process(&self) -> crate::Result<()> {
+        if !self.0.process.is_child() {
+            return Ok(());
+        }
+        let message = "the memory was registered by the parent of this forked process";
+        Err(Error::new(ErrorKind::Unsupported, message)
+            .with_hint("open the engine and register memory in the forked process"))
+    }
+
     /// Deregisters the region and returns the owner of its memory, if the owner's type is `M` and this is the
     /// only handle.
     pub(crate) fn into_owner<M: std::any::Any>(self) -> Result<M, Self> {
@@ -402,7 +417,8 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// `InUse`, with the region, while a view, a transfer in flight or an export still uses the region.
+    /// `InUse`, with the region, while a view, a transfer in flight or an export still uses the region;
+    /// `Unsupported`, with the region, in a process that was forked after the memory was registered.
     pub fn deregister(self) -> Result<Option<HostMemory>, (Self, Error)> {
         Ok(match self.take_apart()? {
             Some(Registered::Host(memory)) => Some(memory),
@@ -412,6 +428,10 @@ impl Region {
 
     /// Deregisters the region and returns the memory that was registered.
     fn take_apart(self) -> Result<Option<Registered>, (Self, Error)> {
+        if let Err(error) = self.check_process() {
+            let error = error.with_operation("deregister").with_backend(self.0.backend);
+            return Err((self, error));
+        }
         if self.is_sole() {
             if self.0.home.as_ref().is_some_and(|home| home.owns_memory) {
                 return Ok(None);

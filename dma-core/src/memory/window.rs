@@ -182,9 +182,11 @@ impl Window {
     ///
     /// `Unsupported` if the engine cannot export this memory; `AccessDenied` if the memory was not allocated
     /// as [`exportable`](crate::MemoryRequest::exportable) with these rights; `InvalidArgument` if `rights`
-    /// are empty; `OutOfResources`.
+    /// are empty; `OutOfResources`; `Unsupported` in a process that was forked after the memory was
+    /// registered.
     pub fn export(&self, rights: Access) -> Result<Export> {
         let fail = |e: Error| e.with_operation("export").with_backend(self.0.region.0.backend);
+        self.0.region.check_process().map_err(fail)?;
         if rights.is_empty() {
             return Err(fail(
                 Error::new(ErrorKind::InvalidArgument, "the export grants no rights")
@@ -213,11 +215,13 @@ impl Window {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the engine, its driver or this memory has no dma-buf; `AccessDenied` if the device
-    /// may not both read and write the memory, because a dma-buf grants both.
+    /// `Unsupported` if the engine, its driver or this memory has no dma-buf, and in a process that was forked
+    /// after the memory was registered; `AccessDenied` if the device may not both read and write the memory,
+    /// because a dma-buf grants both.
     pub fn dmabuf(&self) -> Result<DeviceMemory> {
         let region = &self.0.region;
         let fail = |e: Error| e.with_operation("get a dma-buf").with_backend(region.backend());
+        region.check_process().map_err(fail)?;
         if region.access() != Access::all() {
             return Err(fail(
                 Error::new(
@@ -260,7 +264,8 @@ impl Window {
     ///
     /// # Errors
     ///
-    /// `InUse`, with the window, while another view, a transfer in flight or an export uses the region.
+    /// `InUse`, with the window, while another view, a transfer in flight or an export uses the region;
+    /// `Unsupported`, with the window, in a process that was forked after the memory was registered.
     pub fn deregister(self) -> Result<Option<HostMemory>, (Self, Error)> {
         let Range { region, addr, len } = self.0;
         region.deregister().map_err(|(region, e)| (Self(Range { region, addr, len }), e))
@@ -288,7 +293,8 @@ impl Window {
 const DROP_WAITS: Duration = Duration::from_secs(1);
 
 /// A grant of memory to a peer. Dropping this value revokes the grant, and waits up to 2 s for a peer that is
-/// still copying. Memory that the peer does not release is leaked.
+/// still copying. Memory that the peer does not release is leaked. In a forked child, dropping the parent's
+/// export leaves the grant.
 pub struct Export {
     // This field is dropped first, so that the grant is revoked before the region can be dropped.
     raw: Box<dyn RawExport>,
@@ -299,6 +305,10 @@ pub struct Export {
 
 impl Drop for Export {
     fn drop(&mut self) {
+        if self.region.check_process().is_err() {
+            std::mem::forget(std::mem::replace(&mut self.raw, Box::new(NothingGranted)));
+            return;
+        }
         if let Err(error) = self.raw.revoke(DROP_WAITS) {
             // Leak the region before the log call, because a log subscriber may panic.
             std::mem::forget(self.region.clone());
@@ -325,9 +335,10 @@ impl Export {
     ///
     /// # Errors
     ///
-    /// `TimedOut`, with the export, if a peer is still copying.
+    /// `TimedOut`, with the export, if a peer is still copying; `Unsupported` in a forked child of the process
+    /// that granted it.
     pub fn revoke(mut self, timeout: Duration) -> Result<(), (Self, Error)> {
-        match self.raw.revoke(timeout) {
+        match self.region.check_process().and_then(|()| self.raw.revoke(timeout)) {
             Ok(()) => Ok(()),
             Err(e) => {
                 let error = e.with_operation("revoke an export").with_backend(self.region.backend());

@@ -210,7 +210,7 @@ unsafe impl DmaEngine for CudaEngine {
     }
 
     fn explain(&self) -> Option<String> {
-        Some(self.device.ways.explain(&self.device))
+        self.device.ways.explain(&self.device)
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {

@@ -229,6 +229,13 @@ impl<L: Wrapper> fmt::Debug for Layered<L> {
     }
 }
 
+/// The error of a queue that a forked child opens on the parent's engine.
+#[cold]
+pub(crate) fn forked() -> Error {
+    let message = "the engine belongs to the parent of this forked process";
+    Error::new(ErrorKind::Unsupported, message).with_hint("open the engine in the forked process")
+}
+
 /// A region of the inner engine, with the same key and addresses.
 #[derive(Debug)]
 struct WrappedRegion<L: Wrapper> {

@@ -7,6 +7,7 @@ pub mod counting;
 pub mod default_signals;
 pub mod free_port;
 pub mod hold;
+pub mod in_child;
 pub mod log;
 pub mod script;
 pub mod stand_ins;

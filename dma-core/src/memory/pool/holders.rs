@@ -1,17 +1,20 @@
 //! [`Holders`]: the names under which buffers were taken, and the times.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The names of a pool's holders. Holders are numbered from 1.
+use dma_process::ProcessLock;
+
+/// The names of a pool's holders. Holders are numbered from 1. In a forked child, the parent's holders have
+/// no names.
 #[derive(Default)]
-pub(super) struct Names(Mutex<Vec<String>>);
+pub(super) struct Names(ProcessLock<Vec<String>>);
 
 impl Names {
-    /// Returns the number of a holder.
+    /// Returns the number of a holder, or 0 in a forked child.
     pub(super) fn number(&self, name: &str) -> u32 {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut names) = self.0.lock() else { return 0 };
         let at = names.iter().position(|known| known == name).unwrap_or_else(|| {
             names.push(name.to_owned());
             names.len() - 1
@@ -21,7 +24,7 @@ impl Names {
 
     /// Returns the name of a holder; `None` for 0.
     pub(super) fn name(&self, number: u32) -> Option<String> {
-        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = self.0.lock()?;
         names.get((number as usize).checked_sub(1)?).cloned()
     }
 }
@@ -76,5 +79,20 @@ impl Holders {
         };
         let since = Duration::from_nanos(of_block.since.load(Ordering::Relaxed));
         (of_block.number.load(Ordering::Relaxed), self.begin.elapsed().saturating_sub(since))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "forks")]
+    fn a_child_does_not_wait_for_a_thread_that_changes_the_names() {
+        let names = Names::default();
+        assert_eq!(names.number("reader"), 1);
+        // The lock stays held, as by a thread that the child does not have.
+        std::mem::forget(names.0.lock());
+        assert!(test_support::in_child::in_child(|| names.number("writer") == 0 && names.name(1).is_none()));
     }
 }

@@ -126,7 +126,8 @@ impl BufferPool {
     }
 
     /// Returns another handle of this pool, with a name. [`explain`](Self::explain) reports under this name
-    /// how many buffers this handle has taken, and for how long the oldest of them has been in use.
+    /// how many buffers this handle has taken, and for how long the oldest of them has been in use. In a
+    /// process that was forked after the pool was made, the handle has no name.
     #[must_use]
     pub fn held_by(&self, name: &str) -> Self {
         Self { inner: Arc::clone(&self.inner), holder: self.inner.holders.number(name) }

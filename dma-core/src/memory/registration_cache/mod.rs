@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use dma_process::ProcessLock;
 
 use super::{Buffer, register_read_only};
-use crate::{DmaEngine, HostMemory, Result, guarded, with_deferred_log};
+use crate::{DmaEngine, Error, ErrorKind, HostMemory, Result, guarded, with_deferred_log};
 
 /// The limits of a [`RegistrationCache`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +87,8 @@ pub struct RegistrationCache<E> {
     engine: E,
     options: RegistrationCacheOptions,
     /// This lock is held during a registration.
-    registering: Mutex<()>,
-    kept: Mutex<CacheState>,
+    registering: ProcessLock<()>,
+    kept: ProcessLock<CacheState>,
 }
 
 /// The kept registrations.
@@ -175,7 +177,7 @@ impl<E: DmaEngine> RegistrationCache<E> {
     /// Makes an empty cache.
     #[must_use]
     pub fn new(engine: E, options: &RegistrationCacheOptions) -> Self {
-        Self { engine, options: *options, registering: Mutex::default(), kept: Mutex::default() }
+        Self { engine, options: *options, registering: ProcessLock::default(), kept: ProcessLock::default() }
     }
 
     /// Returns the memory of `owner` as a buffer that can be a source. If no entry exists, registers the
@@ -184,14 +186,15 @@ impl<E: DmaEngine> RegistrationCache<E> {
     ///
     /// # Errors
     ///
-    /// See [`register_read_only_memory`](crate::DmaEngineExt::register_read_only_memory).
+    /// See [`register_read_only_memory`](crate::DmaEngineExt::register_read_only_memory). `Unsupported` in a
+    /// process that was forked after the cache was made.
     pub fn get<M>(&self, owner: &Arc<M>) -> Result<Buffer>
     where
         M: AsRef<[u8]> + Send + Sync + ?Sized + 'static,
     {
         let bytes = (**owner).as_ref();
         let key = Key::new(owner, bytes.as_ptr().addr(), bytes.len());
-        if let Some(hit) = self.kept().hit(&key) {
+        if let Some(hit) = self.kept.lock().ok_or_else(forked)?.hit(&key) {
             return Ok(hit);
         }
         let memory = HostMemory::from_read_only(SharedOwner(Arc::clone(owner)));
@@ -200,14 +203,14 @@ impl<E: DmaEngine> RegistrationCache<E> {
         let key = Key::new(owner, memory.as_ptr().addr().get(), memory.len());
         // A log subscriber may use the cache, so it runs after the lock is released.
         let (buffer, given_up) = with_deferred_log(|| -> Result<_> {
-            let _one_at_a_time = self.registering.lock().unwrap_or_else(PoisonError::into_inner);
+            let _one_at_a_time = self.registering.lock().ok_or_else(forked)?;
             // Another thread may have registered the memory in the meantime, and some devices accept memory
             // only once.
-            if let Some(hit) = self.kept().hit(&key) {
+            if let Some(hit) = self.kept.lock().ok_or_else(forked)?.hit(&key) {
                 return Ok((hit, Vec::new()));
             }
             let buffer = register_read_only(&self.engine, memory)?;
-            let given_up = self.kept().keep(key, &buffer, &self.options);
+            let given_up = self.kept.lock().ok_or_else(forked)?.keep(key, &buffer, &self.options);
             Ok((buffer, given_up))
         })?;
         release(given_up);
@@ -215,20 +218,20 @@ impl<E: DmaEngine> RegistrationCache<E> {
     }
 
     /// Removes the entries of `owner` and returns their number. The owner is released as soon as no view or
-    /// transfer uses its memory.
+    /// transfer uses its memory. In a process that was forked after the cache was made, removes nothing.
     pub fn remove<M: ?Sized>(&self, owner: &Arc<M>) -> usize {
         let owner = Arc::as_ptr(owner).addr();
         self.remove_if(|key| key.owner == owner)
     }
 
-    /// Removes all entries.
+    /// Removes all entries. In a process that was forked after the cache was made, removes nothing.
     pub fn clear(&self) {
         self.remove_if(|_| true);
     }
 
     /// Removes the entries whose key meets the condition, and returns their number.
     fn remove_if(&self, is_removed: impl Fn(&Key) -> bool) -> usize {
-        let mut kept = self.kept();
+        let Some(mut kept) = self.kept.lock() else { return 0 };
         let keys: Vec<_> = kept.entries.keys().copied().filter(is_removed).collect();
         let removed: Vec<_> = keys.iter().filter_map(|key| kept.take(key)).collect();
         drop(kept);
@@ -237,16 +240,20 @@ impl<E: DmaEngine> RegistrationCache<E> {
         number
     }
 
-    /// Returns the counters.
+    /// Returns the counters. They are 0 in a process that was forked after the cache was made.
     #[must_use]
     pub fn counters(&self) -> RegistrationCacheCounters {
-        let kept = self.kept();
-        RegistrationCacheCounters { entries: kept.entries.len(), ..kept.counters }
+        let count =
+            |kept: &CacheState| RegistrationCacheCounters { entries: kept.entries.len(), ..kept.counters };
+        self.kept.lock().map_or_else(RegistrationCacheCounters::default, |kept| count(&kept))
     }
+}
 
-    fn kept(&self) -> MutexGuard<'_, CacheState> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+#[cold]
+fn forked() -> Error {
+    let message = "the registration cache was made before this process was forked";
+    Error::new(ErrorKind::Unsupported, message)
+        .with_hint("open the engine and make the cache in the forked process")
 }
 
 impl<E: DmaEngine> fmt::Debug for RegistrationCache<E> {

@@ -1,5 +1,6 @@
 use std::cell::Cell;
 use std::collections::HashSet;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
@@ -313,4 +314,25 @@ fn memory_that_its_owner_unmaps_is_unmapped_when_the_cache_lets_it_go() {
 
 fn doc_queue(cache: &RegistrationCache<ReferenceEngine>) -> crate::Queue {
     cache.engine.open_queue(&QueueOptions::new()).expect("a queue")
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "forks")]
+fn a_child_does_not_wait_for_a_thread_that_registers_memory_or_changes_the_entries() {
+    let cache = cache(4, 1 << 20);
+    let known: Bytes = [1, 2, 3].into();
+    drop(cache.get(&known).expect("registered"));
+    // The locks stay held, as by threads that the child does not have.
+    std::mem::forget((cache.registering.lock(), cache.kept.lock()));
+    assert!(test_support::in_child::in_child(|| {
+        let new: Bytes = [4].into();
+        for owner in [&known, &new] {
+            let error = cache.get(owner).expect_err("refused");
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        }
+        assert_eq!((cache.remove(&known), cache.counters()), (0, RegistrationCacheCounters::default()));
+        cache.clear();
+        drop(cache);
+        Arc::strong_count(&known) == 2
+    }));
 }

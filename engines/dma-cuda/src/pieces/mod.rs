@@ -5,9 +5,10 @@ mod learner;
 mod table;
 
 use std::fmt::Write as _;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use dma_core::RegionKey;
+use dma_process::ProcessLock;
 
 use crate::Driver;
 use crate::device::Device;
@@ -111,7 +112,7 @@ pub(crate) struct Ways {
     /// Maximum number of blocks of the kernel.
     blocks: u32,
     kernel: OnceLock<Result<Kernel, KernelError>>,
-    learner: Mutex<Learner>,
+    learner: ProcessLock<Learner>,
 }
 
 impl Ways {
@@ -122,7 +123,7 @@ impl Ways {
             wanted: options.pieces,
             blocks: options.multiprocessors.unwrap_or(usual).min(multiprocessors.max(1)),
             kernel: OnceLock::new(),
-            learner: Mutex::new(Learner::new()),
+            learner: ProcessLock::new(Learner::new()),
         }
     }
 
@@ -158,22 +159,25 @@ impl Ways {
             Pieces::Batch | Pieces::Kernel => Decision::of(plain),
             Pieces::Auto if driver.cuEventElapsedTime.is_none() => Decision::of(plain),
             Pieces::Auto => {
-                self.learner().choose(Class::of(load), load.number, [has_batch, has_kernel, true])
+                let ways = [has_batch, has_kernel, true];
+                let learner = self.learner.lock();
+                learner.map_or(Decision::of(plain), |mut learner| {
+                    learner.choose(Class::of(load), load.number, ways)
+                })
             }
         }
     }
 
     pub(crate) fn learn(&self, trial: Trial, nanoseconds: u64) {
-        self.learner().learn(trial, nanoseconds);
-    }
-
-    fn learner(&self) -> std::sync::MutexGuard<'_, Learner> {
         // The learner's times are consistent after each of its statements.
-        self.learner.lock().unwrap_or_else(PoisonError::into_inner)
+        if let Some(mut learner) = self.learner.lock() {
+            learner.learn(trial, nanoseconds);
+        }
     }
 
-    /// Describes the ways and the choices so far.
-    pub(crate) fn explain(&self, device: &Device) -> String {
+    /// Describes the ways and the choices so far. Returns `None` in a forked child.
+    pub(crate) fn explain(&self, device: &Device) -> Option<String> {
+        let learner = self.learner.lock()?;
         let mut text = format!("copies of {}, pieces={}\n", device.name, self.wanted.name());
         let kernel = match (self.wanted, self.kernel.get()) {
             (Pieces::Batch | Pieces::Loop, _) => "kernel: not used, because of the option".to_owned(),
@@ -186,9 +190,9 @@ impl Ways {
             Pieces::Auto if device.driver.cuEventElapsedTime.is_none() => {
                 text.push_str("  nothing is learned, because the driver has no cuEventElapsedTime\n");
             }
-            Pieces::Auto => self.learner().explain(&mut text),
+            Pieces::Auto => learner.explain(&mut text),
             _ => {}
         }
-        text
+        Some(text)
     }
 }

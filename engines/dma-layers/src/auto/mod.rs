@@ -186,10 +186,10 @@ impl AutoEngine {
     }
 
     /// Returns the work of each engine so far, and the measured times. [`explain`](DmaEngine::explain)
-    /// returns both as text, for all devices.
+    /// returns both as text, for all devices. In a forked child, the report of the parent's engine is empty.
     #[must_use]
     pub fn report(&self) -> AutoReport {
-        self.shared.ledger.report()
+        self.shared.ledger.report().unwrap_or_default()
     }
 
     /// Makes a region of device memory, which `open` obtains from the device's engine.
@@ -257,8 +257,9 @@ unsafe impl DmaEngine for AutoEngine {
     }
 
     fn explain(&self) -> Option<String> {
+        let own = self.shared.ledger.report()?;
         let others = self.cpu.explain().unwrap_or_default();
-        Some(format!("{}{others}", self.report()))
+        Some(format!("{own}{others}"))
     }
 
     fn idle_memory(&self) -> Option<&IdleMemory> {

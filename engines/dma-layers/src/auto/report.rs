@@ -1,7 +1,9 @@
 //! [`AutoReport`]: the work of each engine, and the measured times on which the choice was based.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use dma_process::ProcessLock;
 
 use super::learner::{Class, DEPTHS, Engine, LENGTHS};
 use crate::wrapper::Count;
@@ -86,9 +88,10 @@ impl fmt::Display for AutoReport {
     }
 }
 
-/// The counts and the measured times of an engine.
+/// The counts and the measured times of an engine. A forked child neither changes nor reports those of its
+/// parent.
 #[derive(Debug)]
-pub(super) struct Ledger(Mutex<Totals>);
+pub(super) struct Ledger(ProcessLock<Totals>);
 
 #[derive(Debug)]
 struct Totals {
@@ -102,37 +105,35 @@ struct Totals {
 impl Ledger {
     pub(super) fn new(engines: [String; 2]) -> Self {
         let rest = AutoReport { engines, ..AutoReport::default() };
-        Self(Mutex::new(Totals { open: Vec::new(), rest, costs: vec![[0.0; 2]; DEPTHS * LENGTHS] }))
-    }
-
-    fn totals(&self) -> MutexGuard<'_, Totals> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        Self(ProcessLock::new(Totals { open: Vec::new(), rest, costs: vec![[0.0; 2]; DEPTHS * LENGTHS] }))
     }
 
     /// Makes the counts for a new queue.
     pub(super) fn open(&self) -> Arc<Counts> {
         let counts = Arc::<Counts>::default();
-        self.totals().open.push(Arc::clone(&counts));
+        self.change(|totals| totals.open.push(Arc::clone(&counts)));
         counts
     }
 
     /// Adds the counts of a queue that is being dropped to those of earlier dropped queues.
     pub(super) fn close(&self, counts: &Arc<Counts>) {
-        let mut totals = self.totals();
-        totals.open.retain(|known| !Arc::ptr_eq(known, counts));
-        totals.rest.add(counts);
+        self.change(|totals| {
+            totals.open.retain(|known| !Arc::ptr_eq(known, counts));
+            totals.rest.add(counts);
+        });
     }
 
     pub(super) fn note_reason(&self, reason: String) {
-        self.totals().rest.reason = Some(reason);
+        self.change(|totals| totals.rest.reason = Some(reason));
     }
 
     pub(super) fn note_cost(&self, class: Class, cost: [f32; 2]) {
-        self.totals().costs[class.index()] = cost;
+        self.change(|totals| totals.costs[class.index()] = cost);
     }
 
-    pub(super) fn report(&self) -> AutoReport {
-        let totals = self.totals();
+    /// Returns `None` in a forked child.
+    pub(super) fn report(&self) -> Option<AutoReport> {
+        let totals = self.0.lock()?;
         let mut report = totals.rest.clone();
         totals.open.iter().for_each(|counts| report.add(counts));
         let known = totals.costs.iter().enumerate().filter(|(_, cost)| **cost != [0.0; 2]);
@@ -142,7 +143,13 @@ impl Ledger {
             cpu_ns,
             device_ns,
         }));
-        report
+        Some(report)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Totals)) {
+        if let Some(mut totals) = self.0.lock() {
+            change(&mut totals);
+        }
     }
 }
 
@@ -177,10 +184,23 @@ mod tests {
         ledger.close(&b);
         ledger.note_reason("it stalled".to_owned());
         ledger.note_cost(Class::new(9, 100), [30.0, 20.0]);
-        let report = ledger.report();
+        let report = ledger.report().expect("the process was not forked");
         assert_eq!((report.cpu, report.device, report.repeated), (3, 2, 1));
         let text = report.to_string();
         assert!(text.contains("2 by the device, 3 by the CPU") && text.contains("it stalled"), "{text}");
         assert!(text.contains("from 8 in flight, from 64 B: the device"), "{text}");
+    }
+
+    #[test]
+    fn a_child_does_not_wait_for_a_thread_that_counts() {
+        let ledger = Ledger::new(["the CPU", "sim 0"].map(str::to_owned));
+        let counts = ledger.open();
+        // The lock stays held, as by a thread that the child does not have.
+        std::mem::forget(ledger.0.lock());
+        assert!(test_support::in_child::in_child(|| {
+            ledger.note_reason("it stalled".to_owned());
+            ledger.close(&counts);
+            ledger.report().is_none()
+        }));
     }
 }

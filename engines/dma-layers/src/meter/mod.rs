@@ -34,13 +34,14 @@
 mod publish;
 mod report;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use dma_core::{
     Completion, Descriptor, DeviceAddr, DmaEngine, InlineCopy, InlineExecutor, Operation, QueueOptions,
     QueueStats, RawQueue, Result, guarded,
 };
+use dma_process::ProcessLock;
 use tracing::{Span, info_span};
 
 #[cfg(feature = "metrics")]
@@ -50,7 +51,7 @@ pub use report::{Distribution, MeterReport, QueueReport};
 
 use crate::in_flight::InFlight;
 use crate::os_clock;
-use crate::wrapper::{Call, Layered, QueueHook, Wrapper, copy_all, operation_len};
+use crate::wrapper::{Call, Layered, QueueHook, Wrapper, copy_all, forked, operation_len};
 
 dma_core::options! {
     /// The options of a [`MeterEngine`].
@@ -88,7 +89,8 @@ impl MeterEngine {
         Self { layered: Layered::new(inner, info, meter) }
     }
 
-    /// Returns the counts and histograms so far.
+    /// Returns the counts and histograms so far. In a forked child, the report of the parent's engine is
+    /// empty.
     #[must_use]
     pub fn report(&self) -> MeterReport {
         self.layered.wrapper.queues.report()
@@ -118,17 +120,15 @@ struct Queues(
     /// The counts of each queue number, and true if an open queue has the number. A new queue gets the first
     /// free number and adds to its counts, so the number of entries is the maximum number of queues that were
     /// open at once.
-    Mutex<Vec<(Arc<Counts>, bool)>>,
+    ProcessLock<Vec<(Arc<Counts>, bool)>>,
 );
 
 impl Queues {
-    fn lock(&self) -> MutexGuard<'_, Vec<(Arc<Counts>, bool)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+    /// Returns the counts, or no counts in a forked child.
     fn report(&self) -> MeterReport {
-        let queues = self.lock();
-        MeterReport { queues: queues.iter().map(|(counts, _)| counts.report()).collect() }
+        let queues = self.0.lock();
+        let queues = queues.iter().flat_map(|queues| queues.iter());
+        MeterReport { queues: queues.map(|(counts, _)| counts.report()).collect() }
     }
 }
 
@@ -136,7 +136,7 @@ impl Wrapper for Meter {
     type Queue = MeterQueue;
 
     fn open(this: &Arc<Self>, _: &QueueOptions, depth: usize) -> Result<MeterQueue> {
-        let mut queues = this.queues.lock();
+        let mut queues = this.queues.0.lock().ok_or_else(forked)?;
         let free = queues.iter().position(|(_, taken)| !taken);
         let number = free.unwrap_or_else(|| {
             queues.push(Default::default());
@@ -242,7 +242,9 @@ unsafe impl QueueHook for MeterQueue {
     fn closing(&mut self, stats: QueueStats) {
         self.count_stats(stats);
         self.counts.lose_in_flight();
-        self.meter.queues.lock()[self.number].1 = false;
+        if let Some(mut queues) = self.meter.queues.0.lock() {
+            queues[self.number].1 = false;
+        }
     }
 }
 
@@ -305,5 +307,28 @@ unsafe impl InlineExecutor for MeteredExecutor {
 
     fn copy_slice(&self, src: &[u8], dst: &mut [u8]) {
         self.inner.copy_slice(src, dst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dma_core::DmaEngineExt;
+
+    use super::*;
+
+    #[test]
+    fn a_child_does_not_wait_for_a_thread_that_opens_a_queue() {
+        let engine = MeterEngine::new(Arc::new(dma_conformance::doc_engine()), &MeterOptions::new());
+        let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+        assert_eq!(engine.report().queues.len(), 1);
+        // The lock stays held, as by a thread that the child does not have.
+        std::mem::forget(engine.layered.wrapper.queues.0.lock());
+        assert!(test_support::in_child::in_child(|| {
+            engine.report().queues.is_empty()
+                && engine.explain().is_none()
+                && engine.open_queue(&QueueOptions::new()).is_err()
+        }));
+        // Closing it would wait for the lock.
+        std::mem::forget(queue);
     }
 }

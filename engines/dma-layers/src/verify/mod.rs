@@ -47,7 +47,7 @@ mod staging;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use arrayvec::ArrayVec;
 #[cfg(feature = "serde")]
@@ -56,8 +56,9 @@ use dma_core::{
     Access, Capabilities, Completion, Descriptor, DmaEngine, Error, ErrorKind, InlineExecutor, NativeError,
     Outcome, Place, QueueOptions, RawQueue, RegionInfo, RegionKey, Result, Segment,
 };
+use dma_process::ProcessLock;
 
-use crate::wrapper::{Layered, QueueHook, Wrapper};
+use crate::wrapper::{Layered, QueueHook, Wrapper, forked};
 use checked::CheckedCopy;
 use sampling::{SampledExecutor, Sampler};
 use staging::{Cursor, Pieces, Staging};
@@ -122,7 +123,7 @@ struct Verify {
     /// The counts of a [`VerifyReport`]: verified, not verified, wrong. Operations that executors executed
     /// are counted in `samplers`, until their queue and its executor are dropped.
     counts: [AtomicU64; 3],
-    samplers: Mutex<Vec<Arc<Sampler>>>,
+    samplers: ProcessLock<Vec<Arc<Sampler>>>,
     /// Keys of the regions that the CPU cannot reach; true if their bytes can be copied to host memory.
     hidden: RwLock<HashMap<RegionKey, bool>>,
     /// The number of keys in `hidden`, which is read without the lock.
@@ -144,17 +145,18 @@ enum Reach {
 }
 
 impl Verify {
-    fn report(&self) -> VerifyReport {
-        let samplers = self.samplers.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns `None` in a forked child.
+    fn report(&self) -> Option<VerifyReport> {
+        let samplers = self.samplers.lock()?;
         let executed: u64 = samplers.iter().map(|sampler| sampler.executed.load(Ordering::Relaxed)).sum();
         let [verified, unverified, mismatches] = self.counts.each_ref().map(|n| n.load(Ordering::Relaxed));
-        VerifyReport { verified, unverified: unverified + executed, mismatches }
+        Some(VerifyReport { verified, unverified: unverified + executed, mismatches })
     }
 
-    /// Makes the sampler of a new queue.
-    fn sampler(&self) -> Arc<Sampler> {
+    /// Makes the sampler of a new queue. Returns `None` in a forked child.
+    fn sampler(&self) -> Option<Arc<Sampler>> {
         let sampler = Arc::new(Sampler::default());
-        let mut samplers = self.samplers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut samplers = self.samplers.lock()?;
         samplers.retain(|old| {
             let is_used = Arc::strong_count(old) > 1;
             if !is_used {
@@ -163,7 +165,7 @@ impl Verify {
             is_used
         });
         samplers.push(Arc::clone(&sampler));
-        sampler
+        Some(sampler)
     }
 
     fn change_hidden(&self, change: impl FnOnce(&mut HashMap<RegionKey, bool>)) {
@@ -195,7 +197,7 @@ impl Wrapper for Verify {
     type Queue = VerifyQueue;
 
     fn explain(&self) -> String {
-        format!("copies: {}\n", self.report())
+        self.report().map_or_else(String::new, |report| format!("copies: {report}\n"))
     }
 
     fn open(this: &Arc<Self>, _: &QueueOptions, depth: usize) -> Result<VerifyQueue> {
@@ -206,11 +208,12 @@ impl Wrapper for Verify {
                 )
                 .ok()
         });
+        let sampler = this.sampler().ok_or_else(forked)?;
         let staged = if staging.is_some() { depth } else { 0 };
         Ok(VerifyQueue {
             slots: std::iter::repeat_with(CheckedCopy::default).take(depth).collect(),
             free: (0..depth).rev().collect(),
-            sampler: this.sampler(),
+            sampler,
             mismatches: VecDeque::with_capacity(EXPLAINED),
             next_code: 0,
             stopped: false,
@@ -265,17 +268,17 @@ impl VerifyEngine {
             stages: has_device_memory.then(|| Arc::clone(&inner)),
             options: *options,
             counts: Default::default(),
-            samplers: Mutex::default(),
+            samplers: ProcessLock::default(),
             hidden: RwLock::default(),
             hidden_len: AtomicUsize::new(0),
         };
         Self { layered: Layered::new(inner, info, verify) }
     }
 
-    /// Returns the counts so far, of all queues.
+    /// Returns the counts so far, of all queues. In a forked child, the counts of the parent's engine are 0.
     #[must_use]
     pub fn report(&self) -> VerifyReport {
-        self.layered.wrapper.report()
+        self.layered.wrapper.report().unwrap_or_default()
     }
 }
 
@@ -537,5 +540,26 @@ unsafe impl QueueHook for VerifyQueue {
             None => format!("the {len} bytes of the source changed while they were copied"),
         };
         Some(NativeError { code: native, name: "VERIFY_MISMATCH".into(), description: description.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dma_core::DmaEngineExt;
+
+    use super::*;
+
+    #[test]
+    fn a_child_does_not_wait_for_a_thread_that_opens_a_queue() {
+        let engine = VerifyEngine::new(Arc::new(dma_conformance::doc_engine()), &VerifyOptions::new());
+        let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+        let memory = || engine.allocate(64).expect("memory");
+        queue.copy(memory(), memory()).expect("accepted").wait().expect("it completes");
+        assert_ne!(engine.report(), VerifyReport::default());
+        // The lock stays held, as by a thread that the child does not have.
+        std::mem::forget(engine.layered.wrapper.samplers.lock());
+        assert!(test_support::in_child::in_child(|| {
+            engine.report() == VerifyReport::default() && engine.explain().is_none()
+        }));
     }
 }
