@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use dma_core::{Access, Error, ErrorKind, Result};
+use dma_process::{MEMLOCK_REMEDY, exceeded_memlock};
 use doca_sys::bindings::*;
 
 use crate::device::Device;
@@ -291,11 +292,8 @@ fn pinning(error: Error, len: usize) -> Error {
         return error;
     }
     let error = error.with_message(format!("registering and pinning {len} bytes"));
-    match dma_vendor::host::exceeded_memlock(len as u64) {
-        Some(bytes) => error.with_numbers(len as u64, bytes).with_hint(format!(
-            "the process's memlock limit is {bytes} bytes: raise it with `ulimit -l unlimited`, in \
-             /etc/security/limits.conf, or by LimitMEMLOCK= of the service"
-        )),
+    match exceeded_memlock(len as u64) {
+        Some(limit) => error.with_numbers(len as u64, limit).with_hint(MEMLOCK_REMEDY),
         None => error.with_hint(
             "the memlock limit (`ulimit -l`) allows this, so the device or its driver refused: register less at \
              a time, drop regions, and see whether the memory is writable",

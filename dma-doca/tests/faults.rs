@@ -205,7 +205,7 @@ fn a_memlock_limit_is_named_with_its_remedy() {
     assert!(e.to_string().contains("ulimit -l"), "{e}");
     // The stand-in's device refuses to pin this memory. The error names the process's limit only if that
     // limit is too low as well.
-    let limit = dma_vendor::host::exceeded_memlock(1 << 20);
+    let limit = dma_process::exceeded_memlock(1 << 20);
     assert_eq!(
         (e.limit(), e.to_string().contains("the device or its driver refused")),
         (limit, limit.is_none()),

@@ -95,7 +95,7 @@ impl IoatRegion {
                 error::EBUSY => wrapped.with_hint(
                     "all or part of it is registered already, which SPDK allows only once: share the region, or register all of it at once",
                 ),
-                error::ENOMEM => wrapped.with_hint("the memory must be pinned: raise the limit with `ulimit -l unlimited`"),
+                error::ENOMEM => wrapped.with_hint(dma_process::MEMLOCK_REMEDY),
                 _ => wrapped.with_hint("check that all of it is mapped"),
             });
         }

@@ -20,7 +20,7 @@ pub use fork::ForkMark;
 pub use fork_lock::ForkLock;
 pub use headroom::check_headroom;
 pub use limit_error::{Limit, LimitError, open_files_remedy};
-pub use lockable::memlock_limit;
+pub use lockable::{MEMLOCK_REMEDY, exceeded_memlock, memlock_limit};
 pub use output_file::OutputFile;
 pub use process_lock::ProcessLock;
 pub use thread::{keep_ignored_signals, spawn_thread, with_signals_blocked};

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use dma_core::{Access, Error, ErrorKind, PageMemory, Result};
+use dma_process::{MEMLOCK_REMEDY, exceeded_memlock};
 use rustix::io::Errno;
 
 use crate::device::Device;
@@ -132,13 +133,13 @@ pub(crate) fn rights(access: Access, write: i32) -> i32 {
 pub(crate) fn refused(len: usize, errno: Errno) -> Error {
     let what = format!("{len} bytes cannot be registered");
     match errno {
-        Errno::NOMEM => match dma_vendor::host::exceeded_memlock(len as u64) {
+        Errno::NOMEM => match exceeded_memlock(len as u64) {
             Some(limit) => {
                 let message = format!("{what}: this process may pin {} KiB in all", limit >> 10);
                 error(ErrorKind::PermissionDenied, message)
                     .with_numbers(len as u64, limit)
                     .with_source(std::io::Error::from(errno))
-                    .with_hint("raise the limit: `ulimit -l unlimited`, or a line `* - memlock unlimited` in /etc/security/limits.d/dma.conf")
+                    .with_hint(MEMLOCK_REMEDY)
             }
             None => error(ErrorKind::OutOfMemory, what)
                 .with_source(std::io::Error::from(errno))

@@ -4,47 +4,26 @@ use std::fs;
 use std::path::Path;
 
 use dma_core::Finding;
-use rustix::process::{Resource, getrlimit};
+use dma_process::{MEMLOCK_REMEDY, memlock_limit};
 
-use super::{is_root, read};
+use super::read;
 
 /// Linux's directory of huge page pools, with a directory for each page size.
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
 
-/// Checks that this user may lock `least` bytes of memory.
+/// Checks that this process may lock `least` bytes of memory.
 #[must_use]
 pub fn memlock(least: u64) -> Finding {
     let what = "memory that may be locked";
-    match getrlimit(Resource::Memlock).current {
+    match memlock_limit() {
         None => Finding::ok(what, "any amount"),
         Some(limit) if limit >= least => Finding::ok(what, format!("{} KiB", limit >> 10)),
-        Some(limit) if is_root() => Finding::ok(what, format!("{} KiB, but root may lock more", limit >> 10)),
         Some(limit) => Finding::warning(
             what,
             format!("{} KiB; registering memory pins it, and fails beyond this limit", limit >> 10),
-            "raise the limit: `ulimit -l unlimited`, or a line `* - memlock unlimited` in /etc/security/limits.d/dma.conf",
+            MEMLOCK_REMEDY,
         ),
     }
-}
-
-/// Returns the process's limit of locked memory, if locking `len` more bytes would exceed it. Otherwise
-/// returns `None`: then another limit, such as the device's, was exceeded.
-#[must_use]
-pub fn exceeded_memlock(len: u64) -> Option<u64> {
-    let limit = dma_process::memlock_limit()?;
-    let status = read("/proc/self/status").unwrap_or_default();
-    (locked(&status).saturating_add(len) > limit).then_some(limit)
-}
-
-/// Returns the number of bytes that a process has locked or pinned, from the text of `/proc/PID/status`
-/// (proc_pid_status(5)).
-fn locked(status: &str) -> u64 {
-    let kib = status.lines().filter_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        let value = value.trim().strip_suffix("kB")?;
-        if matches!(name, "VmLck" | "VmPin") { value.trim().parse::<u64>().ok() } else { None }
-    });
-    kib.sum::<u64>() << 10
 }
 
 /// The huge pages of one size.
@@ -129,13 +108,6 @@ mod tests {
     use dma_core::Verdict;
 
     use super::*;
-
-    #[test]
-    fn locked_and_pinned_memory_counts() {
-        let status = "Name:\tx\nVmPeak:\t  900 kB\nVmLck:\t      64 kB\nVmPin:\t       8 kB\nThreads:\t1\n";
-        assert_eq!(locked(status), 72 << 10);
-        assert_eq!(locked(""), 0);
-    }
 
     #[test]
     fn huge_pages_have_to_be_free_and_mounted() {

@@ -7,7 +7,7 @@ mod memory;
 pub mod pci;
 mod rights;
 
-pub use memory::{exceeded_memlock, has_huge_pages, huge_pages, iommu, memlock};
+pub use memory::{has_huge_pages, huge_pages, iommu, memlock};
 pub use rights::{is_root, rights};
 
 /// Returns the NUMA node of the device that `dir`, a directory of `/sys`, describes. Returns `None` if
