@@ -7,12 +7,12 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use dma_core::{BufferPool, EngineId, Error, ErrorKind, Result, SharedQueue};
+use dma_core::{BufferPool, Error, ErrorKind, Result, SharedQueue};
 use dma_process::{OutputFile, check_file_size};
 use rustix::fs::{FallocateFlags, FileType, fallocate, fstat, fstatvfs};
 use rustix::io::Errno;
 
-use crate::device_transfer::{DeviceTransfer, Start};
+use crate::device_transfer::{DeviceTransfer, Inner, Start, operation};
 use crate::error::FileError;
 use crate::file::{DIRECT_ALIGNMENT, DmaFile};
 use crate::options::{FileQueueOptions, MAX_DEPTH};
@@ -57,19 +57,6 @@ use crate::transfer::no_space;
 /// ```
 #[derive(Clone)]
 pub struct DeviceFiles(Arc<Inner>);
-
-pub(crate) struct Inner {
-    pub(crate) files: FileQueue,
-    pub(crate) queue: SharedQueue,
-    pub(crate) pool: BufferPool,
-    /// The engine of the pool's memory.
-    engine: Option<EngineId>,
-    /// Length of the pool's greatest buffers.
-    pub(crate) buffer_len: usize,
-    block_len: usize,
-    /// Maximum number of blocks in flight of an operation.
-    depth: usize,
-}
 
 impl DeviceFiles {
     /// Makes a file queue for the pool's buffers of the greatest size, and a reader and writer by which they
@@ -281,11 +268,6 @@ fn kind_of(file: &DmaFile) -> Result<(FileType, u64)> {
 /// Returns the number of bytes that the user may add to the file's file system.
 fn free_space(file: &DmaFile) -> u64 {
     fstatvfs(file).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize))
-}
-
-/// Returns the operation's name for errors.
-pub(crate) fn operation(reads: bool, name: &str) -> String {
-    if reads { format!("read {name} into device memory") } else { format!("write {name} from device memory") }
 }
 
 impl fmt::Debug for DeviceFiles {

@@ -12,16 +12,33 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use dma_core::{Batch, Error, ErrorKind, PoolGet, Result, SharedReady, SharedTransfer, Window};
+use dma_core::{
+    Batch, BufferPool, EngineId, Error, ErrorKind, PoolGet, Result, SharedQueue, SharedReady, SharedTransfer,
+    Window,
+};
 use dma_process::OutputFile;
 
-use crate::device::{Inner, operation};
 use crate::error::FileError;
 use crate::file::DmaFile;
 use crate::pieces::{Block, Cursor, FilePiece, Layout};
+use crate::queue::FileQueue;
 use crate::transfer::{FileTransfer, Finished};
 
 type Copies = Batch<Window, Window>;
+
+/// The parts of a [`DeviceFiles`](crate::DeviceFiles), which its transfers share.
+pub(crate) struct Inner {
+    pub(crate) files: FileQueue,
+    pub(crate) queue: SharedQueue,
+    pub(crate) pool: BufferPool,
+    /// The engine of the pool's memory.
+    pub(crate) engine: Option<EngineId>,
+    /// Length of the pool's greatest buffers.
+    pub(crate) buffer_len: usize,
+    pub(crate) block_len: usize,
+    /// Maximum number of blocks in flight of an operation.
+    pub(crate) depth: usize,
+}
 
 /// The arguments of [`DeviceTransfer::new`].
 pub(crate) struct Start {
@@ -32,6 +49,11 @@ pub(crate) struct Start {
     pub(crate) pieces: Vec<FilePiece>,
     pub(crate) total: u64,
     pub(crate) depth: usize,
+}
+
+/// Returns the operation's name for errors.
+pub(crate) fn operation(reads: bool, name: &str) -> String {
+    if reads { format!("read {name} into device memory") } else { format!("write {name} from device memory") }
 }
 
 /// The pieces of a file on their way into device memory or out of it: await the transfer, or wait for it.
