@@ -11,7 +11,7 @@
 #
 # mode       condition
 # one-cpu    one CPU for all threads
-# quota      20 % of one CPU (a control group, else cpulimit)
+# quota      20 % of one CPU (a control group of either version, else cpulimit)
 # neighbors  ten busy processes
 # stops      all processes of the program stop at random moments for 20 to 300 ms
 # threads    threads run in slow motion: each stops at random moments for up to 300 ms (ci/hold_threads.py), and 16 tests run at once
@@ -21,14 +21,15 @@
 # user       a user other than root
 # locale     odd TZ and LANG
 # files      1024 file descriptors, the usual limit of a user
+# twice      the same program runs twice at once
 #
 # A mode that this machine cannot provide is skipped with its reason. Needs root for quota, small-tmp, offline and user. Run it
 # with a new test that starts a process or a thread: `ci/stress.sh --filter NAME --rounds 20`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(one-cpu quota neighbors stops threads clock small-tmp offline user locale files)
-modes=() rounds=1 filter='' starters='' limit=900
+all=(one-cpu quota neighbors stops threads clock small-tmp offline user locale files twice)
+modes=() rounds=1 filter='' starters=''
 usage() {
     sed -n '2,/^set -e/p' "$0" | sed '$d; s/^# \{0,1\}//'
 }
@@ -69,12 +70,13 @@ while (($#)); do
 done
 ((${#modes[@]})) || modes=("${all[@]}")
 
+logs=${CARGO_TARGET_DIR:-target}/stress
 work=$(mktemp -d)
 chmod 755 "$work"
-group=/sys/fs/cgroup/dma-stress-$$
+group=''
 cleanup() {
     jobs -pr | xargs -r kill 2>/dev/null || true
-    rmdir "$group" 2>/dev/null || true
+    [[ -z "$group" ]] || rmdir "$group" 2>/dev/null || true
     rm -rf "$work"
 }
 trap cleanup EXIT
@@ -82,11 +84,18 @@ trap cleanup EXIT
 # Writes package, folder and program of each test program.
 cargo test --locked --workspace --no-run --message-format json-render-diagnostics </dev/null |
     sed -nE 's|.*"package_id":"[^"]*[/#]([a-z-]+)[#@][0-9][^"]*".*"manifest_path":"([^"]*)/Cargo.toml".*"name":"([^"]+)".*"overflow_checks":[a-z]+,"test":true\}.*"executable":"([^"]+)".*|\1 \2 \3 \4|p' >"$work/programs"
-# Sources that start a process or a thread.
+# Returns whether the sources of a test program, with the modules that they share with others, start a process or a thread, or use an
+# engine or an export that does.
 starts() { # FOLDER NAME
-    local sources=("$1"/tests/"$2".rs "$1"/tests/"$2")
-    [[ -e "${sources[0]}" || -e "${sources[1]}" ]] || sources=("$1"/src)
-    grep -rqE 'Command::new|thread::(spawn|scope|Builder)|fork\(' "${sources[@]}" 2>/dev/null
+    local sources=("$1/tests/$2.rs" "$1/tests/$2") module
+    if [[ -e "${sources[0]}" || -e "${sources[1]}" ]]; then
+        while read -r module; do
+            sources+=("$1/tests/$module" "$1/tests/$module.rs")
+        done < <(sed -nE 's/^(pub )?mod ([a-z0-9_]+);/\2/p; s/^#\[path = "(.*)"\]/\1/p' "${sources[0]}" "${sources[1]}/main.rs" 2>/dev/null)
+    else
+        sources=("$1/src")
+    fi
+    grep -rqE 'Command::new|thread::(spawn|scope|Builder)|fork\(|with_threads\([1-9]|Export::new' "${sources[@]}" 2>/dev/null
 }
 while read -r package folder name program; do
     [[ "$package/$name" == *"$filter"* ]] || continue
@@ -100,69 +109,90 @@ done <"$work/programs" >"$work/chosen"
 
 as_root() { [[ "$(id -u)" == 0 ]]; }
 
-# Sets `prefix`, the words before a program in mode $1. Prints the reason and fails if this machine lacks the mode.
+# Makes `group`, a control group that has 20 % of one CPU. Version 1 has a folder for each kind of limit.
+make_group() {
+    as_root || return 1
+    for group in /sys/fs/cgroup{,/cpu}/dma-stress-$$; do
+        [[ -e "${group%/*}/cgroup.procs" ]] || continue
+        mkdir "$group" 2>/dev/null || continue
+        if [[ -e "$group/cpu.max" ]]; then
+            echo "20000 100000" 2>/dev/null >"$group/cpu.max" && return
+        elif [[ -e "$group/cpu.cfs_quota_us" ]]; then
+            echo 100000 >"$group/cpu.cfs_period_us" && echo 20000 >"$group/cpu.cfs_quota_us" && return
+        fi
+        rmdir "$group"
+    done
+    group=''
+    return 1
+}
+
+# Sets `prefix`, the words before a program in mode $1, and `limit`, the seconds after which a program hangs. Sets `reason` and
+# fails if this machine lacks the mode.
 prepare() {
-    prefix=()
+    prefix=() reason='' limit=900
     case $1 in
     one-cpu)
         command -v taskset >/dev/null || {
-            echo "no taskset"
+            reason="no taskset"
             return 1
         }
-        prefix=(taskset -c 0)
+        # The first of the CPUs that this process may use.
+        prefix=(taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')")
         ;;
     quota)
-        if as_root && [[ -e /sys/fs/cgroup/cgroup.procs ]] && mkdir "$group" 2>/dev/null && echo "20000 100000" 2>/dev/null >"$group/cpu.max"; then
+        limit=3600
+        if make_group; then
             # shellcheck disable=SC2016 # expanded by the inner shell
             prefix=(bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$group")
         elif command -v cpulimit >/dev/null; then
             prefix=(cpulimit -q -i -l 20 --)
         else
-            echo "neither a control group nor cpulimit"
+            reason="neither a control group nor cpulimit"
             return 1
         fi
         ;;
     neighbors | stops | locale | files) ;;
     threads)
         command -v python3 >/dev/null || {
-            echo "no python3"
+            reason="no python3"
             return 1
         }
-        reason=$(python3 ci/hold_threads.py true 2>&1) || {
-            echo "$reason"
-            return 1
-        }
+        reason=$(python3 ci/hold_threads.py true 2>&1) || return 1
+        limit=3600
         prefix=(env RUST_TEST_THREADS=16 python3 "$PWD/ci/hold_threads.py")
         ;;
     clock)
         lib=$(find /usr/lib -name libfaketime.so.1 2>/dev/null | head -n 1)
         [[ -n "$lib" ]] || {
-            echo "no libfaketime (apt-get install faketime)"
+            reason="no libfaketime (apt-get install faketime)"
             return 1
         }
         # Some tests build stand-ins. Compilers hang under the library, and file times do not step with the clock.
-        printf '#!/bin/sh\nexec env -u LD_PRELOAD "$@"\n' >"$work/rustc"
-        chmod +x "$work/rustc"
-        prefix=(env "RUSTC_WRAPPER=$work/rustc" NO_FAKE_STAT=1 "LD_PRELOAD=$lib" FAKETIME=+0 FAKETIME_NO_CACHE=1
+        mkdir -p "$work/tools"
+        for tool in cargo rustc; do
+            printf '#!/bin/sh\nexec env -u LD_PRELOAD "%s" "$@"\n' "$(command -v "$tool")" >"$work/tools/$tool"
+            chmod +x "$work/tools/$tool"
+        done
+        prefix=(env "PATH=$work/tools:$PATH" NO_FAKE_STAT=1 "LD_PRELOAD=$lib" FAKETIME=+0 FAKETIME_NO_CACHE=1
             "FAKETIME_TIMESTAMP_FILE=$work/clock" DONT_FAKE_MONOTONIC=1)
         ;;
     small-tmp)
         as_root || {
-            echo "not root"
+            reason="not root"
             return 1
         }
         prefix=(unshare -m bash -c 'mount -t tmpfs -o size=64M none /tmp && exec "$@"' mount)
         ;;
     offline)
         as_root || {
-            echo "not root"
+            reason="not root"
             return 1
         }
         prefix=(unshare -n bash -c 'ip link set lo up 2>/dev/null || true; exec "$@"' offline)
         ;;
     user)
         if ! as_root || ! command -v setpriv >/dev/null; then
-            echo "not root, or no setpriv"
+            reason="not root, or no setpriv"
             return 1
         fi
         # Tests write into the target folder, and some build there.
@@ -176,6 +206,10 @@ prepare() {
             for n in 0 1 2; do mkdir -p "${folders[n]}" && mount --bind "/mnt/$n" "${folders[n]}" || exit 125; done
             cd "$PWD" && exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"'
             user "${CARGO_HOME:-$HOME/.cargo}" "${RUSTUP_HOME:-$HOME/.rustup}" "$PWD")
+        ;;
+    twice)
+        # shellcheck disable=SC2016 # expanded by the inner shell
+        prefix=(bash -c '"$@" & first=$!; "$@"; status=$?; wait "$first" || status=$?; exit "$status"' twice)
         ;;
     esac
     case $1 in
@@ -198,13 +232,11 @@ stop_at_random() {
 
 passed=0 failed=0 skipped=0
 for mode in "${modes[@]}"; do
-    if ! reason=$(prepare "$mode"); then
+    if ! prepare "$mode"; then
         echo "skipped: mode $mode: $reason"
         skipped=$((skipped + 1))
         continue
     fi
-    rmdir "$group" 2>/dev/null || true # made by the trial above
-    prepare "$mode" >/dev/null
     helpers=()
     if [[ "$mode" == neighbors ]]; then
         for _ in {1..10}; do
@@ -219,12 +251,12 @@ for mode in "${modes[@]}"; do
         done) &
         helpers+=($!)
     fi
-    mode_failed=0 mode_passed=0
+    mode_failed=0 mode_passed=0 tests=0 empty=''
     for ((round = 1; round <= rounds; round++)); do
         while read -r package folder name program; do
             log=$work/log
             status=0
-            (cd "$folder" && exec setsid timeout "$limit" "${prefix[@]}" "$program") </dev/null >"$log" 2>&1 &
+            (cd "$folder" && exec setsid timeout -k 10 "$limit" "${prefix[@]}" "$program") </dev/null >"$log" 2>&1 &
             test=$!
             if [[ "$mode" == stops ]]; then
                 stop_at_random "$test" &
@@ -232,21 +264,37 @@ for mode in "${modes[@]}"; do
             fi
             wait "$test" || status=$?
             [[ "$mode" != stops ]] || { wait "$stopper" || true; }
+            left=$(pgrep -l -s "$test" | tr '\n' ' ' || true)
+            pkill -KILL -s "$test" || true
             if ((status)); then
                 mode_failed=$((mode_failed + 1))
-                echo "FAILED in mode $mode, round $round: $package $name (status $status)"
+                case $status in
+                124) why="does not end in $limit s" ;;
+                137) why="killed" ;;
+                *) why="status $status" ;;
+                esac
+                mkdir -p "$logs"
+                cp "$log" "$logs/$mode.$round.$package.$name"
+                echo "FAILED in mode $mode, round $round: $package $name ($why), output in $logs/$mode.$round.$package.$name"
                 {
-                    sed -nE 's/^test (.*) \.\.\. FAILED$/    \1/p' "$log"
+                    sed -nE 's/^test (.*) (\.\.\. FAILED|has been running for over 60 seconds)$/    \1 \2/p' "$log"
                     grep -A3 "panicked at" "$log" | sed 's/^/    /' | head -n 20
                 } || true
             else
                 mode_passed=$((mode_passed + 1))
+                count=$(awk '/^test result: / { sum += $4; seen = 1 } END { print seen ? sum : 1 }' "$log")
+                tests=$((tests + count))
+                ((count || round > 1)) || empty+=" $package/$name"
+                [[ -z "$left" ]] || echo "mode $mode, round $round: $package $name leaves processes: $left"
             fi
         done <"$work/chosen"
     done
     ((!${#helpers[@]})) || kill "${helpers[@]}" 2>/dev/null || true
-    rmdir "$group" 2>/dev/null || true
-    printf '%-10s %2d rounds of %3d programs: %d failed\n' "$mode" "$rounds" "$(wc -l <"$work/chosen")" "$mode_failed"
+    [[ -z "$group" ]] || rmdir "$group" 2>/dev/null || true
+    group=''
+    printf '%-10s %2d rounds of %3d programs, %d tests passed: %d programs failed\n' \
+        "$mode" "$rounds" "$(wc -l <"$work/chosen")" "$tests" "$mode_failed"
+    [[ -z "$empty" ]] || echo "           no test ran:$empty"
     passed=$((passed + mode_passed)) failed=$((failed + mode_failed))
 done
 echo "$passed passed, $failed failed, $skipped skipped"
