@@ -167,8 +167,10 @@ fn the_card_copies_both_ways() {
         .failed(&["no function of the host was chosen", "--rep-pci"]);
     alone(Side::Dpu, "-f dst -p 03:00.0 -r 77:00.0 -c comch:copy").failed(&["77:00.0"]);
     alone(Side::Host, "-f src -p 77:00.0 -c comch:copy").failed(&["77:00.0"]);
-    alone(Side::Host, "-f src -p 3b:00.0 -c comch:nobody --timeout 0.5")
-        .failed(&["no DPU listened on comch:nobody"]);
-    alone(Side::Dpu, "-f dst -p 03:00.0 -r 3b:00.0 -c comch:nobody --timeout 0.5")
-        .failed(&["no host connected to comch:nobody"]);
+    // Another run of this program beside this one listens and connects at another name.
+    let nobody = format!("comch:nobody{}", std::process::id());
+    alone(Side::Host, &format!("-f src -p 3b:00.0 -c {nobody} --timeout 0.5"))
+        .failed(&[&format!("no DPU listened on {nobody}")]);
+    alone(Side::Dpu, &format!("-f dst -p 03:00.0 -r 3b:00.0 -c {nobody} --timeout 0.5"))
+        .failed(&[&format!("no host connected to {nobody}")]);
 }

@@ -5,6 +5,7 @@ use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -365,7 +366,8 @@ fn two_copies_with_one_socket_or_file_do_not_interfere() {
     place.file("src", 1000);
     let first = place.start(Side::Dpu, "-f dst");
     let start = Instant::now();
-    while !place.path("socket").exists() {
+    // The socket exists shortly before the program listens.
+    while UnixStream::connect(place.path("socket")).is_err() {
         assert!(start.elapsed() < LONG);
     }
     place.start(Side::Dpu, "-f dst2").end().failed(&["another dma-copy listens on socket"]);

@@ -172,7 +172,7 @@ fn copy_with(
     place.file("src", len);
     let listener = UnixListener::bind(place.path("proxy")).expect("a socket");
     // The timeout is short, because many faults end by it. On a slow machine it may expire without a fault.
-    let timeout = if fault.is_some() { "0.3" } else { "30" };
+    let timeout = if fault.is_some() { "0.3" } else { "600" };
     let args = format!("-e {engine} --window 16K --chunk 4K --timeout {timeout}");
     let file = |side| if side == from { "src" } else { "dst" };
     let mut dpu = place.start(Side::Dpu, &format!("-f {} -c unix:dpu {args}", file(Side::Dpu)));
