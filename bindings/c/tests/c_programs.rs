@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use test_support::stand_ins;
+use test_support::{built, stand_ins};
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 const STRICT: [&str; 6] = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-g", "-pthread"];
@@ -15,13 +15,12 @@ const STRICT: [&str; 6] = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-g", "-p
 /// A directory with the libraries under their installed names.
 static LIBRARIES: LazyLock<PathBuf> = LazyLock::new(|| {
     let test = std::env::current_exe().expect("the test's own path");
-    let built = test.parent().expect("a directory").to_owned();
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dma-c");
-    std::fs::create_dir_all(&dir).expect("a directory");
+    let libraries = test.parent().expect("a directory");
+    let dir = built::own_folder("dma-c");
     for (name, target) in [
-        (soname(), built.join("libdma_c.so")),
+        (soname(), libraries.join("libdma_c.so")),
         ("libdma.so".to_owned(), PathBuf::from(soname())),
-        ("libdma.a".to_owned(), built.join("libdma_c.a")),
+        ("libdma.a".to_owned(), libraries.join("libdma_c.a")),
     ] {
         let link = dir.join(name);
         let _ = std::fs::remove_file(&link);

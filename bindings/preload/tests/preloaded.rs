@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
 
-use test_support::stand_ins;
+use test_support::{built, stand_ins};
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 /// The situations of `every_case.c`.
@@ -21,7 +21,7 @@ const SITUATIONS: [&str; 9] =
 
 /// The directory of the built programs, and of the library.
 static DIRECTORY: LazyLock<PathBuf> = LazyLock::new(|| {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dma-memcpy");
+    let directory = built::own_folder("dma-memcpy");
     let install = Path::new(HERE).join("install");
     succeed(Command::new(install).arg(&directory).args(["--profile", "test"]));
     directory

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
-use test_support::stand_ins;
+use test_support::{built, stand_ins};
 
 /// The headers must compile without warnings, because programs are built with strict flags.
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
@@ -43,9 +43,7 @@ fn shown(output: &Output) -> String {
 
 /// Returns the path of a built program.
 fn binary(name: &str, how: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_programs");
-    std::fs::create_dir_all(&dir).expect("a directory for the programs");
-    dir.join(format!("{name}-{how}"))
+    built::own_folder("c_programs").join(format!("{name}-{how}"))
 }
 
 fn source(name: &str) -> PathBuf {

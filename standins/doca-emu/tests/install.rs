@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use test_support::stand_ins;
+use test_support::{built, stand_ins};
 
 const LIBRARIES: [&str; 4] = ["argp", "comch", "common", "dma"];
 
@@ -120,7 +120,7 @@ fn pkg_config_says_how_to_build() {
         return;
     }
     let prefix = stand_ins::doca_emu_prefix();
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pkg-config-program");
+    let program = built::own_folder("install").join("pkg-config-program");
     let source = program.with_extension("c");
     let code = "#include <doca_argp.h>\n#include <doca_comch.h>\n#include <doca_dma.h>\n#include <doca_error.h>\n\
         int main(void)\n{\n\treturn doca_comch_client_destroy(NULL) == DOCA_SUCCESS || \
@@ -155,7 +155,7 @@ fn refused(output: &Output, says: &str) {
 
 #[test]
 fn mistakes_are_named_and_leave_nothing_behind() {
-    let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("install-mistakes");
+    let parent = built::own_folder("install").join("mistakes");
     let _ = fs::remove_dir_all(&parent);
     fs::create_dir_all(&parent).expect("a directory");
     let prefix = parent.join("sdk");
@@ -190,7 +190,7 @@ fn mistakes_are_named_and_leave_nothing_behind() {
 
 #[test]
 fn a_failure_leaves_the_old_installation() {
-    let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("install-again");
+    let parent = built::own_folder("install").join("again");
     let _ = fs::remove_dir_all(&parent);
     let prefix = parent.join("sdk");
     // Build the archive now, so that cargo does not rebuild it below.

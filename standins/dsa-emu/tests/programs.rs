@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::process::{Command, Output};
-use test_support::stand_ins;
+use test_support::{built, stand_ins};
 
 /// Runs a program on work queues of this configuration, with its own temporary folder. Asserts that the
 /// folder is empty afterwards.
@@ -45,7 +45,7 @@ fn succeeds(name: &str, output: &Output) {
 /// Compiles `tests/c/NAME.c` and runs it on work queues of this configuration.
 fn run_c(name: &str, config: &str) {
     if has_compiler() {
-        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("dsa-emu-{name}"));
+        let program = built::own_folder("dsa-emu-programs").join(name);
         compile(&format!("{name}.c"), &[], &program);
         succeeds(name, &run(config, &[program.to_str().unwrap()]));
     }

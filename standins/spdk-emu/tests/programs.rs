@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use stand_ins::spdk_emu_prefix;
+use test_support::built;
 use test_support::stand_ins;
 
 /// Command lines of the compilers, for C and for C++.
@@ -39,7 +40,7 @@ fn compile(name: &str, how: &[&str], suffix: &str) -> Option<(PathBuf, PathBuf)>
     }
     let prefix = spdk_emu_prefix();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"));
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}{suffix}"));
+    let program = built::own_folder("spdk-emu-programs").join(format!("{name}{suffix}"));
     let flags =
         succeeds(Command::new("pkg-config").env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).args([
             "--cflags",

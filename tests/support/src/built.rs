@@ -1,6 +1,8 @@
-//! The paths of programs that cargo has built.
+//! The paths of programs that cargo has built, and of files that tests build.
 
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Returns the directory of this test's profile, such as `target/debug`.
 fn profile_directory() -> PathBuf {
@@ -12,6 +14,26 @@ fn profile_directory() -> PathBuf {
 /// Returns the directory of the profiles, `target` or `target/TRIPLE`. Its `tmp` is CARGO_TARGET_TMPDIR.
 pub(crate) fn target_directory() -> PathBuf {
     profile_directory().parent().expect("the target directory").to_owned()
+}
+
+/// Returns the directory `target/tmp/NAME`, in which this test program builds files. If another process uses the
+/// directory, waits until that process ends. So two runs of the tests at once do not replace each other's files.
+///
+/// # Panics
+///
+/// If the program asks for a second name, because two runs could then wait for each other. If the directory
+/// cannot be created.
+pub fn own_folder(name: &str) -> PathBuf {
+    static OWN: OnceLock<(PathBuf, File)> = OnceLock::new();
+    let wanted = target_directory().join("tmp").join(name);
+    let (folder, _) = OWN.get_or_init(|| {
+        fs::create_dir_all(&wanted).expect("a directory");
+        let lock = File::create(wanted.with_extension("lock")).expect("a lock file");
+        lock.lock().expect("the lock");
+        (wanted.clone(), lock)
+    });
+    assert_eq!(*folder, wanted, "a program has one directory");
+    wanted
 }
 
 /// Returns the path of the binary of the example `name`. `cargo test` builds it in a directory beside the
