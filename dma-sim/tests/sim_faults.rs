@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use dma_core::{
-    Access, Batch, BufferMut, Capabilities, DmaEngine, DmaEngineExt, Error, ErrorKind, MemoryRequest,
-    OpError, Queue, QueueOptions, Retry, SharedQueueOptions, Transfer,
+    Access, Batch, BufferMut, BufferPool, Capabilities, DmaEngine, DmaEngineExt, Error, ErrorKind,
+    MemoryRequest, OpError, PoolOptions, Queue, QueueOptions, Retry, SharedQueueOptions, Transfer,
 };
 use dma_sim::model::{Profile, Time, TraceMode};
 use dma_sim::sim::{Clock, SimEngine, SimOptions};
@@ -603,4 +603,29 @@ fn memory_of_a_copy_in_flight_is_not_used_again() {
     assert_eq!(report().regions, 4, "all views were dropped, and the copy has ended");
     assert!(engine.allocate(LEN).unwrap().iter().all(|byte| *byte == 0));
     assert_eq!(report().reused, 1);
+}
+
+/// Copies on a stuck device leave their buffers with it. A copy that finds no memory for this reason names
+/// the device, not the pool.
+#[test]
+fn copies_of_bytes_say_that_a_stuck_device_holds_their_memory() {
+    let faults = SimOptions::new().with_faults("stick@1".parse().unwrap()).with_clock(Clock::Real);
+    let engines = [(); 2].map(|()| SimEngine::open(&faults).unwrap());
+    let options = QueueOptions::new().with_stall_timeout(SHORT).with_drop_timeout(SHORT);
+    let queue = engines[0].open_queue(&options).unwrap();
+    let shared = engines[1].open_shared_queue(&SharedQueueOptions::new().with_queue(options)).unwrap();
+    let copies: [&dyn Fn(&BufferPool, &mut [u8]) -> Result<(), Error>; 2] =
+        [&|pool, dst| queue.copy_bytes(pool, &[7; LEN], dst), &|pool, dst| {
+            shared.copy_bytes(pool, &[7; LEN], dst)
+        }];
+    for (engine, copy) in engines.iter().zip(copies) {
+        let pool = BufferPool::new(engine, &PoolOptions::new().with_class(2 * LEN, 1)).unwrap();
+        let errors: Vec<_> = (0..3).map(|_| copy(&pool, &mut [0; LEN]).unwrap_err()).collect();
+        for error in &errors {
+            assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+            assert!(error.to_string().starts_with("copy bytes on sim: "), "{error}");
+        }
+        // The second copy has the memory that the pool keeps, and the third has none.
+        assert!(errors[2].to_string().contains("holds the memory"), "{}", errors[2]);
+    }
 }

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::planner::check;
 use crate::planner::plan::QueueCaps;
 use crate::planner::wait::{Backoff, deadline};
+use crate::planner::{check, error};
 use crate::{BufferMut, BufferPool, Capabilities, Error, ErrorKind, InlineExecutor, OpError, Result};
 
 /// Minimum length of a copy by the CPU that is passed to the engine, which may share it among threads.
@@ -23,9 +23,15 @@ pub(crate) type Pair = (BufferMut, BufferMut);
 pub(crate) trait Copier {
     type Transfer;
 
-    /// Returns the queue's capabilities, the backend's name and the stall timeout, or the error of a queue
-    /// that accepts no operations.
-    fn facts(&self) -> Result<(QueueCaps, &'static str, Duration)>;
+    /// Returns the queue's capabilities and the stall timeout, or the error of a queue that accepts no
+    /// operations.
+    fn facts(&self) -> Result<(QueueCaps, Duration)>;
+
+    /// Returns the backend's name.
+    fn backend(&self) -> &'static str;
+
+    /// Returns the time for which the device has completed nothing, if it has stalled.
+    fn hangs(&self) -> Option<Duration>;
 
     fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>>;
 
@@ -40,8 +46,8 @@ pub(crate) trait Copier {
 
 /// Copies `src` to `dst`, by the CPU or through buffers of `pool`.
 pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], dst: &mut [u8]) -> Result<()> {
-    let (caps, backend, stall_timeout) = queue.facts().map_err(|e| e.with_operation("copy bytes"))?;
-    let fail = |e: Error| e.with_operation("copy bytes").with_backend(backend);
+    let fail = |e: Error| e.with_operation("copy bytes").with_backend(queue.backend());
+    let (caps, stall_timeout) = queue.facts().map_err(fail)?;
     if src.len() != dst.len() {
         return Err(fail(check::lengths_differ(src.len() as u128, dst.len() as u128)));
     }
@@ -71,7 +77,7 @@ pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], ds
     let mut in_flight = [const { None::<Q::Transfer> }; MAX_IN_FLIGHT];
     let mut landing = dst;
     let mut land = |transfer: Q::Transfer| -> Result<()> {
-        let (_, arrived) = Q::wait_for_piece(transfer)?;
+        let (_, arrived) = Q::wait_for_piece(transfer).map_err(|e| fail(e.into()))?;
         let (here, rest) = std::mem::take(&mut landing).split_at_mut(arrived.len());
         here.copy_from_slice(&arrived);
         landing = rest;
@@ -95,8 +101,9 @@ pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], ds
                 Err(e) if landed == sent => {
                     let (until, backoff) =
                         waits.get_or_insert_with(|| (deadline(stall_timeout), Backoff::new()));
-                    if !wait_for_others(queue, &e, *until, backoff) {
-                        return Err(fail(e));
+                    let hangs = queue.hangs();
+                    if hangs.is_some() || !wait_for_others(queue, &e, *until, backoff) {
+                        return Err(fail(hangs.or_else(|| queue.hangs()).map_or(e, error::holds_memory)));
                     }
                 }
                 Err(_) => {}

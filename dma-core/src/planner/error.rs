@@ -138,6 +138,17 @@ pub(crate) fn stalled(stalled_for: Duration) -> Error {
         .with_hint("close the queue and open another one, or submit again later if the device may recover")
 }
 
+/// Makes the error for a copy of bytes that gets no memory or slot, because a stalled device has them.
+#[cold]
+pub(crate) fn holds_memory(stalled_for: Duration) -> Error {
+    let message = format!(
+        "the device has completed nothing for {stalled_for:.1?}, and holds the memory or the slots of earlier operations"
+    );
+    Error::new(ErrorKind::TimedOut, message).with_hint(
+        "close the queue and open another one with another pool, or copy again later if the device may recover",
+    )
+}
+
 /// An operation that did not succeed.
 #[derive(Debug)]
 pub(crate) struct Failure {

@@ -269,16 +269,19 @@ macro_rules! operations {
             /// It uses memory that the pool keeps for this purpose, in chunks of at most 32 KiB, one at a
             /// time. Waits up to [`QueueOptions::stall_timeout`](crate::QueueOptions::stall_timeout) for
             /// other calls that use this memory, for queue slots that other operations use, and for a device
-            /// that completes nothing.
+            /// that completes nothing. If transfers that have ended hold all slots, drop or wait for them
+            /// first: a [`Queue`](crate::Queue) refuses the copy at once, but a
+            /// [`SharedQueue`](crate::SharedQueue) waits, because another thread may free a slot.
             ///
             /// # Errors
             ///
             /// Before any byte of `dst` is written: `LengthMismatch`; `WrongEngine` for a pool of another
-            /// engine; `InvalidArgument` for a pool with buffers of only 1 byte; `Closed`.
+            /// engine; `InvalidArgument` for a pool with buffers of only 1 byte; `Closed`; `DeviceLost`.
             ///
             /// After a part of `dst` may have been written: `OutOfResources` or `QueueFull` if no memory or
             /// slot becomes free in time; `TimedOut` if the device completes nothing, in which case the queue
-            /// keeps the pool's buffers; the device failures of [`Transfer::wait`](crate::Transfer::wait).
+            /// keeps the pool's buffers, or at once if a stalled device holds them from earlier copies; the
+            /// device failures of [`Transfer::wait`](crate::Transfer::wait).
             pub fn copy_bytes(&self, pool: &$crate::BufferPool, src: &[u8], dst: &mut [u8]) -> $crate::Result<()> {
                 $crate::planner::copy_bytes::copy_bytes(self, pool, src, dst)
             }

@@ -269,6 +269,14 @@ impl Queue {
         self.shared.borrow_mut().stalled()
     }
 
+    /// Returns the error of a lost device (`DeviceLost`), or `None` if no loss is known. A lost device is known
+    /// after a poll, a wait or a submission has met it. Does not poll.
+    #[must_use]
+    pub fn lost(&self) -> Option<Error> {
+        let state = self.shared.borrow();
+        state.planner.lost().map(|e| e.with_operation("use queue").with_backend(state.planner.backend))
+    }
+
     /// Makes a driver. With a driver, only [`poll`](Self::poll) and [`Driver::run`] wake the tasks of awaited
     /// transfers. The caller must call `run` when the [`Driver`]'s file descriptor is readable. Without a
     /// driver, an awaited transfer polls the device whenever its task runs, and wakes the task again
@@ -330,10 +338,18 @@ impl Queue {
 impl Copier for Queue {
     type Transfer = Transfer<Pair>;
 
-    fn facts(&self) -> Result<(QueueCaps, &'static str, Duration)> {
+    fn facts(&self) -> Result<(QueueCaps, Duration)> {
         let state = self.shared.borrow();
         let planner = &state.planner;
-        planner.refusal().map_or_else(|| Ok((planner.caps(), planner.backend, state.stall_timeout)), Err)
+        planner.refusal().map_or_else(|| Ok((planner.caps(), state.stall_timeout)), Err)
+    }
+
+    fn backend(&self) -> &'static str {
+        self.shared.borrow().planner.backend
+    }
+
+    fn hangs(&self) -> Option<Duration> {
+        self.stalled()
     }
 
     fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {

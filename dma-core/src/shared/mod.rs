@@ -430,6 +430,14 @@ impl SharedQueue {
         self.handle.hub.lanes.iter().filter_map(|lane| lane.stalled()).max()
     }
 
+    /// Returns the error of a lost device (`DeviceLost`), or `None` if no loss is known. Does not poll: the
+    /// lanes' threads and waits do, while operations are in flight.
+    #[must_use]
+    pub fn lost(&self) -> Option<Error> {
+        let lost = self.handle.hub.lanes.iter().find_map(|lane| lane.lost())?;
+        Some(lost.with_operation("use queue").with_backend(self.first_lane().backend))
+    }
+
     /// Returns the maximum number of operations in flight, on all lanes together.
     #[must_use]
     pub fn depth(&self) -> usize {
@@ -452,9 +460,17 @@ impl SharedQueue {
 impl Copier for SharedQueue {
     type Transfer = SharedTransfer<Pair>;
 
-    fn facts(&self) -> Result<(QueueCaps, &'static str, Duration)> {
+    fn facts(&self) -> Result<(QueueCaps, Duration)> {
         let lane = self.first_lane();
-        lane.refusal().map_or(Ok((lane.caps, lane.backend, lane.stall_timeout)), Err)
+        lane.refusal().map_or(Ok((lane.caps, lane.stall_timeout)), Err)
+    }
+
+    fn backend(&self) -> &'static str {
+        self.first_lane().backend
+    }
+
+    fn hangs(&self) -> Option<Duration> {
+        self.handle.hub.hangs()
     }
 
     fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
