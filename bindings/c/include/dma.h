@@ -111,7 +111,8 @@ typedef struct dma_failure {
 dma_status dma_last_error(dma_error *error);
 
 /* Reports which copies of a batch failed, if the thread's last failure is the completion of a batch.
- * Writes up to `capacity` entries, and the total number of failed copies to `count`. Any thread.
+ * Writes up to `capacity` entries, and the total number of failed copies to `count`. After DMA_DEVICE_LOST the
+ * count is 0: it is not known which copies the device has made. Any thread.
  * DMA_INVALID_ARGUMENT: a pointer is NULL (failures may be NULL if capacity is 0). */
 dma_status dma_last_failures(dma_failure *failures, size_t capacity, size_t *count);
 
@@ -411,14 +412,15 @@ dma_status dma_queue_open(dma_engine engine, const dma_queue_options *options, d
  * dma_queue_wait_for return the remaining completions, and the functions that submit,
  * dma_queue_wait_for_room, dma_queue_flush, dma_queue_descriptor and dma_queue_arm return DMA_CLOSED. One
  * thread at a time.
- * DMA_TIMED_OUT: some operations did not end. They are reported as failed, but a device may still access
- * their memory, so their regions stay in use forever. DMA_CLOSED: the handle was closed. */
+ * DMA_TIMED_OUT, or DMA_DEVICE_LOST if the device is lost: some operations did not end. They are reported as
+ * failed, but a device may still access their memory, so their regions stay in use forever. DMA_CLOSED: the
+ * handle was closed. */
 dma_status dma_queue_stop(dma_queue queue, uint32_t timeout_ms);
 
 /* Stops a queue as dma_queue_stop does, unless it is already stopped, discards the remaining completions,
- * and closes the handle, even if it returns DMA_TIMED_OUT. Blocks as dma_queue_stop does. One thread at a
- * time.
- * DMA_TIMED_OUT: as for dma_queue_stop. DMA_IN_USE: another thread is in a call with the queue, which stays
+ * and closes the handle, even if it returns DMA_TIMED_OUT or DMA_DEVICE_LOST. Blocks as dma_queue_stop does.
+ * One thread at a time.
+ * DMA_TIMED_OUT, DMA_DEVICE_LOST: as for dma_queue_stop. DMA_IN_USE: another thread is in a call with the queue, which stays
  * open.
  * DMA_CLOSED. */
 dma_status dma_queue_close(dma_queue queue, uint32_t timeout_ms);
@@ -460,8 +462,8 @@ typedef struct dma_completion {
  * Threads: any thread for a shared queue, one thread at a time for other queues.
  *
  * Errors of all these functions: DMA_QUEUE_FULL. DMA_TIMED_OUT: the queue is full, and its device is
- * stalled. DMA_LENGTH_MISMATCH. DMA_OVERLAP. DMA_ACCESS_DENIED. DMA_WRONG_ENGINE. DMA_OUT_OF_RANGE: a range
- * exceeds its region. DMA_INVALID_ARGUMENT: NULL, or an invalid handle of a region or queue. DMA_CLOSED:
+ * stalled. DMA_DEVICE_LOST. DMA_LENGTH_MISMATCH. DMA_OVERLAP. DMA_ACCESS_DENIED. DMA_WRONG_ENGINE.
+ * DMA_OUT_OF_RANGE: a range exceeds its region. DMA_INVALID_ARGUMENT: NULL, or an invalid handle of a region or queue. DMA_CLOSED:
  * the queue is stopped, or a handle was closed. DMA_IN_USE: another thread is in a call with this queue.
  * After an error, nothing was submitted, unless the function's description says otherwise.
  */
@@ -553,7 +555,8 @@ dma_status dma_queue_descriptor(dma_queue queue, int *fd);
  * `ready` the number of completions that dma_queue_poll would return now. If it is 0, sleep on the
  * descriptor. After a wake-up, call dma_queue_arm again, because a wake-up need not mean a completion. Does
  * not block. Threads: as for the functions that submit.
- * DMA_INVALID_ARGUMENT: NULL, or no descriptor was requested. DMA_OS. DMA_CLOSED. */
+ * DMA_DEVICE_LOST: the device is lost, and no completion is left to receive. DMA_INVALID_ARGUMENT: NULL, or no
+ * descriptor was requested. DMA_OS. DMA_CLOSED. */
 dma_status dma_queue_arm(dma_queue queue, size_t *ready);
 
 /* Counts of a queue so far. Every accepted operation is counted in exactly one of completed, failed,

@@ -217,7 +217,7 @@ fn in_use(error: Error) -> Error {
         .with_operation("close a region")
         .with_backend(error.backend().to_owned())
         .with_hint(
-            "receive the completions of the operations, close the batches, and revoke the exports first",
+            "receive the completions of the operations, close the batches, and revoke the exports first; memory that a lost or stopped device may still access stays in use",
         )
 }
 

@@ -129,6 +129,8 @@ pub(super) struct Local {
     depth: usize,
     /// The counters at the time of the stop.
     last_counters: Counters,
+    /// True if the device was lost before the stop.
+    lost: bool,
 }
 
 impl Local {
@@ -144,6 +146,7 @@ impl Local {
             ended: Vec::new(),
             taken: 0,
             last_counters: Counters::default(),
+            lost: false,
         }
     }
 
@@ -346,7 +349,8 @@ impl Operations for Local {
     fn submit_batch(&mut self, batch: dma_batch, token: u64) -> Result<()> {
         let queue = self.queue_with_room()?;
         let mut taken = batch::take(batch)?;
-        if queue.submit_at_once(taken.list()?) {
+        // A lost device keeps its batches, so the loss is the reason why they cannot be used.
+        if queue.submit_at_once(taken.list().map_err(|e| queue.lost().unwrap_or(e))?) {
             self.done.push(Done { token, batch: Some(taken.hold()) });
             return Ok(());
         }
@@ -427,11 +431,11 @@ impl Operations for Local {
     fn arm(&mut self) -> Result<usize> {
         let queue = self.queue.as_ref().ok_or_else(stopped)?;
         let driver = self.driver.as_ref();
-        driver
+        let driven = driver
             .ok_or_else(|| {
                 invalid("no descriptor was requested").with_hint("call dma_queue_descriptor first")
             })?
-            .run()?;
+            .run();
         queue.take_tokens(&mut self.ended);
         // Free the operations whose completions were cancelled.
         for at in self.ended.split_off(self.taken) {
@@ -441,7 +445,12 @@ impl Operations for Local {
                 self.ended.push(at);
             }
         }
-        Ok(self.ended.len() - self.taken + self.unreceived())
+        let ready = self.ended.len() - self.taken + self.unreceived();
+        // The failure of the device is also that of the operations that have ended.
+        if ready == 0 {
+            driven?;
+        }
+        Ok(ready)
     }
 
     fn counters(&mut self) -> Counters {
@@ -460,6 +469,9 @@ impl Operations for Local {
     fn stop(&mut self, timeout: Duration) -> Result<()> {
         self.driver = None;
         if let Some(queue) = self.queue.take() {
+            queue.flush();
+            queue.poll();
+            self.lost = queue.lost().is_some();
             self.last_counters = queue.close(timeout);
             // Closing the queue has ended all transfers, so the list gets all entries with an operation.
             let known = self.ended.split_off(self.taken);
@@ -469,6 +481,6 @@ impl Operations for Local {
             let rest: Vec<_> = in_flight.map(|at| at as u64).filter(|at| !self.ended.contains(at)).collect();
             self.ended.extend(rest);
         }
-        expect_ended(&self.last_counters)
+        expect_ended(&self.last_counters, self.lost)
     }
 }

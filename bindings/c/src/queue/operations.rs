@@ -74,13 +74,15 @@ pub(super) fn timed_out() -> Error {
         .with_hint("wait again, or stop the queue")
 }
 
-/// Returns an error if a device may still access memory after the queue was stopped.
-pub(super) fn expect_ended(counters: &Counters) -> Result<()> {
+/// Returns an error if a device, which may be `lost`, may still access memory after the queue was stopped.
+pub(super) fn expect_ended(counters: &Counters, lost: bool) -> Result<()> {
     if counters.abandoned == 0 {
         return Ok(());
     }
-    let message = format!("{} operations did not end", counters.abandoned);
-    Err(Error::new(ErrorKind::TimedOut, message)
+    let (kind, why) =
+        if lost { (ErrorKind::DeviceLost, "the device is lost, and ") } else { (ErrorKind::TimedOut, "") };
+    let message = format!("{why}{} operations did not end", counters.abandoned);
+    Err(Error::new(kind, message)
         .with_operation("stop queue")
         .with_hint("their regions stay in use, because the device may still access them"))
 }

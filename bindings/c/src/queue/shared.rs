@@ -298,9 +298,12 @@ impl Shared {
     /// once also needs room until its completion is received.
     fn reserve(&self) -> Result<Reservation<'_>> {
         let mut state = self.in_flight.lock();
-        // If the queue is stopped or has no free slot, submitting fails with the queue's own error, which
-        // says whether the device is stalled.
-        if state.occupied >= self.queue.depth() && !state.stopped && self.queue.available() > 0 {
+        if state.stopped {
+            return Err(stopped());
+        }
+        // If the queue has no free slot, submitting fails with the queue's own error, which says whether the
+        // device is stalled.
+        if state.occupied >= self.queue.depth() && self.queue.available() > 0 {
             return Err(Error::bare(ErrorKind::QueueFull));
         }
         state.occupied += 1;
@@ -406,7 +409,8 @@ impl Operations for &Shared {
     fn submit_batch(&mut self, batch: dma_batch, token: u64) -> Result<()> {
         let reservation = self.reserve()?;
         let mut taken = batch::take(batch)?;
-        let list = taken.take_list()?;
+        // A lost device keeps its batches, so the loss is the reason why they cannot be used.
+        let list = taken.take_list().map_err(|e| self.queue.lost().unwrap_or(e))?;
         let transfer = match self.queue.submit(list) {
             Ok(transfer) => transfer,
             Err(e) => {
@@ -517,7 +521,10 @@ impl Operations for &Shared {
         drop(state);
         self.in_flight.advance();
         // Operations that must be polled again are not counted, because the event was signalled for them.
-        Ok(self.drop_cancelled())
+        match (self.drop_cancelled(), self.queue.lost()) {
+            (0, Some(lost)) => Err(lost),
+            (ready, _) => Ok(ready),
+        }
     }
 
     fn counters(&mut self) -> Counters {
@@ -538,6 +545,6 @@ impl Operations for &Shared {
         self.in_flight.changed.notify_all();
         let counters = self.queue.close(timeout);
         self.in_flight.advance();
-        expect_ended(&counters)
+        expect_ended(&counters, self.queue.lost().is_some())
     }
 }
