@@ -1,11 +1,19 @@
 //! Failures of a copy.
 
-use apps_shared::command;
+use std::fmt;
+
+use apps_shared::command::{self, Failed};
 
 /// The reason why a copy failed, in one line that names the input and the remedy. A failed copy
 /// leaves no file behind, and an existing DST unchanged.
 #[derive(Debug)]
-pub(crate) struct Failure(pub(crate) String);
+pub(crate) struct Failure(String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 impl From<String> for Failure {
     fn from(message: String) -> Self {
@@ -13,9 +21,23 @@ impl From<String> for Failure {
     }
 }
 
+impl From<Failure> for Failed<Failure> {
+    fn from(failure: Failure) -> Self {
+        Self::Copy(failure)
+    }
+}
+
 impl From<dma::Error> for Failure {
     fn from(e: dma::Error) -> Self {
         Self(e.to_string())
+    }
+}
+
+impl Failure {
+    /// Returns the failure to open an engine.
+    pub(crate) fn opening(e: &dma::Error) -> Failed<Self> {
+        let failure = Self(e.to_string());
+        if command::is_bad_name(e) { Failed::Argument(failure) } else { Failed::Copy(failure) }
     }
 }
 

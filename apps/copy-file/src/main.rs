@@ -31,7 +31,7 @@ use indicatif::ProgressBar;
 use crate::failure::{Failure, check_interrupt, failure};
 use crate::files::Target;
 use crate::options::{CommandLine, Options};
-use apps_shared::command::{self, progress_bar};
+use apps_shared::command::{self, Failed, count, progress_bar};
 use apps_shared::disk::Source;
 use apps_shared::hold;
 
@@ -45,25 +45,26 @@ fn main() -> ExitCode {
         }
     };
     let quiet = options.quiet;
-    command::exit("copy-file", quiet, run(options).map_err(|Failure(message)| message))
+    command::exit("copy-file", quiet, run(options))
 }
 
-fn run(options: Options) -> Result<String, Failure> {
-    command::handle_signals()?;
+fn run(options: Options) -> Result<String, Failed<Failure>> {
+    command::handle_signals().map_err(Failure::from)?;
     let started = Instant::now();
-    let source = Source::open(&options.src, "SRC ")?
+    let source = Source::open(&options.src, "SRC ")
+        .map_err(Failure::from)?
         .ok_or_else(|| failure!("SRC {} does not exist; check its name", options.src.display()))?;
     let options = &options.for_length(source.len());
     let target = Target::create(&options.dst, &options.src, &source)?;
     if options.share {
-        return share::copy(options, &source, target, started);
+        return Ok(share::copy(options, &source, target, started)?);
     }
-    let engine = dma::open(&options.engine)?;
+    let engine = dma::open(&options.engine).map_err(|e| Failure::opening(&e))?;
     hold::reached("begun", command::interrupted);
     let bar = progress_bar(source.len(), "copying", options.quiet > 0);
     let copied = copy(options, &*engine, &source, target, &bar, started);
     bar.finish_and_clear();
-    copied
+    Ok(copied?)
 }
 
 fn copy(
@@ -110,8 +111,4 @@ fn copy(
         summary += &format!(", verified in {verifying:.3} s, blake3 {digest}");
     }
     Ok(summary)
-}
-
-fn count(n: u64, one: &str, many: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { many })
 }

@@ -99,7 +99,7 @@ Examples:
 
 Sizes are bytes, or with K, M or G (1024 each). The summary goes to standard output, the progress bar and errors to
 standard error. Exit status: 0 copied, 1 failed (also if the copy is complete, but its summary cannot be written),
-2 bad arguments, 130 interrupted.";
+2 bad arguments, such as an unknown engine, 130 interrupted.";
 
 /// Parses the arguments after the program's name. The error names the argument and the remedy.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<CommandLine, String> {

@@ -10,9 +10,11 @@
 //! thread was 17 % slower.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use blake3::{Hash, Hasher};
@@ -24,7 +26,7 @@ use crate::failure::{Failure, check_interrupt, failure};
 use crate::files::Target;
 use crate::options::Options;
 use crate::pieces::{Piece, Pieces};
-use apps_shared::command::{self, tries_after};
+use apps_shared::command::{self, count, tries_after};
 use apps_shared::disk::Source;
 use apps_shared::hold;
 
@@ -75,27 +77,34 @@ pub(crate) fn copy(
         writing: Mutex::new(()),
         data: AtomicU64::new(0),
         retries: AtomicU64::new(0),
-        failed: AtomicBool::new(false),
+        failed: OnceLock::new(),
     };
     std::thread::scope(|scope| {
         let job = &job;
+        // No worker reads before all of them have opened their queues. Otherwise a device that is lost by the
+        // first copy would make opening a queue fail, and hide the reason.
+        let reading = job.reading();
+        let (opened, all_opened) = mpsc::channel();
         let start = |i| {
+            let opened = opened.clone();
             let pairs = pairs / workers + usize::from(i < pairs % workers);
-            std::thread::Builder::new().spawn_scoped(scope, move || job.work(pairs)).map_err(|e| {
-                job.failed.store(true, Ordering::Relaxed);
-                failure!(
+            let started = std::thread::Builder::new().spawn_scoped(scope, move || job.work(pairs, opened));
+            if let Err(e) = started {
+                job.fail(failure!(
                     "the system cannot start a thread: {e}; raise the limits on threads (ulimit -u, pids.max) and on address space (ulimit -v)"
-                )
-            })
+                ));
+            }
         };
-        // After a refusal, the threads that run are joined first.
-        let workers: Vec<_> = (0..workers).map(start).collect();
-        let join = |worker: Result<std::thread::ScopedJoinHandle<'_, _>, Failure>| {
-            worker.and_then(|worker| worker.join().expect("a worker does not panic"))
-        };
-        let ends: Vec<_> = workers.into_iter().map(join).collect();
-        ends.into_iter().rev().collect::<Result<(), Failure>>()
-    })?;
+        (0..workers).for_each(start);
+        drop(opened);
+        // Fails as soon as every worker has dropped its end of the channel.
+        _ = all_opened.recv();
+        drop(reading);
+        // The scope joins the threads.
+    });
+    if let Some(failure) = job.failed.into_inner() {
+        return Err(failure);
+    }
     let reading = job.reading.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(Copied {
         data: job.data.into_inner(),
@@ -133,8 +142,9 @@ struct Job<'a> {
     writing: Mutex<()>,
     data: AtomicU64,
     retries: AtomicU64,
-    /// Set when a worker has failed, so that the other workers stop.
-    failed: AtomicBool,
+    /// The first failure of a worker, after which the other workers stop. They may fail, too, because a device
+    /// that is lost fails everything that follows.
+    failed: OnceLock<Failure>,
 }
 
 /// The position in SRC.
@@ -143,14 +153,18 @@ struct Reading<'a> {
     hasher: Option<Hasher>,
 }
 
-impl Job<'_> {
-    /// Runs one worker with `pairs` pairs of buffers until everything is copied.
-    fn work(&self, pairs: usize) -> Result<(), Failure> {
-        let copied = self.try_work(pairs);
-        if copied.is_err() {
-            self.failed.store(true, Ordering::Relaxed);
+impl<'f> Job<'f> {
+    /// Runs one worker with `pairs` pairs of buffers until everything is copied. Drops `opened` when its queue
+    /// is open.
+    fn work(&self, pairs: usize, opened: Sender<Infallible>) {
+        if let Err(failure) = self.try_work(pairs, opened) {
+            self.fail(failure);
         }
-        copied
+    }
+
+    /// Records a failure, unless another worker has failed before.
+    fn fail(&self, failure: Failure) {
+        _ = self.failed.set(failure);
     }
 
     /// Takes the writing lock. Spins first, because a write takes less time than waking a thread.
@@ -164,8 +178,12 @@ impl Job<'_> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn reading(&self) -> MutexGuard<'_, Reading<'f>> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Does the work of [`work`](Self::work), without the report of a failure to other workers.
-    fn try_work(&self, pairs: usize) -> Result<(), Failure> {
+    fn try_work(&self, pairs: usize, opened: Sender<Infallible>) -> Result<(), Failure> {
         let options = QueueOptions::new()
             .with_depth(pairs)
             // Tells the engine that the bytes are in the caches, because they were just read.
@@ -178,10 +196,11 @@ impl Job<'_> {
             destinations: buffers(self.engine, pairs, self.chunk)?,
             in_flight: VecDeque::with_capacity(pairs),
         };
+        drop(opened);
         let mut reading = true;
         while reading || !worker.in_flight.is_empty() {
             check_interrupt()?;
-            if self.failed.load(Ordering::Relaxed) {
+            if self.failed.get().is_some() {
                 return Ok(());
             }
             if reading && !worker.sources.is_empty() {
@@ -218,7 +237,7 @@ impl Worker<'_, '_> {
     /// Reads the next piece of SRC and submits its copy. Returns false at the end of SRC.
     fn read(&mut self) -> Result<bool, Failure> {
         let source = self.job.source;
-        let mut reading = self.job.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reading = self.job.reading();
         let piece = reading.pieces.next().map_err(|e| failure!("cannot look for holes in SRC: {e}"))?;
         let (offset, len) = match piece {
             None => return Ok(false),
@@ -313,9 +332,9 @@ impl Worker<'_, '_> {
                 progress = (completed, Instant::now());
             } else if progress.1.elapsed() > stall {
                 return Err(failure!(
-                    "{} has completed nothing for {stall:?} and has {} copies to do; reset the device, or copy with --engine cpu",
+                    "{} has completed nothing for {stall:?} and has {} to do; reset the device, or copy with --engine cpu",
                     self.job.engine.info().backend,
-                    self.in_flight.len()
+                    count(self.in_flight.len() as u64, "copy", "copies")
                 ));
             }
         }

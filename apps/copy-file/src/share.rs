@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use crate::count;
 use crate::failure::{Failure, check_interrupt, failure};
 use crate::files::Target;
 use crate::options::Options;
 use crate::pieces::{Piece, Pieces};
+use apps_shared::command::count;
 use apps_shared::disk::Source;
 
 /// Maximum number of bytes that the kernel copies between two checks for an interrupt.

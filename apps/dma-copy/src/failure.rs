@@ -9,6 +9,8 @@ use crate::protocol::{Role, Step};
 pub(crate) enum Failure {
     /// A signal ended the copy.
     Interrupted,
+    /// An argument is invalid. The message names the argument and the remedy.
+    Argument(String),
     /// A failure on this side. The message names the input and the remedy.
     Here { step: Step, message: String },
     /// The other side gave up and sent its reason.
@@ -30,7 +32,7 @@ impl Failure {
         match self {
             Self::Here { step, message } => Self::Here { step, message: with_stream(step, message) },
             Self::There { side, step, text } => Self::There { side, step, text: with_stream(step, text) },
-            Self::Interrupted => self,
+            Self::Interrupted | Self::Argument(_) => self,
         }
     }
 
@@ -44,6 +46,7 @@ impl Failure {
     pub(crate) fn to_send(&self, is_rdma: bool) -> Option<(Step, String)> {
         match self {
             Self::Interrupted => Some((Step::Finishing, "it was interrupted".to_owned())),
+            Self::Argument(message) => Some((Step::Starting, message.clone())),
             Self::Here { step, message } if is_rdma => Some((*step, with_stream(*step, message.clone()))),
             Self::Here { step, message } => Some((*step, message.clone())),
             Self::There { .. } => None,
@@ -55,6 +58,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Interrupted => f.write_str("interrupted"),
+            Self::Argument(message) => write!(f, "{}: {message}", Step::Starting),
             Self::Here { step, message } => write!(f, "{step}: {message}"),
             // The peer's text may contain terminal control sequences.
             Self::There { side, step, text } => {

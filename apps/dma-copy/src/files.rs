@@ -1,6 +1,6 @@
 //! The file that is sent, and the copy, which gets its name only after it is complete.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::ops::Deref;
@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom};
+use rustix::fs::{Access, CWD, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::failure::{Failure, failure};
@@ -119,10 +119,15 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Creates the partial copy, or opens the partial copy that an earlier run left. The complete copy has
-    /// `size` bytes, and the permissions `mode` minus the umask.
-    pub(crate) fn create(options: &Options, path: &Path, size: u64, mode: u16) -> Result<Self, Failure> {
-        let keep = options.resume;
+    /// Checks that the copy `path` can be created, before this side waits for the other one.
+    pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
+        let (_, directory) = Self::place(path, 0)?;
+        rustix::fs::access(&directory.path, Access::WRITE_OK | Access::EXEC_OK)
+            .map_err(|e| Failure::new(Step::Starting, directory.explain("create a file", &e.into())))
+    }
+
+    /// Returns the file name and the directory of the copy `path`, which has `size` bytes.
+    fn place(path: &Path, size: u64) -> Result<(&OsStr, Directory), Failure> {
         let shown = path.display();
         let name = match path.file_name() {
             Some(name) if !path.as_os_str().as_encoded_bytes().ends_with(b"/") => name,
@@ -136,6 +141,14 @@ impl Target {
         }
         let directory =
             Directory::of(path, size, "--file").map_err(|message| Failure::new(Step::Writing, message))?;
+        Ok((name, directory))
+    }
+
+    /// Creates the partial copy, or opens the partial copy that an earlier run left. The complete copy has
+    /// `size` bytes, and the permissions `mode` minus the umask.
+    pub(crate) fn create(options: &Options, path: &Path, size: u64, mode: u16) -> Result<Self, Failure> {
+        let keep = options.resume;
+        let (name, directory) = Self::place(path, size)?;
         let longest = rustix::fs::statvfs(&directory.path).map_or(255, |s| s.f_namemax as usize);
         let partial = directory.path.join(partial_name(name.as_bytes(), longest));
         let file = open_partial(&partial, &directory)?;

@@ -47,41 +47,50 @@ use tracing_subscriber::EnvFilter;
 use crate::deadline::{Deadline, POLL_INTERVAL, check_interrupt, hold_at, seconds};
 use crate::failure::{Failure, failure};
 pub(crate) use crate::files::Source;
+use crate::files::Target;
 use crate::negotiate::Plan;
 use crate::options::Options;
 use crate::protocol::Role;
 use crate::session::Session;
-use apps_shared::command::{self, progress_bar};
+use apps_shared::command::{self, Failed, progress_bar};
 
 fn main() -> ExitCode {
     let options = Options::from_command_line();
     command::exit(&format!("dma-copy: {}", options.role()), options.quiet, run(&options))
 }
 
-fn run(options: &Options) -> Result<String, Failure> {
-    let copied = copy(options);
-    if options.is_rdma() { copied.map_err(Failure::or_stream) } else { copied }
+fn run(options: &Options) -> Result<String, Failed<Failure>> {
+    copy(options).map_err(|failure| match failure {
+        Failure::Argument(_) => Failed::Argument(failure),
+        _ if options.is_rdma() => Failed::Copy(failure.or_stream()),
+        _ => Failed::Copy(failure),
+    })
 }
 
 /// Copies all files. Returns the summary of the last copy, and prints the summaries of the earlier copies.
 fn copy(options: &Options) -> Result<String, Failure> {
     command::handle_signals().map_err(|message| failure!(Starting, "{message}"))?;
     log(options);
-    // Check the engine's name and the file before waiting for the other side.
+    // Check the engine's name, the file and the directory of the copy before waiting for the other side.
     let engine = match options.is_stream() {
         true => None,
-        false => Some(dma::open(&options.engine()).map_err(|e| failure!(Starting, "{e}"))?),
+        false => Some(dma::open(&options.engine()).map_err(|e| match command::is_bad_name(&e) {
+            true => Failure::Argument(e.to_string()),
+            false => failure!(Starting, "{e}"),
+        })?),
     };
     let (mut sources, mut received) = (Vec::new(), BTreeSet::new());
     for file in &options.files {
         let source = Source::open(file, "").map_err(|message| failure!(Starting, "{message}"))?;
         let path = std::path::absolute(file).unwrap_or_else(|_| file.clone());
         if source.is_none() && !received.insert(path) {
-            return Err(failure!(
-                Starting,
+            return Err(Failure::Argument(format!(
                 "--file {} is given twice, and the second copy would replace the first; give each file a name of its own",
                 file.display()
-            ));
+            )));
+        }
+        if source.is_none() {
+            Target::check_place(file)?;
         }
         sources.push(source);
     }
@@ -165,7 +174,7 @@ fn summary(plan: &Plan, retries: u64, took: Duration, info: Option<&dma::EngineI
     if info.is_some_and(|info| info.model.is_some()) {
         summary += " (a model: its speed is not the device's)";
     }
-    summary += &format!(", {retries} retries");
+    summary += &format!(", {}", command::count(retries, "retry", "retries"));
     if plan.from > 0 {
         summary += &format!(", {} bytes were already copied earlier", plan.from);
     }

@@ -15,7 +15,7 @@ use crate::failure::{Failure, failure};
 use crate::probe;
 use crate::session::made_progress;
 use crate::{check_interrupt, seconds};
-use apps_shared::command::tries_after;
+use apps_shared::command::{count, tries_after};
 use apps_shared::hold;
 
 /// Maximum time to wait for the device before other events are handled.
@@ -278,10 +278,10 @@ impl Mover {
         }
         Err(failure!(
             Moving,
-            "{} has completed nothing for {} and has {} copies to do; reset the device, or copy with --engine {} on both sides",
+            "{} has completed nothing for {} and has {} to do; reset the device, or copy with --engine {} on both sides",
             self.backend,
             seconds(timeout),
-            self.in_flight.len(),
+            count(self.in_flight.len() as u64, "copy", "copies"),
             self.fallback_engine()
         ))
     }

@@ -9,6 +9,7 @@ use crate::files::{Source, Target};
 use crate::options::Options;
 use crate::protocol::{Checksum, Digest, Hello, Message, Role};
 use crate::session::{Session, made_progress};
+use apps_shared::command::count;
 
 /// Minimum block length in bytes if the window allows it, because each block costs one message each way.
 const BLOCK_MIN: u64 = 256 << 10;
@@ -79,9 +80,9 @@ impl Plan {
         if mine.following != theirs.following {
             return Err(failure!(
                 Agreeing,
-                "after this file, the {} has {} more files, and the {} has {}; give --file equally often on both sides",
+                "after this file, the {} has {}, and the {} has {}; give --file equally often on both sides",
                 mine.role,
-                mine.following,
+                count(mine.following.into(), "more file", "more files"),
                 theirs.role,
                 theirs.following
             ));

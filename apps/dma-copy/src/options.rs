@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -28,14 +29,16 @@ impl FromStr for Carrier {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
-            // A port without a host means this machine.
-            Some(("tcp", port)) if port.parse::<u16>().is_ok() => Ok(Self::Tcp(format!("127.0.0.1:{port}"))),
-            Some(("tcp", address))
-                if address
-                    .rsplit_once(':')
-                    .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) =>
-            {
-                Ok(Self::Tcp(address.to_owned()))
+            Some(("tcp", address)) => {
+                // A port without a host means this machine.
+                let (host, port) = address.rsplit_once(':').unwrap_or(("127.0.0.1", address));
+                match port.parse::<NonZeroU16>() {
+                    Ok(port) if !host.is_empty() => Ok(Self::Tcp(format!("{host}:{port}"))),
+                    Err(_) if !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit()) => {
+                        Err(format!("`{text}` has the port {port}; give a port from 1 to 65535"))
+                    }
+                    _ => Err(format!("`{text}` is not a channel; give tcp:PORT or tcp:HOST:PORT")),
+                }
             }
             Some(("comch", name)) if !name.is_empty() => Ok(Self::Comch(name.to_owned())),
             _ => Err(format!(
@@ -171,7 +174,8 @@ Sizes are bytes, or with K, M or G (1024 each). A FILE for --json has the long n
   {\"doca_general_flags\": {\"log-level\": 60},
    \"doca_program_flags\": {\"file\": \"disk.img\", \"pci-addr\": \"03:00.0\", \"rep-pci\": \"b1:00.0\"}}
 The summary goes to standard output, progress bar, log and errors to standard error. Exit status: 0 copied, 1 failed
-(also if the copy is complete, but its summary cannot be written), 2 bad arguments, 130 interrupted.";
+(also if the copy is complete, but its summary cannot be written), 2 bad arguments, such as
+an unknown engine, 130 interrupted.";
 
 impl Options {
     /// Parses this process's arguments. If they are invalid, prints a message and exits.
@@ -354,4 +358,28 @@ fn parse_chunk(text: &str) -> Result<u64, String> {
 
 fn parse_window(text: &str) -> Result<u64, String> {
     parse_size(text, 8 << 10..=16 << 30, "8K to 16G")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_have_a_port_that_exists() {
+        let tcp = |address: &str| Ok(Carrier::Tcp(address.to_owned()));
+        assert_eq!("tcp:4711".parse(), tcp("127.0.0.1:4711"));
+        assert_eq!("tcp:[::1]:65535".parse(), tcp("[::1]:65535"));
+        for (text, says) in [
+            ("tcp:99999", "give a port from 1 to 65535"),
+            ("tcp:host:65536", "give a port from 1 to 65535"),
+            ("tcp:0", "give a port from 1 to 65535"),
+            ("tcp:host:", "give tcp:PORT or tcp:HOST:PORT"),
+            ("tcp::4711", "give tcp:PORT or tcp:HOST:PORT"),
+            ("tcp:", "give tcp:PORT or tcp:HOST:PORT"),
+            ("udp:1", "give unix:PATH"),
+        ] {
+            let error = text.parse::<Carrier>().expect_err(text);
+            assert!(error.contains(text) && error.contains(says), "{error}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dma_core::Retry;
+use dma_core::{ErrorKind, Retry};
 use dma_process::keep_ignored_signals;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -43,24 +43,48 @@ pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
+/// Writes a line by one call, so that lines of other processes on the same terminal do not divide it.
+fn write_at_once(stream: &mut impl Write, line: &str) -> std::io::Result<()> {
+    stream.write_all(format!("{line}\n").as_bytes())
+}
+
 /// Prints a text to standard output.
 ///
 /// # Errors
 ///
 /// The message for the user, for example if the disk is full, or if the reader has closed the pipe.
 pub fn print(text: &str) -> Result<(), String> {
-    writeln!(std::io::stdout(), "{text}").map_err(|e| format!("cannot write to standard output: {e}"))
+    write_at_once(&mut std::io::stdout(), text).map_err(|e| format!("cannot write to standard output: {e}"))
+}
+
+/// The reason why a program failed.
+#[derive(Debug)]
+pub enum Failed<T> {
+    /// An argument is invalid.
+    Argument(T),
+    /// Everything else.
+    Copy(T),
+}
+
+/// Returns whether an error of opening an engine is that of its name: an unknown engine, option or value.
+#[must_use]
+pub fn is_bad_name(error: &dma_core::Error) -> bool {
+    matches!(error.kind(), ErrorKind::InvalidArgument | ErrorKind::OutOfRange)
 }
 
 /// Prints the summary (unless `quiet` is 2 or more), or `name` and the failure. Returns the exit status.
-pub fn exit(name: &str, quiet: u8, copied: Result<String, impl Display>) -> ExitCode {
+pub fn exit(name: &str, quiet: u8, copied: Result<String, Failed<impl Display>>) -> ExitCode {
     match copied {
         Ok(_) if quiet >= 2 => ExitCode::SUCCESS,
         Ok(summary) => printed(
             name,
             print(&summary).map_err(|e| format!("{e}; the copy is complete, and -qq hides its summary")),
         ),
-        Err(failure) => {
+        Err(Failed::Argument(failure)) => {
+            say(name, failure);
+            ExitCode::from(2)
+        }
+        Err(Failed::Copy(failure)) => {
             say(name, failure);
             // 128 + SIGINT, by the convention of shells.
             if interrupted() { ExitCode::from(130) } else { ExitCode::FAILURE }
@@ -85,7 +109,7 @@ pub fn printed(name: &str, printed: Result<(), String>) -> ExitCode {
 pub fn say(name: &str, message: impl Display) {
     let text = message.to_string().replace(char::is_control, "?");
     // The exit status says it, even if the message cannot be written.
-    let _ = writeln!(std::io::stderr(), "{name}: {text}");
+    let _ = write_at_once(&mut std::io::stderr(), &format!("{name}: {text}"));
 }
 
 /// Maximum number of resubmissions of a copy that failed with `error`. A resubmission is harmless, because it
@@ -96,6 +120,12 @@ pub fn tries_after(error: &dma_core::Error) -> u32 {
         Retry::FewTimes => FAULTS,
         _ => TRIES,
     }
+}
+
+/// Returns the number with its noun.
+#[must_use]
+pub fn count(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
 }
 
 /// Parses a size as [`dma_core::parse_size`] does, and checks that it is in `range`. Error messages show the

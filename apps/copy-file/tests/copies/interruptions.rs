@@ -147,6 +147,11 @@ fn a_failed_copy_ends_with_what_the_device_said() {
     let at = "cannot copy the bytes of SRC at offset";
     place.refuses("--engine sim:faults=fail --chunk 4K src dst", &[at, "device fault"]);
     place.refuses("--engine sim:faults=gone@7 --chunk 4K src dst", &["device"]);
+    // One worker meets the loss first, and the other one fails because of it.
+    place.refuses(
+        "--engine sim:faults=dead@1 --chunk 4K src dst",
+        &["cannot copy the bytes of SRC at offset", "copy on sim: device lost"],
+    );
 }
 
 #[test]

@@ -109,14 +109,24 @@ fn bad_arguments_are_named() {
     for depth in ["0", "x", "65537", "-3"] {
         place.refuses(&format!("--depth={depth} src dst"), &["--depth"]);
     }
-    place.refuses("--engine warp src dst", &["warp"]);
+    for (engine, words) in [
+        ("warp", "unknown engine `warp`"),
+        ("cpu:threads=many", "many"),
+        ("sim:depth=0", "depth"),
+        ("", "the name of the engine is missing"),
+    ] {
+        let output = place.run(&format!("--engine={engine} src dst"));
+        assert_eq!(output.status.code(), Some(2), "{engine}");
+        assert_refused(&output, engine, &[words]);
+    }
+    // The engine exists, but not its device.
+    let output = place.run("--engine rdma:none0 src dst");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
     for (args, words) in [(["", "dst"], "SRC is empty"), (["src", ""], "DST is empty")] {
         let output = place.command("").args(args).output().expect("it runs");
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert_refused(&output, words, &[words, "name a file"]);
     }
-    place.refuses("--engine cpu:threads=many src dst", &["many"]);
-    place.refuses("--engine= src dst", &["engine"]);
 }
 
 /// Runs a script of the shell as an unprivileged user who does not own the files. In the script, the

@@ -55,10 +55,8 @@ fn connect<S>(at: &str, deadline: Deadline, mut try_it: impl FnMut() -> io::Resu
         match try_it() {
             Ok(stream) => return Ok(stream),
             Err(e) if !is_temporary(&e) => {
-                return Err(failure!(
-                    Connecting,
-                    "cannot connect to {at}: {e}; check --channel on both sides"
-                ));
+                let remedy = dma::process::open_files_remedy(&e).unwrap_or("check --channel on both sides");
+                return Err(failure!(Connecting, "cannot connect to {at}: {e}; {remedy}"));
             }
             Err(_) if deadline.is_over() => {
                 return Err(failure!(

@@ -117,7 +117,10 @@ fn listen(address: &str, secret: &Secret, deadline: Deadline) -> Result<Authenti
         io::ErrorKind::AddrInUse => {
             failure!(Connecting, "another program listens on {address}; choose another port for --channel")
         }
-        _ => failure!(Connecting, "cannot listen on {address}: {e}; check --channel"),
+        _ => {
+            let remedy = dma::process::open_files_remedy(&e).unwrap_or("check --channel");
+            failure!(Connecting, "cannot listen on {address}: {e}; {remedy}")
+        }
     };
     let listener = TcpListener::bind(address).map_err(explain)?;
     let [wrong_secrets, other_versions] = [(); 2].map(|()| Cell::new(0_u32));

@@ -98,7 +98,10 @@ fn listen(path: &Path, deadline: Deadline) -> Result<UnixStream, Failure> {
         io::ErrorKind::InvalidInput => {
             failure!(Connecting, "{shown} is too long for a socket's name; choose a shorter --channel")
         }
-        _ => failure!(Connecting, "cannot listen on {shown}: {e}; choose another --channel"),
+        _ => {
+            let remedy = dma::process::open_files_remedy(&e).unwrap_or("choose another --channel");
+            failure!(Connecting, "cannot listen on {shown}: {e}; {remedy}")
+        }
     };
     let listener = match bind(path) {
         Err(e) if e.kind() == io::ErrorKind::AddrInUse => {

@@ -84,7 +84,7 @@ fn several_files_are_copied_in_one_session() {
     }
     assert!(!place.path("dst0").exists());
     let ended = place.start(Side::Host, "-f dst0 -f ./dst0").end();
-    ended.failed(&["--file ./dst0 is given twice", "the second copy would replace the first"]);
+    ended.refused(&["--file ./dst0 is given twice", "the second copy would replace the first"]);
 }
 
 #[test]

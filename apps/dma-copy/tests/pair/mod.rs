@@ -60,10 +60,20 @@ impl Ended {
         self.failed_with_log(words)
     }
 
+    /// Checks that the process refused its arguments in one line that contains all of `words`.
+    pub(crate) fn refused(&self, words: &[&str]) {
+        assert_eq!(self.err.trim_end().lines().count(), 1, "{self:?}");
+        self.ended_with(2, words);
+    }
+
     /// Checks that the process failed, not by a signal, and printed a message that contains all of `words`.
     /// Lines of the log may precede the message.
     pub(crate) fn failed_with_log(&self, words: &[&str]) -> &str {
-        assert_eq!(self.status.code(), Some(1), "{self:?}");
+        self.ended_with(1, words)
+    }
+
+    fn ended_with(&self, code: i32, words: &[&str]) -> &str {
+        assert_eq!(self.status.code(), Some(code), "{self:?}");
         assert_eq!(self.out, "", "a failed copy prints no summary");
         let messages = self.err.lines().filter(|line| line.starts_with("dma-copy: ")).count();
         assert_eq!(messages, 1, "{self:?}");
