@@ -26,7 +26,8 @@ impl Display for Named<'_> {
 pub(crate) fn say(text: impl Display) {
     let text: String =
         text.to_string().chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    // One call, so that lines of other processes on the same terminal do not divide it.
+    let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
 /// Returns a remedy for an I/O error, as the end of a sentence.

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "SPDK calls the function with C's strings and arguments")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io::Write as _;
 use std::sync::OnceLock;
 
 use dma_core::log_event;
@@ -92,6 +93,7 @@ fn tell(level: c_int, line: &str) {
     // SAFETY: the call takes no arguments, and only reads a number.
     let shown = LOG.get().and_then(|log| log.spdk_log_get_print_level).map(|call| unsafe { call() });
     if level <= shown.unwrap_or(SPDK_LOG_NOTICE) {
-        eprintln!("{line}");
+        // An error stream that is closed or full is no reason to panic.
+        _ = writeln!(std::io::stderr(), "{line}");
     }
 }

@@ -239,10 +239,15 @@ fn trust(results: &Results) -> String {
     let wrong = results.cells.iter().filter(|m| m.status == Status::Wrong).count();
     let verified: u64 = results.cells.iter().map(|m| m.verified).sum();
     if wrong > 0 {
-        return format!("Do NOT trust: {wrong} cells have wrong bytes");
+        return format!("Do NOT trust: {} wrong bytes", cells_have(wrong));
     }
     let risk = if results.verdicts.is_empty() { "" } else { "; risk of a wrong verdict < 0.1 %" };
     format!("Trust: {verified} operations compared, no wrong byte{risk}")
+}
+
+/// Returns the number of cells as the beginning of a sentence.
+fn cells_have(number: usize) -> String {
+    if number == 1 { "1 cell has".to_owned() } else { format!("{number} cells have") }
 }
 
 fn disturbed(results: &Results) -> String {
@@ -259,7 +264,7 @@ fn disturbed(results: &Results) -> String {
     }
     let failed = results.troubled().count();
     if failed > 0 {
-        parts.push(format!("{failed} cells have no figures"));
+        parts.push(format!("{} no figures", cells_have(failed)));
     }
     if parts.is_empty() {
         "Disturbed by: nothing seen".to_owned()
