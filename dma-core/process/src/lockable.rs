@@ -6,8 +6,9 @@ use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
 /// The remedy for a process that may lock too little memory.
-pub const MEMLOCK_REMEDY: &str = "raise the limit of locked memory: `ulimit -l unlimited`, a line `* - memlock unlimited` in \
-     /etc/security/limits.d/dma.conf, or `LimitMEMLOCK=infinity` in the service's unit";
+pub const MEMLOCK_REMEDY: &str = "raise the limit of locked memory: `ulimit -l unlimited`, a line \
+     `* - memlock unlimited` in /etc/security/limits.d/dma.conf, or `LimitMEMLOCK=infinity` in the service's \
+     unit";
 
 /// Returns the number of bytes that this process may lock in memory or pin for a device (`RLIMIT_MEMLOCK`,
 /// `ulimit -l`), including those that it has locked. Returns `None` without a limit, and for a process that
@@ -19,8 +20,8 @@ pub fn memlock_limit() -> Option<u64> {
     (!may_exceed).then_some(limit)
 }
 
-/// Returns the [limit of locked memory](memlock_limit), if locking `len` more bytes would exceed it. Otherwise
-/// returns `None`: then another limit, such as the device's, was exceeded.
+/// Returns the [limit of locked memory](memlock_limit), if locking `len` more bytes would exceed it.
+/// Otherwise returns `None`: then another limit, such as the device's, was exceeded.
 #[must_use]
 pub fn exceeded_memlock(len: u64) -> Option<u64> {
     let limit = memlock_limit()?;
