@@ -4,16 +4,15 @@
 
 use std::mem::ManuallyDrop;
 
-use super::alone::{BUSY, IDLE};
 use super::backlog::{Backlog, SUBMIT_BATCH};
 use super::cursor::Cursor;
 use super::outcomes::{ONE_INDEX, OpState, Phase, slot_of, token};
+use super::plain::BUSY;
 use super::plan::Plan;
 use super::query::QueryProgress;
 use super::split::{DeferredOp, Fence, OpKind};
 use super::{Planner, check};
 use crate::memory::operand::sealed::Operand;
-use crate::memory::range::Range;
 use crate::{Capabilities, Descriptor, Segment};
 
 impl Planner {
@@ -34,59 +33,10 @@ impl Planner {
         Admission { planner: self, slot, pending, deferred, fence }
     }
 
-    /// Begins a copy of one range to another range in `slot`, which must be idle, if it can become a pending
-    /// descriptor now. If not, returns `None`: pending descriptors must be
-    /// [submitted](Self::submit_pending) first, or the copy must be deferred, or it is invalid. The caller
-    /// must put the operands into a transfer before any other code can run.
-    #[inline(always)]
-    pub(crate) fn begin_plain<D: Operand>(&mut self, slot: u32, src: &Range, dst: &Range) -> Option<Begun> {
-        if !check::is_plain::<D>(self.engine, src, dst, self.max_transfer) || self.is_parents() {
-            return None;
-        }
-        let begun = if self.alone == IDLE {
-            debug_assert!(
-                self.backlog.is_clear() && self.backlog.waiting() == 0 && self.delayed_since.is_none()
-            );
-            self.alone = slot;
-            Begun::Alone
-        } else if self.backlog.is_clear() && !self.has_full_batch() {
-            self.alone = BUSY;
-            self.inline.allow(false);
-            Begun::WithOthers
-        } else {
-            return None;
-        };
-        self.push_descriptor(slot, src.segment(), dst.segment(), false);
-        Some(begun)
-    }
-
-    /// Returns whether a copy of `len` bytes that has passed all checks can become a pending descriptor now.
-    /// `len` must be at least 1.
-    #[inline]
-    pub(crate) fn takes_checked(&self, len: usize) -> bool {
-        len <= self.max_transfer && self.backlog.is_clear()
-    }
-
     /// Returns whether enough descriptors are pending for [`submit_pending`](Self::submit_pending).
     #[inline]
     pub(crate) fn has_full_batch(&self) -> bool {
         self.backlog.waiting() >= SUBMIT_BATCH
-    }
-
-    /// Begins a copy that [`takes_checked`](Self::takes_checked) has accepted, in `slot`, which must be idle.
-    /// The layer above must already hold the operands.
-    #[inline]
-    pub(crate) fn push_plain(&mut self, slot: u32, src: Segment, dst: Segment) {
-        self.alone = BUSY;
-        self.inline.allow(false);
-        self.push_descriptor(slot, src, dst, true);
-    }
-
-    // Fields of the planner are written before the lists, because then the compiler need not load them again.
-    #[inline]
-    fn push_descriptor(&mut self, slot: u32, src: Segment, dst: Segment, has_waiter: bool) {
-        self.outcomes.begin_plain(slot, dst.len, has_waiter);
-        self.backlog.pending.push(Descriptor::copy(token(slot, 0), src, dst));
     }
 
     /// Submits committed operations if a full batch is pending. The layer above must already hold their
@@ -133,14 +83,6 @@ impl Planner {
         self.outcomes.ops[slot_of(token) as usize].deferred += 1;
         self.backlog.deferred.push_back(DeferredOp::new(token, fence, kind, dst));
     }
-}
-
-/// The result of [`Planner::begin_plain`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Begun {
-    /// No other operation is open.
-    Alone,
-    WithOthers,
 }
 
 /// An operation or batch whose descriptors are being added to a planner.

@@ -5,9 +5,9 @@
 use std::time::{Duration, Instant};
 
 use super::Planner;
-use super::alone::BUSY;
 use super::bounce::ScratchUse;
 use super::outcomes::slot_of;
+use super::plain::BUSY;
 use super::query_steps::Advance;
 use super::split::{DeferredOp, Fence};
 use crate::{Capabilities, Error, QueueOptions};

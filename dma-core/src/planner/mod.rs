@@ -6,7 +6,6 @@
 //! [`SharedQueue`](crate::SharedQueue).
 
 mod admission;
-mod alone;
 mod answer;
 mod backlog;
 mod batch;
@@ -21,6 +20,7 @@ pub(crate) mod handle;
 pub(crate) mod inline;
 pub(crate) mod operations;
 mod outcomes;
+mod plain;
 pub(crate) mod plan;
 pub(crate) mod query;
 mod query_steps;
@@ -38,9 +38,6 @@ use crate::{
     BufferMut, Capabilities, Counters, Descriptor, EngineId, EngineInfo, Error, Outcome, QueueEvents,
     RawQueue, guarded,
 };
-pub(crate) use admission::Begun;
-pub(crate) use alone::RanAlone;
-use alone::{BUSY, IDLE};
 pub use answer::Answer;
 use backlog::Backlog;
 pub use batch::Batch;
@@ -51,6 +48,8 @@ pub use error::{OpError, OpFailure};
 use inline::Inline;
 pub(crate) use outcomes::{LogEvent, OpState};
 use outcomes::{Outcomes, slot_of};
+use plain::{BUSY, IDLE};
+pub(crate) use plain::{Begun, RanAlone};
 use plan::QueueCaps;
 pub use retry::RetryPolicy;
 pub use rows::Rows;

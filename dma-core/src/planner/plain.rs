@@ -1,10 +1,13 @@
-//! The short path of a copy that is the only open operation of a queue on a device.
+//! Plain copies: each is of one range to another range, and becomes one descriptor. A plain copy that is the
+//! only open operation of a queue has a short path.
 #![expect(unsafe_code, reason = "submits a checked descriptor to the raw queue")]
 
-use crate::planner::Planner;
-use crate::planner::backlog::Backlog;
-use crate::planner::device::Progress;
-use crate::planner::outcomes::{slot_of, token};
+use super::backlog::Backlog;
+use super::device::Progress;
+use super::outcomes::{slot_of, token};
+use super::{Planner, check};
+use crate::memory::operand::sealed::Operand;
+use crate::memory::range::Range;
 use crate::{Descriptor, Error, Outcome, Result, Segment};
 
 /// The value of [`Planner::alone`] while no operation is open. No queue is deep enough to have a slot with
@@ -13,6 +16,14 @@ pub(super) const IDLE: u32 = u32::MAX - 2;
 /// The value of [`Planner::alone`] while the general path is needed. No queue is deep enough to have a slot
 /// with this number.
 pub(super) const BUSY: u32 = u32::MAX - 3;
+
+/// The result of [`Planner::begin_plain`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begun {
+    /// No other operation is open.
+    Alone,
+    WithOthers,
+}
 
 /// The result of [`Planner::run_alone`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +37,55 @@ pub(crate) enum RanAlone {
 }
 
 impl Planner {
+    /// Begins a copy of one range to another range in `slot`, which must be idle, if it can become a pending
+    /// descriptor now. If not, returns `None`: pending descriptors must be
+    /// [submitted](Self::submit_pending) first, or the copy must be deferred, or it is invalid. The caller
+    /// must put the operands into a transfer before any other code can run.
+    #[inline(always)]
+    pub(crate) fn begin_plain<D: Operand>(&mut self, slot: u32, src: &Range, dst: &Range) -> Option<Begun> {
+        if !check::is_plain::<D>(self.engine, src, dst, self.max_transfer) || self.is_parents() {
+            return None;
+        }
+        let begun = if self.alone == IDLE {
+            debug_assert!(
+                self.backlog.is_clear() && self.backlog.waiting() == 0 && self.delayed_since.is_none()
+            );
+            self.alone = slot;
+            Begun::Alone
+        } else if self.backlog.is_clear() && !self.has_full_batch() {
+            self.alone = BUSY;
+            self.inline.allow(false);
+            Begun::WithOthers
+        } else {
+            return None;
+        };
+        self.push_descriptor(slot, src.segment(), dst.segment(), false);
+        Some(begun)
+    }
+
+    /// Returns whether a copy of `len` bytes that has passed all checks can become a pending descriptor now.
+    /// `len` must be at least 1.
+    #[inline]
+    pub(crate) fn takes_checked(&self, len: usize) -> bool {
+        len <= self.max_transfer && self.backlog.is_clear()
+    }
+
+    /// Begins a copy that [`takes_checked`](Self::takes_checked) has accepted, in `slot`, which must be idle.
+    /// The layer above must already hold the operands.
+    #[inline]
+    pub(crate) fn push_plain(&mut self, slot: u32, src: Segment, dst: Segment) {
+        self.alone = BUSY;
+        self.inline.allow(false);
+        self.push_descriptor(slot, src, dst, true);
+    }
+
+    // Fields of the planner are written before the lists, because then the compiler need not load them again.
+    #[inline]
+    fn push_descriptor(&mut self, slot: u32, src: Segment, dst: Segment, has_waiter: bool) {
+        self.outcomes.begin_plain(slot, dst.len, has_waiter);
+        self.backlog.pending.push(Descriptor::copy(token(slot, 0), src, dst));
+    }
+
     /// Returns whether [`run_alone`](Self::run_alone) may run a copy of `len` bytes now.
     #[inline]
     pub(crate) fn may_run_alone(&self, len: usize) -> bool {
