@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import importlib.util
+import multiprocessing
 import platform
 import resource
 import subprocess
@@ -19,6 +20,7 @@ import time
 import timeit
 import zlib
 from collections.abc import Callable
+from queue import SimpleQueue
 
 import numpy
 
@@ -107,48 +109,71 @@ def main() -> None:
         row("", "", f"google_crc32c {rate(part, theirs)}", ours / theirs)
 
     # With helper threads, one thread's operation would use all processors.
-    alone = dma.open("cpu:threads=0")
-    length = 256 << 10
+    alone = "cpu:threads=0"
 
-    def ours_copy() -> Callable[[], object]:
-        own, of, to = alone.queue(), alone.allocate(length), alone.allocate(length)
+    def ours_copy(length: int) -> Callable[[], object]:
+        engine = dma.open(alone)
+        own, of, to = engine.queue(), engine.allocate(length), engine.allocate(length)
         return lambda: own.copy(of, to).wait()
 
-    def array_copy() -> Callable[[], object]:
-        of, to = numpy.zeros(length, "u1"), numpy.zeros(length, "u1")
+    def array_copy(length: int) -> Callable[[], object]:
+        of, to = numpy.ones(length, "u1"), numpy.zeros(length, "u1")
         return lambda: numpy.copyto(to, of)
 
-    def ours_crc() -> Callable[[], object]:
-        own, of = alone.queue(), alone.allocate(4 * length)
+    def view_copy(length: int) -> Callable[[], object]:
+        of, to = memoryview(bytearray(length)), memoryview(bytearray(length))
+
+        def copy() -> None:
+            to[:] = of
+
+        return copy
+
+    def ours_crc(length: int) -> Callable[[], object]:
+        engine = dma.open(alone)
+        own, of = engine.queue(), engine.allocate(length)
         return lambda: own.crc32c(of).wait()
 
-    def timed(threads: int, prepare: Callable[[], Callable[[], object]]) -> float:
-        """Number of operations a second, summed over threads that each have a queue and memory."""
-        operations, barrier, times = 1000, threading.Barrier(threads), []
+    def timed(workers: int, prepare: Callable[[int], Callable[[], object]], length: int, processes: bool = False) -> float:
+        """Number of operations a second, summed over threads or processes that each have a queue and memory."""
+        operations = (768 << 20) // length
+        context = multiprocessing.get_context("fork")
+        barrier = context.Barrier(workers) if processes else threading.Barrier(workers)
+        times = context.SimpleQueue() if processes else SimpleQueue()
 
         def work() -> None:
-            operation = prepare()
+            operation = prepare(length)
             operation()
             barrier.wait()
             begin = time.perf_counter()
             for _ in range(operations):
                 operation()
-            times.append((begin, time.perf_counter()))
+            times.put((begin, time.perf_counter()))
 
-        workers = [threading.Thread(target=work) for _ in range(threads)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        return threads * operations / (max(end for _, end in times) - min(begin for begin, _ in times))
+        worker = context.Process if processes else threading.Thread
+        running = [worker(target=work) for _ in range(workers)]
+        for one in running:
+            one.start()
+        taken = [times.get() for _ in running]
+        for one in running:
+            one.join()
+        return workers * operations / (max(end for _, end in taken) - min(begin for begin, _ in taken))
 
-    # Two threads that copy share caches and memory. Two that compute a CRC only read their core's own cache.
-    sides = (("256 KiB: copy().wait()", ours_copy), ("256 KiB: numpy.copyto()", array_copy), ("1 MiB: crc32c().wait()", ours_crc))
-    for what, prepare in sides:
-        one = two = 0.0
-        for _ in range(10):
-            one, two = max(one, timed(1, prepare)), max(two, timed(2, prepare))
+    # Two threads that copy share caches and memory. Two that compute a CRC only read their core's own cache. An assignment
+    # keeps the interpreter's lock. Two processes share no interpreter, so they show the limit of the machine.
+    sides = (
+        ("256 KiB: copy().wait()", ours_copy, 256 << 10),
+        ("256 KiB: numpy.copyto()", array_copy, 256 << 10),
+        ("256 KiB: memoryview", view_copy, 256 << 10),
+        ("1 MiB: copy().wait()", ours_copy, 1 << 20),
+        ("1 MiB: crc32c().wait()", ours_crc, 1 << 20),
+    )
+    for what, prepare, length in sides:
+        one = two = apart = 0.0
+        for _ in range(12):
+            one, two = max(one, timed(1, prepare, length)), max(two, timed(2, prepare, length))
+            apart = max(apart, timed(2, prepare, length, processes=True))
         row(f"{what} by one thread", f"{one:,.0f}/s", f"two threads {two:,.0f}/s", two / one)
+        row("", "", f"two processes {apart:,.0f}/s", apart / one)
 
     async def tasks() -> float:
         shared = engine.shared_queue()
