@@ -215,8 +215,8 @@ impl Engine {
         // Read-only objects refuse a view that can write.
         let bytes = match Bytes::new(object, true).or_else(|_| Bytes::new(object, false)) {
             Ok(bytes) => bytes,
-            // The buffer protocol lacks types that DLPack has, such as bfloat16. JAX's arrays are never written,
-            // which their DLPack does not say. If DLPack fails, too, the first error is the clearer one.
+            // The buffer protocol lacks types that DLPack has, such as bfloat16. JAX's arrays must not be
+            // written, which their DLPack does not say. If DLPack fails, too, the first error is clearer.
             Err(e) if object.hasattr("__dlpack__")? => {
                 return self.register_tensor(py, object, Access::READ).map_err(|_| e);
             }
