@@ -50,6 +50,7 @@ engines/dma-rdma/src/tests/hosts/mod.rs 2 chooses a moment to end; polls until a
 support/dma-ipc/tests/no_leaks.rs 1 polls until a condition holds
 support/dma-ipc/tests/process_memory.rs 1 chooses a moment to revoke; every moment is right
 tests/left_over.rs 1 polls until the kernel has removed threads
+tests/support/src/in_child.rs 1 limits a child that hangs
 '
 # file, number of clock reads other than limits against a hang, reason
 reads_listed='

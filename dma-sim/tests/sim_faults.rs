@@ -615,10 +615,9 @@ fn copies_of_bytes_say_that_a_stuck_device_holds_their_memory() {
     let queue = engines[0].open_queue(&options).unwrap();
     let shared = engines[1].open_shared_queue(&SharedQueueOptions::new().with_queue(options)).unwrap();
     type CopyBytes<'a> = &'a dyn Fn(&BufferPool, &mut [u8]) -> Result<(), Error>;
-    let copies: [CopyBytes<'_>; 2] =
-        [&|pool, dst| queue.copy_bytes(pool, &[7; LEN], dst), &|pool, dst| {
-            shared.copy_bytes(pool, &[7; LEN], dst)
-        }];
+    let copies: [CopyBytes<'_>; 2] = [&|pool, dst| queue.copy_bytes(pool, &[7; LEN], dst), &|pool, dst| {
+        shared.copy_bytes(pool, &[7; LEN], dst)
+    }];
     for (engine, copy) in engines.iter().zip(copies) {
         let pool = BufferPool::new(engine, &PoolOptions::new().with_class(2 * LEN, 1)).unwrap();
         let errors: Vec<_> = (0..3).map(|_| copy(&pool, &mut [0; LEN]).unwrap_err()).collect();

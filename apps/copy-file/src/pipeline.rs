@@ -142,8 +142,8 @@ struct Job<'a> {
     writing: Mutex<()>,
     data: AtomicU64,
     retries: AtomicU64,
-    /// The first failure of a worker, after which the other workers stop. They may fail, too, because a device
-    /// that is lost fails everything that follows.
+    /// The first failure of a worker, after which the other workers stop. They may fail, too, because a lost
+    /// device fails everything that follows.
     failed: OnceLock<Failure>,
 }
 
@@ -154,8 +154,8 @@ struct Reading<'a> {
 }
 
 impl<'f> Job<'f> {
-    /// Runs one worker with `pairs` pairs of buffers until everything is copied. Drops `opened` when its queue
-    /// is open.
+    /// Runs one worker with `pairs` pairs of buffers until everything is copied. Drops `opened` when its
+    /// queue is open.
     fn work(&self, pairs: usize, opened: Sender<Infallible>) {
         if let Err(failure) = self.try_work(pairs, opened) {
             self.fail(failure);

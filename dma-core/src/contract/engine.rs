@@ -44,8 +44,8 @@ pub unsafe trait DmaEngine: fmt::Debug + Send + Sync {
     fn id(&self) -> EngineId;
 
     /// Returns a text that describes the engine's decisions so far and the reasons for them. Returns `None`
-    /// if the engine has nothing to add to the queues' [`Counters`](crate::Counters), and for an engine of the
-    /// parent of a forked process.
+    /// if the engine has nothing to add to the queues' [`Counters`](crate::Counters), and for an engine of
+    /// the parent of a forked process.
     fn explain(&self) -> Option<String> {
         None
     }

@@ -369,8 +369,8 @@ impl Region {
         matches!(&self.0.memory, Some(Registered::Host(memory)) if memory.is_read_only())
     }
 
-    /// Checks that this process has made the region. In a forked child, a thread that does not exist there may
-    /// hold the locks of the region's engine, and the device's registration is the parent's.
+    /// Checks that this process has made the region. In a forked child, a thread that does not exist there
+    /// may hold the locks of the region's engine, and the device's registration is the parent's.
     ///
     /// # Errors
     ///

@@ -215,9 +215,9 @@ impl Window {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the engine, its driver or this memory has no dma-buf, and in a process that was forked
-    /// after the memory was registered; `AccessDenied` if the device may not both read and write the memory,
-    /// because a dma-buf grants both.
+    /// `Unsupported` if the engine, its driver or this memory has no dma-buf, and in a process that was
+    /// forked after the memory was registered; `AccessDenied` if the device may not both read and write the
+    /// memory, because a dma-buf grants both.
     pub fn dmabuf(&self) -> Result<DeviceMemory> {
         let region = &self.0.region;
         let fail = |e: Error| e.with_operation("get a dma-buf").with_backend(region.backend());
@@ -335,8 +335,8 @@ impl Export {
     ///
     /// # Errors
     ///
-    /// `TimedOut`, with the export, if a peer is still copying; `Unsupported` in a forked child of the process
-    /// that granted it.
+    /// `TimedOut`, with the export, if a peer is still copying; `Unsupported` in a forked child of the
+    /// process that granted it.
     pub fn revoke(mut self, timeout: Duration) -> Result<(), (Self, Error)> {
         match self.region.check_process().and_then(|()| self.raw.revoke(timeout)) {
             Ok(()) => Ok(()),

@@ -16,8 +16,9 @@ pub(crate) fn target_directory() -> PathBuf {
     profile_directory().parent().expect("the target directory").to_owned()
 }
 
-/// Returns the directory `target/tmp/NAME`, in which this test program builds files. If another process uses the
-/// directory, waits until that process ends. So two runs of the tests at once do not replace each other's files.
+/// Returns the directory `target/tmp/NAME`, in which this test program builds files. If another process uses
+/// the directory, waits until that process ends. So two runs of the tests at once do not replace each other's
+/// files.
 ///
 /// # Panics
 ///
