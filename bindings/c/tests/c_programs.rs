@@ -101,20 +101,30 @@ fn every_function_runs_on_every_software_engine() {
 
 #[test]
 fn every_function_runs_on_every_stand_in() {
-    let doca = stand_ins::library_dir(&stand_ins::doca_emu_prefix());
-    every_call(&["doca"], &[("DMA_DOCA_LIB_DIR", &doca)]);
-    let spdk = stand_ins::spdk_emu_prefix().join("lib");
-    every_call(&["ioat"], &[("DMA_SPDK_LIB_DIR", &spdk)]);
-    let rdma = stand_ins::rdma_emu_prefix();
-    every_call(&["rdma"], &[("DMA_IBVERBS_LIB_DIR", &rdma)]);
-    let cuda = stand_ins::cuda_emu_prefix().join("lib");
-    every_call(&["cuda"], &[("DMA_CUDA_LIB_DIR", &cuda)]);
-    if cfg!(target_arch = "x86_64") {
-        let runner = stand_ins::dsa_emu_prefix().join("bin/dsa-emu-run");
-        let program = build("cc", "c99", "tests/c/every_call.c", &[]);
-        let text = run(&runner, &[program.to_str().expect("a path"), "dsa"], &[]);
-        assert!(text.contains("dsa: right"), "{text}");
-    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let doca = stand_ins::library_dir(&stand_ins::doca_emu_prefix());
+            every_call(&["doca"], &[("DMA_DOCA_LIB_DIR", &doca)]);
+        });
+        scope.spawn(|| {
+            let spdk = stand_ins::spdk_emu_prefix().join("lib");
+            every_call(&["ioat"], &[("DMA_SPDK_LIB_DIR", &spdk)]);
+        });
+        scope.spawn(|| {
+            let rdma = stand_ins::rdma_emu_prefix();
+            every_call(&["rdma"], &[("DMA_IBVERBS_LIB_DIR", &rdma)]);
+        });
+        scope.spawn(|| {
+            let cuda = stand_ins::cuda_emu_prefix().join("lib");
+            every_call(&["cuda"], &[("DMA_CUDA_LIB_DIR", &cuda)]);
+        });
+        if cfg!(target_arch = "x86_64") {
+            let runner = stand_ins::dsa_emu_prefix().join("bin/dsa-emu-run");
+            let program = build("cc", "c99", "tests/c/every_call.c", &[]);
+            let text = run(&runner, &[program.to_str().expect("a path"), "dsa"], &[]);
+            assert!(text.contains("dsa: right"), "{text}");
+        }
+    });
 }
 
 #[test]

@@ -17,21 +17,25 @@ use nixl::{DIR, FUNCTIONS, expect_success, libnixl, output, text};
 /// The directory of the package.
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
-static HOST: LazyLock<PathBuf> = LazyLock::new(|| nixl::program("host", &["-O1"]));
-static PLUGIN: LazyLock<PathBuf> = LazyLock::new(|| nixl::plugin(false));
+/// The program `host` and the plugin, which are compiled at the same time.
+static BUILT: LazyLock<(PathBuf, PathBuf)> = LazyLock::new(|| {
+    let host = std::thread::spawn(|| nixl::program("host", &["-O1"]));
+    let plugin = nixl::plugin(false);
+    (host.join().expect("the host is built"), plugin)
+});
 /// A library with the functions of release 1.5.1.
 static RELEASE: LazyLock<PathBuf> = LazyLock::new(|| libnixl("checked", FUNCTIONS.lines()));
 
 /// Returns the command for a test of `host.cpp`. Freed memory is overwritten.
 fn host(plugin: &Path, libnixl: &Path, test: &str) -> Command {
-    let mut command = Command::new(&*HOST);
+    let mut command = Command::new(&BUILT.0);
     command.arg(plugin).arg(libnixl).arg(test).env("MALLOC_PERTURB_", "165");
     command
 }
 
 #[track_caller]
 fn passes(test: &str) {
-    expect_success(&mut host(&PLUGIN, &RELEASE, test));
+    expect_success(&mut host(&BUILT.1, &RELEASE, test));
 }
 
 #[test]
@@ -46,7 +50,7 @@ fn options_come_from_the_program_the_environment_and_a_file() {
     fs::write(&file, "# for all agents\n\n engine = sim:seed=1\nptrace=any\nstall_ms=9000\n")
         .expect("a file");
     let run = |variables: &[(&str, &str)]| {
-        let mut command = host(&PLUGIN, &RELEASE, "options");
+        let mut command = host(&BUILT.1, &RELEASE, "options");
         output(command.envs(variables.iter().copied()))
     };
     let path = file.to_str().expect("plain");
@@ -167,7 +171,7 @@ fn unreachable_peers_are_errors() {
 /// Runs a test of two processes as if they were on two hosts with RDMA.
 #[track_caller]
 fn passes_between_hosts(test: &str) {
-    let mut command = host(&PLUGIN, &RELEASE, test);
+    let mut command = host(&BUILT.1, &RELEASE, test);
     expect_success(command.env("DMA_IBVERBS_LIB_DIR", stand_ins::rdma_emu_prefix()));
 }
 
@@ -214,7 +218,7 @@ fn memory_of_a_gpu_is_copied_in_all_directions() {
 /// Runs a test on the stand-in for CUDA's driver with this configuration.
 #[track_caller]
 fn passes_on_gpus(cuda: &Path, test: &str, configuration: &str) {
-    let mut command = host(&PLUGIN, &RELEASE, test);
+    let mut command = host(&BUILT.1, &RELEASE, test);
     command.arg(cuda.join("libcuda.so.1")).env("DMA_CUDA_LIB_DIR", cuda).env("CUDA_EMU", configuration);
     expect_success(&mut command);
 }
@@ -232,7 +236,7 @@ fn memory_of_a_gpu_is_copied_between_processes() {
 #[test]
 fn memory_of_a_gpu_is_copied_between_hosts() {
     let cuda = stand_ins::cuda_emu_prefix().join("lib");
-    let mut command = host(&PLUGIN, &RELEASE, "gpu_far");
+    let mut command = host(&BUILT.1, &RELEASE, "gpu_far");
     command.arg(cuda.join("libcuda.so.1")).env("DMA_CUDA_LIB_DIR", cuda);
     expect_success(command.env("DMA_IBVERBS_LIB_DIR", stand_ins::rdma_emu_prefix()));
 }
@@ -242,7 +246,7 @@ fn memory_that_a_device_keeps_is_never_given_back() {
     let cuda = stand_ins::cuda_emu_prefix().join("lib");
     // The CPU takes over no transfer whose destination the device may still write.
     for fallback in ["", "cpu"] {
-        let mut command = host(&PLUGIN, &RELEASE, "lost");
+        let mut command = host(&BUILT.1, &RELEASE, "lost");
         command.env("DMA_CUDA_LIB_DIR", &cuda).env("CUDA_EMU", "faults = 'stick@1'");
         let output = output(command.env("DMA_NIXL_FALLBACK", fallback));
         let text = text(&output);
@@ -257,14 +261,14 @@ fn other_releases_of_nixl_are_refused_with_the_reason() {
     let one_less = libnixl("older", FUNCTIONS.lines().skip(1));
     let one_more = libnixl("newer", FUNCTIONS.lines().chain(["_ZN9nixlAgent7newCallEv"]));
     for library in [one_less, one_more] {
-        let refused = expect_success(&mut host(&PLUGIN, &library, "refused"));
+        let refused = expect_success(&mut host(&BUILT.1, &library, "refused"));
         assert!(refused.contains("is no release from 1.0.0 to 1.5.1"), "{refused}");
     }
-    let refused = expect_success(&mut host(&PLUGIN, Path::new("none"), "refused"));
+    let refused = expect_success(&mut host(&BUILT.1, Path::new("none"), "refused"));
     assert!(refused.contains("this process has no libnixl.so"), "{refused}");
     // Functions of other classes do not count.
     let same = libnixl("same", FUNCTIONS.lines().chain(["_ZN13nixlAgentData4callEv"]));
-    expect_success(&mut host(&PLUGIN, &same, "table"));
+    expect_success(&mut host(&BUILT.1, &same, "table"));
 }
 
 #[test]
