@@ -135,13 +135,18 @@ impl Work<'_> {
     /// The requirements for the segments are those of [`RawQueue::submit`](dma_core::RawQueue::submit).
     /// `skip + len` is within them.
     pub(super) unsafe fn run(self, skip: usize, len: usize, kernel: Kernel) -> Result<u64, Failure> {
-        // SAFETY: the caller ensures access to the segments, and that `skip + len` lies within them.
-        let copy = |src, dst| unsafe { copy(src, dst, skip, len, kernel) };
         match self.kind {
-            WorkKind::Copy => copy(self.src, self.dst)?,
+            // SAFETY: the caller ensures access to the segments, and that `skip + len` lies within them.
+            WorkKind::Copy => unsafe { copy(self.src, self.dst, skip, len, kernel)? },
             WorkKind::CopyToBoth => {
-                for dst in self.dst {
-                    copy(self.src, std::slice::from_ref(dst))?;
+                let piece = suited(kernel, len).piece_of_both(len).max(1);
+                for at in (0..len).step_by(piece) {
+                    for dst in self.dst {
+                        let (dst, n) = (std::slice::from_ref(dst), piece.min(len - at));
+                        // SAFETY: the caller ensures access to the segments, and `at + n <= len`, so the piece
+                        // lies within them.
+                        unsafe { copy(self.src, dst, skip + at, n, kernel)? };
+                    }
                 }
             }
             // SAFETY: the caller ensures access to the segments, that their regions stay registered, and that

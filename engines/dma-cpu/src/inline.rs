@@ -13,7 +13,7 @@ use super::Kernel;
 use super::clock::ticks;
 use super::copy_tuner::{CopyTuner, LEARN_MIN, STREAM_MIN, class_of};
 use super::execute::{Work, WorkKind};
-use super::kernel::SHORT;
+use super::kernel::{PIECE_OF_BOTH, SHORT};
 use super::long_copy::LongCopies;
 
 /// Maximum length of an operation. It bounds the time of a submission, and is reached only without helper
@@ -30,6 +30,7 @@ thread_local! {
     // Each thread has its own counts, because threads would contend for the cache line of shared ones.
     static UNTIMED_COPIES: Untimed = const { [const { Cell::new(0) }; CLASSES] };
     static UNTIMED_FILLS: Untimed = const { [const { Cell::new(0) }; CLASSES] };
+    static UNTIMED_COPIES_TO_BOTH: Untimed = const { [const { Cell::new(0) }; CLASSES] };
 }
 
 /// Executes short operations: through the cache, or past it if the hint or measurements select that.
@@ -42,6 +43,7 @@ pub(super) struct ShortOperations {
     streaming: Option<Kernel>,
     copies: Tuned,
     fills: Tuned,
+    copies_to_both: Tuned,
     /// Learns from batches, by their total length.
     batches: Mutex<CopyTuner>,
     long: LongCopies,
@@ -87,6 +89,7 @@ impl ShortOperations {
             streaming,
             copies: Tuned::new(hint, &UNTIMED_COPIES),
             fills: Tuned::new(hint, &UNTIMED_FILLS),
+            copies_to_both: Tuned::new(hint, &UNTIMED_COPIES_TO_BOTH),
             batches: Mutex::new(CopyTuner::new()),
             long,
         })
@@ -142,6 +145,22 @@ impl ShortOperations {
     unsafe fn copy_tuned(&self, dst: *mut u8, src: *const u8, len: usize) {
         // SAFETY: the caller meets the requirements of the kernel for these ranges.
         self.run_tuned(&self.copies, len, move |kernel| unsafe { kernel.copy(dst, src, len) });
+    }
+
+    /// Executes a copy to two destinations.
+    ///
+    /// # Safety
+    ///
+    /// See [`Kernel::copy_to_both`].
+    #[inline(never)]
+    unsafe fn copy_to_both(&self, dst: [*mut u8; 2], src: *const u8, len: usize) {
+        // SAFETY: the caller meets the requirements of the kernel for these ranges.
+        let copy = move |kernel: Kernel| unsafe { kernel.copy_to_both(dst, src, len) };
+        if len < self.may_stream_from {
+            copy(Kernel::memcpy());
+        } else {
+            self.run_tuned(&self.copies_to_both, len, copy);
+        }
     }
 
     /// Executes a fill of at least [`Self::may_stream_from`] bytes.
@@ -236,6 +255,13 @@ unsafe impl InlineExecutor for ShortOperations {
                 return unsafe { copy(seed, to, from, src.len) }.into();
             }
             Operation::CopyToBoth { src, dst } => {
+                if src.len > PIECE_OF_BOTH {
+                    let (to, from) = (dst.map(|to| to.addr.as_ptr()), src.addr.as_ptr().cast_const());
+                    // SAFETY: the caller ensures access to all ranges, and that the destinations do not
+                    // overlap any other range.
+                    unsafe { self.copy_to_both(to, from, src.len) };
+                    return 0;
+                }
                 for to in dst {
                     // SAFETY: the caller ensures access to all ranges, and that the destinations do not
                     // overlap any other range.
@@ -317,6 +343,15 @@ mod tests {
                 for (timed, untimed) in timed.iter_mut().zip([&UNTIMED_COPIES, &UNTIMED_FILLS]) {
                     *timed += usize::from(untimed.with(|untimed| untimed[class(len)].get()) == 0);
                 }
+                let mut also = vec![0; 2 * len + 1];
+                let segment = |start: *const u8| Segment { key: RegionKey::unique(), addr: addr(start), len };
+                let (from, to) =
+                    (segment(src.as_ptr()), [segment(dst.as_mut_ptr()), segment(also.as_mut_ptr())]);
+                // SAFETY: the vectors are longer than the copy, and no other code accesses them during the
+                // copy.
+                unsafe { executor.execute(&Operation::CopyToBoth { src: from, dst: &to }) };
+                let is_copied = |dst: &[u8]| dst[..len] == src[..len] && dst[len] == 0;
+                assert!(is_copied(&dst) && is_copied(&also), "{hint:?}");
                 dst.fill(0);
                 let copies: Vec<_> = src
                     .chunks(piece)

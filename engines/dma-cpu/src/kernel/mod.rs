@@ -33,6 +33,10 @@ type FillFn = unsafe fn(dst: *mut u8, pattern: [u8; 8], len: usize);
 
 pub(super) use cached::SHORT;
 
+/// See [`Kernel::piece_of_both`]. On an EPYC (Zen 4), two copies of 64 KiB by pieces of 4, 8 and 16 KiB took
+/// 0.74, 0.74 and 0.78 of the time of two whole copies.
+pub(super) const PIECE_OF_BOTH: usize = 8 << 10;
+
 /// Returns the size of a core's second level cache in bytes, if the CPU reports it.
 pub(super) fn second_level_cache() -> Option<usize> {
     #[cfg(target_arch = "x86_64")]
@@ -155,6 +159,30 @@ impl Kernel {
         // SAFETY: this method and the function have the same requirements, which the caller meets, and the
         // CPU has the instructions (see `all`).
         unsafe { (self.copy_all)(copies) }
+    }
+
+    /// Returns the number of bytes that a copy of `len` bytes to two destinations copies to the first one before
+    /// it copies them to the second one. Through the cache, they are so few that the second copy reads them from
+    /// the level-1 cache. Past the cache, each destination is written at once.
+    pub(super) const fn piece_of_both(&self, len: usize) -> usize {
+        if self.streaming { len } else { PIECE_OF_BOTH }
+    }
+
+    /// Copies `len` bytes from `src` to each of `dst`.
+    ///
+    /// # Safety
+    ///
+    /// See [`Kernel::copy`], for each destination. The destinations must not overlap.
+    pub(super) unsafe fn copy_to_both(&self, dst: [*mut u8; 2], src: *const u8, len: usize) {
+        let mut at = 0;
+        while at < len {
+            let n = self.piece_of_both(len).min(len - at);
+            for dst in dst {
+                // SAFETY: `at + n <= len`, and the caller ensures access to `len` bytes of all ranges.
+                unsafe { self.copy(dst.wrapping_add(at), src.wrapping_add(at), n) };
+            }
+            at += n;
+        }
     }
 
     /// Writes repetitions of `pattern` to the `len` bytes at `dst`, beginning with its first byte. If `len`

@@ -131,6 +131,30 @@ fn copy_matches_the_oracle() {
     });
 }
 
+/// The destinations have different positions, and both are between inaccessible pages.
+#[test]
+fn copy_to_both_matches_the_oracle() {
+    let (src, dst) = (Fenced::new(), [Fenced::new(), Fenced::new()]);
+    proptest!(|(to in range(), also in 0..=SIZE, from in 0..=SIZE, seed: u64)| {
+        let len = to.len();
+        let (starts, from) = ([to.start, also.min(SIZE - len)], from.min(SIZE - len));
+        let input = noise(seed);
+        src.store(&input);
+        for kernel in all() {
+            dst.each_ref().map(|dst| dst.store(&[CANARY; SIZE]));
+            let to = [dst[0].at(starts[0]), dst[1].at(starts[1])];
+            // SAFETY: the `len` bytes lie within each mapping, and the mappings do not overlap.
+            unsafe { kernel.copy_to_both(to, src.at(from), len) };
+            for (dst, start) in dst.iter().zip(starts) {
+                let mut expected = vec![CANARY; SIZE];
+                expected[start..start + len].copy_from_slice(&input[from..from + len]);
+                prop_assert!(dst.load() == expected, "{}: {len} bytes from {from} to {starts:?}", kernel.name());
+            }
+            prop_assert!(src.load() == input, "{}: source changed", kernel.name());
+        }
+    });
+}
+
 /// Windows allow several copies to write the same byte. Each byte must have the value of one of these copies.
 #[test]
 fn copies_of_a_batch_may_overlap() {
