@@ -316,12 +316,12 @@ macro_rules! transfer {
                 // With `ManuallyDrop`, the operands are not dropped if a panic unwinds, so the compiler moves
                 // them only once.
                 let this = ManuallyDrop::new(self);
-                // One place reads the operands for both results, so that the compiler copies them only once.
-                let result = match this.ticket.result() {
-                    Some(result) => Some(result),
-                    None => Self::wait_for_device(&this),
-                };
-                match result {
+                if let Some(result) = this.ticket.result() {
+                    // SAFETY: as below. No call of other code comes before this, so the compiler can move the
+                    // operands directly from the transfer to their next place.
+                    return Ok(R::with(unsafe { ptr::read(&*this.operands) }, result));
+                }
+                match Self::wait_for_device(&this) {
                     // SAFETY: `this` is not used afterwards, and its destructor does not run. The ticket has
                     // a result, or had a slot, so it is not spent, and the operands have not been taken. The
                     // ticket's destructor would have no effect, or the ticket was dropped.

@@ -1,6 +1,8 @@
 //! [`Inline`]: short operations that the CPU executes in the thread that submits them.
 #![expect(unsafe_code, reason = "passes checked operations to the executor")]
 
+use std::ops::Deref;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::Planner;
@@ -40,7 +42,7 @@ const WRITTEN_LINES: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Inline {
     engine: EngineId,
-    executor: Option<Arc<dyn InlineExecutor>>,
+    executor: Option<Executor>,
     /// Maximum length of an operation, in bytes; 0 if no operation may be executed now.
     limit: usize,
     /// The value of `limit` for copies that the executor needs not admit: 0 if it selects copies.
@@ -53,11 +55,40 @@ pub(crate) struct Inline {
     selects_copies: bool,
 }
 
-impl Planner {
-    /// Returns whether operations may be executed inline now.
+/// A shared executor, with the address of its value. A call through the [`Arc`] computes this address each
+/// time, from the value's alignment.
+#[derive(Debug)]
+struct Executor {
+    value: NonNull<dyn InlineExecutor>,
+    shared: Arc<dyn InlineExecutor>,
+}
+
+// SAFETY: `value` is used only as a shared reference to the value of `shared`, which is `Send` and `Sync`.
+unsafe impl Send for Executor {}
+// SAFETY: as above.
+unsafe impl Sync for Executor {}
+
+impl Executor {
+    fn new(shared: Arc<dyn InlineExecutor>) -> Self {
+        Self { value: NonNull::from(&*shared), shared }
+    }
+}
+
+impl Deref for Executor {
+    type Target = dyn InlineExecutor;
+
     #[inline]
-    pub(crate) const fn allows_inline(&self) -> bool {
-        self.inline.is_allowed()
+    fn deref(&self) -> &Self::Target {
+        // SAFETY: `new` made the pointer from `shared`, which keeps the value alive and at its address.
+        unsafe { self.value.as_ref() }
+    }
+}
+
+impl Planner {
+    /// Returns whether the engine has an executor that selects copies.
+    #[inline]
+    pub(crate) const fn selects_copies(&self) -> bool {
+        self.inline.selects_copies()
     }
 
     /// Returns the executor of short operations, if the engine has one and the queue is open.
@@ -79,6 +110,24 @@ impl Planner {
             self.device.guard.call_executor(|| run(&self.inline, &self.lists))?;
         self.outcomes.count_executed(operations, bytes);
         Some(result)
+    }
+
+    /// Executes a copy of single ranges in this call, if inline execution is allowed now, and the copy is
+    /// valid and short enough. Returns whether it was executed.
+    // Not by `execute_inline`, because a check of the length includes that of the permission.
+    #[inline(always)]
+    pub(crate) fn execute_copy<D: Operand>(&mut self, src: &Range, dst: &Range) -> bool {
+        if !self.inline.fits_plain_copy(dst.len) || self.is_poisoned() {
+            return false;
+        }
+        // SAFETY: views lie inside their regions and keep them registered. The caller owns the operands.
+        // Therefore others can only read a shared source, or access bytes of windows.
+        let executed =
+            self.device.guard.call_executor(|| unsafe { self.inline.copy_plain(src, dst, D::UNIQUE) });
+        if executed {
+            self.outcomes.count_executed(1, dst.len);
+        }
+        executed
     }
 
     /// Removes and returns the executor, for a layer above that calls it without this planner.
@@ -108,7 +157,7 @@ impl Executed {
 
 impl Inline {
     pub(crate) fn new(raw: &dyn RawQueue) -> Self {
-        let executor = raw.inline_executor();
+        let executor = raw.inline_executor().map(Executor::new);
         let max_len = executor.as_ref().map_or(0, |executor| executor.max_len());
         let batches_short_copies = executor.as_ref().is_some_and(|executor| executor.batches_short_copies());
         let selects_copies = executor.as_ref().is_some_and(|executor| executor.selects_copies());
@@ -151,7 +200,7 @@ impl Inline {
 
     /// Returns the executor, if the engine has one and the queue is open.
     pub(crate) fn executor(&self) -> Option<Arc<dyn InlineExecutor>> {
-        self.executor.clone()
+        self.executor.as_ref().map(|executor| Arc::clone(&executor.shared))
     }
 
     /// Returns whether there is an executor.
@@ -230,17 +279,37 @@ impl Inline {
             return None;
         }
         let (src, dst) = (src.single(), dst.single());
-        if !((dst.len.wrapping_sub(1) < self.copy_limit)
-            & is_valid(By::Cpu, self.engine, src, dst, D::UNIQUE))
-        {
-            return None;
+        // SAFETY: views lie inside their regions and keep them registered. The caller owns the operands.
+        // Therefore others can only read a shared source, or access bytes of windows.
+        let executed = self.fits_plain_copy(dst.len) && unsafe { self.copy_plain(src, dst, D::UNIQUE) };
+        executed.then_some(Executed::one(0, dst.len))
+    }
+
+    /// Returns whether a copy is not empty and short enough, and the executor need not admit it. False while
+    /// no operation may be executed.
+    #[inline(always)]
+    pub(crate) const fn fits_plain_copy(&self, len: usize) -> bool {
+        len.wrapping_sub(1) < self.copy_limit
+    }
+
+    /// Executes a copy that [`fits_plain_copy`](Self::fits_plain_copy), if it is valid and there is an
+    /// executor. Returns whether it was executed. `unique` is true if no other operand can overlap the
+    /// destination.
+    ///
+    /// # Safety
+    ///
+    /// The requirements are those of [`InlineExecutor::copy`], except for the rights, the lengths and the
+    /// overlap.
+    #[inline(always)]
+    pub(crate) unsafe fn copy_plain(&self, src: &Range, dst: &Range, unique: bool) -> bool {
+        if !is_valid(By::Cpu, self.engine, src, dst, unique) {
+            return false;
         }
-        let executor = self.executor.as_ref()?;
-        // SAFETY: the lines above have checked the engine, the rights, the lengths and the overlap. Views lie
-        // inside their regions and keep them registered. The caller owns the operands. Therefore others can
-        // only read a shared source, or access bytes of windows.
+        let Some(executor) = self.executor.as_ref() else { return false };
+        // SAFETY: the lines above have checked the engine, the rights, the lengths and the overlap. The
+        // caller meets the other requirements.
         unsafe { executor.copy(src.addr, dst.addr, dst.len) };
-        Some(Executed::one(0, dst.len))
+        true
     }
 
     /// Does the work of [`copy`](Self::copy) for an executor that selects copies.

@@ -138,7 +138,7 @@ impl Planner {
         if self.is_parents() {
             return Counters::default();
         }
-        let mut counters = self.outcomes.counters;
+        let mut counters = self.outcomes.counters();
         counters.in_flight = self.open_operations();
         (counters.descriptors, counters.polls) = (self.device.descriptors, self.device.polls);
         let stats = self.device.stats();

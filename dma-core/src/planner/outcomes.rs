@@ -13,8 +13,11 @@ pub(crate) struct Outcomes {
     pub(crate) ops: Box<[OpState]>,
     /// Failures, by slot and by index in the batch.
     pub(super) failures: BTreeMap<(u32, u32), Failure>,
-    /// The counts of operations. The counts of descriptors and polls are the device's.
+    /// The counts of operations that had a slot. See [`counters`](Self::counters).
     pub(super) counters: Counters,
+    /// Number of operations that were executed in the calls that submitted them. They are not in `counters`,
+    /// because then each of them would add to `submitted` and to `completed`.
+    executed: u64,
     /// Events that the layer above logs.
     pub(crate) log_events: Vec<LogEvent>,
 }
@@ -142,6 +145,7 @@ impl Outcomes {
             ops: vec![OpState::IDLE; slots].into(),
             failures: BTreeMap::new(),
             counters: Counters::default(),
+            executed: 0,
             log_events: Vec::new(),
         }
     }
@@ -155,10 +159,28 @@ impl Outcomes {
     /// Counts operations that were executed in the call that submitted them.
     #[inline]
     pub(super) fn count_executed(&mut self, operations: u64, bytes: usize) {
-        self.counters.submitted += operations;
-        self.counters.completed += operations;
-        // The sum saturates, because repeated windows may exceed the size of the address space.
-        self.counters.bytes = self.counters.bytes.saturating_add(bytes as u64);
+        self.executed += operations;
+        // The sum saturates, because repeated windows may exceed the size of the address space. This takes
+        // fewer instructions than `saturating_add`.
+        let (sum, overflows) = self.counters.bytes.overflowing_add(bytes as u64);
+        self.counters.bytes = sum;
+        if overflows {
+            self.saturate();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn saturate(&mut self) {
+        self.counters.bytes = u64::MAX;
+    }
+
+    /// Returns the counts of operations. The counts of descriptors and polls are the device's.
+    pub(super) fn counters(&self) -> Counters {
+        let mut counters = self.counters;
+        counters.submitted += self.executed;
+        counters.completed += self.executed;
+        counters
     }
 
     /// Begins a plain operation with `len` bytes in `slot`, which must be idle.

@@ -48,24 +48,21 @@ impl Queue {
         let operands = ManuallyDrop::new((src, dst));
         if let Ok(mut guard) = self.shared.try_borrow_mut() {
             let state = &mut *guard;
-            if state.planner.allows_inline() {
-                if let Some(result) =
-                    state.planner.execute_inline(|inline, _| inline.copy(&operands.0, &operands.1))
-                {
-                    drop(guard);
-                    let operands = ManuallyDrop::into_inner(operands);
-                    return Ok(Transfer::new(Ticket::done(result, TransferKind::Copy), operands));
-                }
-                if let Some(result) =
+            let (from, to) = (operands.0.single(), operands.1.single());
+            if state.planner.execute_copy::<D>(from, to) {
+                drop(guard);
+                let operands = ManuallyDrop::into_inner(operands);
+                return Ok(Transfer::new(Ticket::done(0, TransferKind::Copy), operands));
+            }
+            if state.planner.selects_copies()
+                && let Some(result) =
                     state.planner.execute_inline(|inline, _| inline.copy_selected(&operands.0, &operands.1))
-                {
-                    drop(guard);
-                    let operands = ManuallyDrop::into_inner(operands);
-                    return Ok(Transfer::new(Ticket::done(result, TransferKind::Copy), operands));
-                }
+            {
+                drop(guard);
+                let operands = ManuallyDrop::into_inner(operands);
+                return Ok(Transfer::new(Ticket::done(result, TransferKind::Copy), operands));
             }
             if let Some(slot) = state.free.pop() {
-                let (from, to) = (operands.0.single(), operands.1.single());
                 if let Some(begun) = state.planner.begin_plain::<D>(slot, from, to) {
                     drop(guard);
                     // No other code runs after this, so the compiler can build the transfer in place.
