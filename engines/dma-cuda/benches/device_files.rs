@@ -3,19 +3,23 @@
 //!
 //! `cargo bench -p dma-cuda --bench device_files [-- --fio PROGRAM] [FOLDER]` prints, for each length and
 //! number of buffers, the rates and their ratios. All ways run in turns, in the reverse order in every other
-//! round, because a disk that others share has bursts. A figure is the median over the rounds, and a ratio is
-//! the median of the ratios within the rounds. `fio` reads the same file with the same block length and
-//! depth. Without it, a file queue that only reads stands for the disk. No reader is faster than the disk, so
-//! `disk/loop` is the limit of `read/loop`.
+//! round, because a disk that others share has bursts. Each way begins after a pause, because a disk with a
+//! limit on its rate saves up credit while it is idle, as while `fio` starts. A figure is the median over the
+//! rounds, and a ratio is the median of the ratios within the rounds. `fio` reads the same file with the same
+//! block length and depth. Without it, a file queue that only reads stands for the disk. No reader is faster
+//! than the disk, so `disk/loop` is the limit of `read/loop`.
 #![expect(unsafe_code, reason = "passes the stand-in's functions to the engine")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dma_core::{BufferPool, DmaEngineExt, PoolOptions, Queue, QueueOptions, SharedQueueOptions, Window};
 use dma_cuda::{CudaDevice, CudaEngine, CudaOptions, Driver};
 use dma_files::{DeviceFiles, DmaFile, FilePiece, FileQueue, FileQueueOptions, OpenFile};
+
+/// Idle time before each way.
+const PAUSE: Duration = Duration::from_millis(300);
 
 const GPU: &str = "memory = '600M'\n[[gpu]]\n";
 
@@ -196,6 +200,9 @@ fn main() {
             let mut rates = [0.0; 5];
             for turn in 0..rates.len() {
                 let way = if round % 2 == 0 { turn } else { rates.len() - 1 - turn };
+                if !test {
+                    std::thread::sleep(PAUSE);
+                }
                 rates[way] = match way {
                     0 => ways.disk(),
                     1 => ways.read(),
