@@ -185,21 +185,19 @@ struct Work {
     answer: Option<Option<u32>>,
 }
 
-/// Returns the addresses of the bytes of `list`.
-fn bytes(list: &[Segment]) -> impl Iterator<Item = *mut u8> {
-    list.iter().flat_map(|s| (0..s.len).map(|i| s.addr.offset(i).as_ptr()))
-}
-
 /// Returns the bytes of `list`. The caller of `submit` or `execute` ensures that these bytes can be read
 /// until the operation is done.
-fn values(list: &[Segment]) -> impl Iterator<Item = u8> {
-    bytes(list).map(|from| {
-        let mut byte = 0;
+fn values(list: &[Segment]) -> Vec<u8> {
+    let mut bytes = vec![0; list.iter().map(|segment| segment.len).sum()];
+    let mut rest = &mut bytes[..];
+    for segment in list {
+        let (part, behind) = rest.split_at_mut(segment.len);
         // SAFETY: the caller of `submit` or `execute` ensures that the bytes can be read until the operation
-        // is done. `byte` is a local variable of 1 byte.
-        unsafe { racy_copy::copy(&raw mut byte, from, 1) };
-        byte
-    })
+        // is done. `part` is a local value of the same length.
+        unsafe { racy_copy::copy(part.as_mut_ptr(), segment.addr.as_ptr(), part.len()) };
+        rest = behind;
+    }
+    bytes
 }
 
 impl Work {
@@ -237,20 +235,26 @@ impl Work {
 
     /// Executes the operation and returns its result.
     fn run(&self) -> u64 {
+        let mut bytes = values(&self.src);
         let result = match self.answer {
             None => 0,
             Some(None) => {
-                let differs = values(&self.src).zip(values(&self.dst)).position(|(a, b)| a != b);
+                let differs = bytes.iter().zip(values(&self.dst)).position(|(a, b)| *a != b);
                 return differs.map_or(Completion::EQUAL, |at| at as u64);
             }
-            Some(Some(seed)) => crc32c::crc32c_append(seed, &values(&self.src).collect::<Vec<_>>()).into(),
+            Some(Some(seed)) => crc32c::crc32c_append(seed, &bytes).into(),
         };
-        let pattern = self.pattern.iter().flat_map(|p| p.iter().cycle()).map(std::ptr::from_ref);
-        let from = bytes(&self.src).map(<*mut u8>::cast_const).chain(pattern);
-        for (from, to) in from.zip(bytes(&self.dst)) {
-            // SAFETY: the caller of `submit` or `execute` ensures that sources can be read and destinations
-            // can be written until the operation is done. A pattern is a field of `self`, so it can be read.
-            unsafe { racy_copy::copy(to, from, 1) };
+        if let Some(pattern) = self.pattern {
+            let len: usize = self.dst.iter().map(|segment| segment.len).sum();
+            bytes = pattern.repeat(len.div_ceil(pattern.len()));
+        }
+        let mut rest = &bytes[..];
+        for segment in &self.dst {
+            let (part, behind) = rest.split_at(segment.len);
+            // SAFETY: the caller of `submit` or `execute` ensures that destinations can be written until the
+            // operation is done. `part` is a local value of the same length.
+            unsafe { racy_copy::copy(segment.addr.as_ptr(), part.as_ptr(), part.len()) };
+            rest = behind;
         }
         result
     }

@@ -385,12 +385,12 @@ mod tests {
                 if allocates {
                     let len = number + 1;
                     let mut buffer = engine.allocate(len).expect("memory");
-                    prop_assert!(buffer.len() == len && buffer.iter().all(|byte| *byte == 0));
+                    prop_assert!(buffer[..] == vec![0; len][..]);
                     buffer.fill(mark);
                     buffers.push((buffer, mark));
                 } else if !buffers.is_empty() {
                     let (buffer, mark) = buffers.swap_remove(number % buffers.len());
-                    prop_assert!(buffer.iter().all(|byte| *byte == mark));
+                    prop_assert!(buffer[..] == vec![mark; buffer.len()][..]);
                 }
                 let in_use: usize = buffers.iter().map(|(buffer, _)| buffer.region().len()).sum();
                 let report = engine.idle_memory.report();

@@ -1,16 +1,19 @@
 //! Back-off for waiting loops. A loop spins first, then yields the CPU, then reads the clock.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::STOP_GRACE;
 
 pub(crate) use crate::memory::sync::deadline;
 
+/// [`STOP_GRACE`], and less in this crate's tests, many of which close a queue whose device hangs.
+pub(crate) const GRACE: Duration = if cfg!(test) { Duration::from_millis(200) } else { STOP_GRACE };
+
 /// Waits until a stopped device has reported its descriptors. `poll` polls the device once, and returns the
 /// number of reports and whether nothing is left. Returns false if the device has reported nothing since
-/// [`STOP_GRACE`] has passed.
+/// [`GRACE`] has passed.
 pub(crate) fn until_stopped(mut poll: impl FnMut() -> (usize, bool)) -> bool {
-    let deadline = Instant::now() + STOP_GRACE;
+    let deadline = Instant::now() + GRACE;
     loop {
         // Read the clock before the poll. This thread may not have run for some time, during which the device
         // may have reported.

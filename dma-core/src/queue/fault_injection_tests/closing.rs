@@ -1,6 +1,7 @@
 //! Tests of queues that are closed while operations are in flight.
 
 use super::*;
+use crate::planner::wait::GRACE;
 
 /// On a busy machine, a software device may not run for some time, so a device that stops late is not
 /// abandoned.
@@ -13,7 +14,7 @@ fn a_device_that_takes_its_time_to_stop_is_not_dead() {
         let begun = Instant::now();
         let counters = rig.queue.close(Duration::ZERO);
         // If the machine stood still for the whole grace period, the device had no time.
-        if begun.elapsed() < crate::STOP_GRACE {
+        if begun.elapsed() < GRACE {
             break (script, long, counters);
         }
     };
@@ -79,11 +80,11 @@ fn memory_that_a_silent_device_has_is_never_given_back() {
     }
 }
 
-/// A device that needs 0.7 s to stop is not abandoned, even if the thread that closes the queue does not run
-/// during the grace period.
+/// A device that needs most of the grace period to stop is not abandoned, even if the thread that closes the
+/// queue does not run during the grace period.
 #[test]
 fn a_device_that_stops_within_the_grace_period_keeps_its_memory() {
-    for late in [Duration::from_millis(700), crate::STOP_GRACE + Duration::from_millis(50)] {
+    for late in [GRACE * 7 / 10, GRACE + Duration::from_millis(50)] {
         let rig = Rig::new();
         lock(&rig.script).stops_late = vec![late];
         let copy = rig.copy(1 << 20);
