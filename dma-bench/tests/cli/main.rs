@@ -339,7 +339,7 @@ fn every_operation_and_direction_is_measured_and_verified() {
         let sizes = if words.contains(&"-o") { "" } else { "1000,64K" };
         let sizes = if sizes.is_empty() { vec![] } else { vec!["-o", sizes] };
         let short = if words.contains(&"-n") {
-            vec!["run", "--samples", "2", "--footprint", "1M"]
+            vec!["run", "--samples", "2", "--warm-up", "0.001", "--footprint", "1M"]
         } else {
             SHORT.to_vec()
         };
