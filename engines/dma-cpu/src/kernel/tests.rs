@@ -141,7 +141,7 @@ fn copy_to_both_matches_the_oracle() {
         let input = noise(seed);
         src.store(&input);
         for kernel in all() {
-            dst.each_ref().map(|dst| dst.store(&[CANARY; SIZE]));
+            dst.iter().for_each(|dst| dst.store(&[CANARY; SIZE]));
             let to = [dst[0].at(starts[0]), dst[1].at(starts[1])];
             // SAFETY: the `len` bytes lie within each mapping, and the mappings do not overlap.
             unsafe { kernel.copy_to_both(to, src.at(from), len) };
