@@ -22,6 +22,9 @@ fn open(profile: Profile, faults: &str) -> (SimEngine, Queue) {
 
 type Copy = Transfer<(BufferMut, BufferMut)>;
 
+/// Copies a pattern to the slice, through the pool.
+type CopyBytes<'a> = &'a dyn Fn(&BufferPool, &mut [u8]) -> Result<(), Error>;
+
 fn copy(engine: &SimEngine, queue: &Queue) -> Result<Copy, OpError<(BufferMut, BufferMut)>> {
     let mut src = engine.allocate(LEN).unwrap();
     src.fill(7);
@@ -614,7 +617,6 @@ fn copies_of_bytes_say_that_a_stuck_device_holds_their_memory() {
     let options = QueueOptions::new().with_stall_timeout(SHORT).with_drop_timeout(SHORT);
     let queue = engines[0].open_queue(&options).unwrap();
     let shared = engines[1].open_shared_queue(&SharedQueueOptions::new().with_queue(options)).unwrap();
-    type CopyBytes<'a> = &'a dyn Fn(&BufferPool, &mut [u8]) -> Result<(), Error>;
     let copies: [CopyBytes<'_>; 2] = [&|pool, dst| queue.copy_bytes(pool, &[7; LEN], dst), &|pool, dst| {
         shared.copy_bytes(pool, &[7; LEN], dst)
     }];
