@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use crate::planner::plan::QueueCaps;
 use crate::planner::wait::{Backoff, deadline};
 use crate::planner::{check, error};
-use crate::{BufferMut, BufferPool, Capabilities, Error, ErrorKind, InlineExecutor, OpError, Result};
+use crate::{
+    BufferMut, BufferPool, Capabilities, Counters, Error, ErrorKind, InlineExecutor, OpError, Result,
+};
 
 /// Minimum length of a copy by the CPU that is passed to the engine, which may share it among threads.
 const LONG: usize = 256 << 10;
@@ -32,6 +34,9 @@ pub(crate) trait Copier {
 
     /// Returns the time for which the device has completed nothing, if it has stalled.
     fn hangs(&self) -> Option<Duration>;
+
+    /// Returns the counters.
+    fn counts(&self) -> Counters;
 
     fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>>;
 
@@ -99,11 +104,13 @@ pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], ds
                     return Err(fail(e));
                 }
                 Err(e) if landed == sent => {
-                    let (until, backoff) =
-                        waits.get_or_insert_with(|| (deadline(stall_timeout), Backoff::new()));
+                    let (until, backoff, ended) =
+                        waits.get_or_insert_with(|| (deadline(stall_timeout), Backoff::new(), ended(queue)));
                     let hangs = queue.hangs();
                     if hangs.is_some() || !wait_for_others(queue, &e, *until, backoff) {
-                        return Err(fail(hangs.or_else(|| queue.hangs()).map_or(e, error::holds_memory)));
+                        // The device has ended no operation during this wait.
+                        let idle = (ended.is_some() && self::ended(queue) == *ended).then_some(stall_timeout);
+                        return Err(fail(hangs.or(idle).map_or(e, error::holds_memory)));
                     }
                 }
                 Err(_) => {}
@@ -119,6 +126,12 @@ pub(crate) fn copy_bytes<Q: Copier>(queue: &Q, pool: &BufferPool, src: &[u8], ds
         landed += 1;
     }
     Ok(())
+}
+
+/// Returns the number of operations that have ended, if others are in flight.
+fn ended<Q: Copier>(queue: &Q) -> Option<u64> {
+    let counts = queue.counts();
+    (counts.in_flight > 0).then(|| counts.completed + counts.failed + counts.aborted)
 }
 
 /// Submits the first chunk of `rest`, at most `piece` bytes. If the queue is full, the filled buffers stay in

@@ -352,6 +352,10 @@ impl Copier for Queue {
         self.stalled()
     }
 
+    fn counts(&self) -> Counters {
+        self.counters()
+    }
+
     fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
         self.shared.borrow().planner.inline_executor()
     }

@@ -473,6 +473,10 @@ impl Copier for SharedQueue {
         self.handle.hub.hangs()
     }
 
+    fn counts(&self) -> Counters {
+        self.counters()
+    }
+
     fn inline_executor(&self) -> Option<Arc<dyn InlineExecutor>> {
         self.first_lane().inline_executor()
     }
