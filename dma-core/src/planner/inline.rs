@@ -65,7 +65,7 @@ struct Executor {
 
 // SAFETY: `value` is used only as a shared reference to the value of `shared`, which is `Send` and `Sync`.
 unsafe impl Send for Executor {}
-// SAFETY: as above.
+// SAFETY: `value` is used only as a shared reference to a value that is `Sync`.
 unsafe impl Sync for Executor {}
 
 impl Executor {

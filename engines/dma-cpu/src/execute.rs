@@ -143,8 +143,8 @@ impl Work<'_> {
                 for at in (0..len).step_by(piece) {
                     for dst in self.dst {
                         let (dst, n) = (std::slice::from_ref(dst), piece.min(len - at));
-                        // SAFETY: the caller ensures access to the segments, and `at + n <= len`, so the piece
-                        // lies within them.
+                        // SAFETY: the caller ensures access to the segments, and `at + n <= len`, so the
+                        // piece lies within them.
                         unsafe { copy(self.src, dst, skip + at, n, kernel)? };
                     }
                 }

@@ -161,9 +161,9 @@ impl Kernel {
         unsafe { (self.copy_all)(copies) }
     }
 
-    /// Returns the number of bytes that a copy of `len` bytes to two destinations copies to the first one before
-    /// it copies them to the second one. Through the cache, they are so few that the second copy reads them from
-    /// the level-1 cache. Past the cache, each destination is written at once.
+    /// Returns the number of bytes that a copy of `len` bytes to two destinations copies to the first one
+    /// before it copies them to the second one. Through the cache, they are so few that the second copy reads
+    /// them from the level-1 cache. Past the cache, each destination is written at once.
     pub(super) const fn piece_of_both(&self, len: usize) -> usize {
         if self.streaming { len } else { PIECE_OF_BOTH }
     }
