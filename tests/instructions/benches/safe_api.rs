@@ -41,8 +41,8 @@ const VERIFY: &str = "verify+cpu:sample=100";
 const CALLS: [Call; 24] = [
     Call { name: "queue.copy(src, dst)?.wait()?", engine: "cpu", run: copy, figure: 66.0 },
     Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "cpu", run: batch, figure: 31.7 },
-    Call { name: "queue.copy, 32 in flight, extend", engine: "cpu", run: in_flight, figure: 147.9 },
-    Call { name: "queue.copy, 32 in flight, push", engine: "cpu", run: pushed, figure: 180.2 },
+    Call { name: "queue.copy, 32 in flight, extend", engine: "cpu", run: in_flight, figure: 153.0 },
+    Call { name: "queue.copy, 32 in flight, push", engine: "cpu", run: pushed, figure: 179.1 },
     Call { name: "shared.copy(src, dst)?.wait()?", engine: "cpu", run: shared, figure: 81.0 },
     Call { name: "queue.crc32c(src, 0)?.wait()?", engine: "cpu", run: crc32c, figure: 150.0 },
     Call { name: "queue.copy_crc32c(src, dst, 0)?.wait()?", engine: "cpu", run: copy_crc32c, figure: 225.0 },
@@ -62,12 +62,12 @@ const CALLS: [Call; 24] = [
         run: overwritten,
         figure: 508.9,
     },
-    Call { name: "queue.copy(src, dst)?.wait()?", engine: "meter+cpu", run: copy, figure: 162.9 },
+    Call { name: "queue.copy(src, dst)?.wait()?", engine: "meter+cpu", run: copy, figure: 165.0 },
     Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "meter+cpu", run: batch, figure: 56.3 },
-    Call { name: "queue.copy, 32 in flight, extend", engine: "meter+cpu", run: in_flight, figure: 246.2 },
-    Call { name: "shared.copy(src, dst)?.wait()?", engine: "meter+cpu", run: shared, figure: 177.3 },
+    Call { name: "queue.copy, 32 in flight, extend", engine: "meter+cpu", run: in_flight, figure: 252.1 },
+    Call { name: "shared.copy(src, dst)?.wait()?", engine: "meter+cpu", run: shared, figure: 180.1 },
     Call { name: "queue.copy(src, dst)?.wait()?", engine: VERIFY, run: copy, figure: 164.8 },
-    Call { name: "shared.copy(src, dst)?.wait()?", engine: VERIFY, run: shared, figure: 339.4 },
+    Call { name: "shared.copy(src, dst)?.wait()?", engine: VERIFY, run: shared, figure: 328.7 },
 ];
 
 /// Allocates `ROUND` sources and destinations.
