@@ -200,7 +200,7 @@ pub trait DmaEngineExt: DmaEngine {
         if descriptor.is_empty() && descriptor.backend() == backend {
             return memory::import_no_bytes(self, descriptor.rights()).map(Window::new).map_err(fail);
         }
-        let raw = memory::with_idle_memory_released(|| self.import_raw(descriptor)).map_err(fail)?;
+        let raw = memory::import_with_idle_memory_released(|| self.import_raw(descriptor)).map_err(fail)?;
         Ok(Window::new(Range::whole(Region::of_import(raw, descriptor, backend))))
     }
 

@@ -74,6 +74,13 @@ pub(crate) fn with_idle_memory_released<T>(call: impl FnMut() -> Result<T>) -> R
     released_if(|kind| matches!(kind, OutOfMemory | OutOfResources | PermissionDenied), call)
 }
 
+/// Runs `call`, which imports memory. If it fails for lack of memory or of resources, releases the idle memory of
+/// all engines and runs it again. A lack of permission is not enough: it is the peer that refuses, and it may
+/// have ended before it is asked again.
+pub(crate) fn import_with_idle_memory_released<T>(call: impl FnMut() -> Result<T>) -> Result<T> {
+    released_if(|kind| matches!(kind, ErrorKind::OutOfMemory | ErrorKind::OutOfResources), call)
+}
+
 /// Runs `call`, which opens a queue. If it fails for lack of memory, releases the idle memory of all engines
 /// and runs it again. A lack of resources is not enough: most often, all channels of the device are in use.
 pub(crate) fn open_with_idle_memory_released<T>(call: impl FnMut() -> Result<T>) -> Result<T> {
@@ -200,7 +207,8 @@ mod tests {
             unsafe { self.inner.register_device_raw(memory, request) }
         }
         fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
-            self.need_half(ErrorKind::OutOfResources)?;
+            let refused = descriptor.rights() == Access::READ;
+            self.need_half(if refused { ErrorKind::PermissionDenied } else { ErrorKind::OutOfResources })?;
             self.inner.import_raw(descriptor)
         }
         fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
@@ -306,8 +314,11 @@ mod tests {
         drop((0..25).map(|_| roomy.allocate(4096).expect("memory")).collect::<Vec<_>>());
         roomy.open_queue(&QueueOptions::new()).expect("idle memory is released for it");
         fill();
-        let descriptor = ExportDescriptor::new("reference", Access::WRITE, 8, &[]).expect("a descriptor");
-        let refused = engine.import(&descriptor).expect_err("the reference engine imports nothing");
+        let descriptor = |rights| ExportDescriptor::new("reference", rights, 8, &[]).expect("a descriptor");
+        let refused = engine.import(&descriptor(Access::READ)).expect_err("the peer refuses");
+        assert_eq!((refused.kind(), engine.idle()), (ErrorKind::PermissionDenied, (10 * 4096, 10)));
+        let refused =
+            engine.import(&descriptor(Access::WRITE)).expect_err("the reference engine imports nothing");
         assert_eq!((refused.kind(), engine.idle()), (ErrorKind::Unsupported, (0, 0)));
         fill();
         // SAFETY: there are no bytes of a device at this address, and the reference engine accesses none.

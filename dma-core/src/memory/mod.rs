@@ -19,7 +19,7 @@ mod window;
 
 pub use buffer::{Buffer, BufferMut};
 pub use buffer_writer::BufferWriter;
-pub(crate) use idle::{open_with_idle_memory_released, with_idle_memory_released};
+pub(crate) use idle::{import_with_idle_memory_released, open_with_idle_memory_released};
 pub use numa::{NumaNodes, parse_cores};
 pub use operand::{Destination, Source};
 pub use page_memory::PageMemory;
