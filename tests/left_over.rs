@@ -38,9 +38,11 @@ fn child() {
     for _ in 0..ROUNDS {
         round(&work);
     }
-    // Threads that were joined are listed until the kernel has removed them, so wait for a short time.
+    // Threads that were joined are listed until the kernel has removed them, so wait for a short time. The
+    // earlier numbers, too, may count such threads.
+    let is_left = |last: [usize; 3]| last.iter().zip(second).any(|(last, second)| *last > second);
     for _ in 0..3_000 {
-        if left() == second {
+        if !is_left(left()) {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -49,7 +51,7 @@ fn child() {
     println!(
         "{work}: [descriptors, threads, mappings of files] {second:?}, after {ROUNDS} more rounds {last:?}"
     );
-    assert_eq!(last, second, "{work}, {ROUNDS} rounds");
+    assert!(!is_left(last), "{work}, {ROUNDS} rounds: {last:?} instead of {second:?}");
 }
 
 #[test]
