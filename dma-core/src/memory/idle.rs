@@ -74,9 +74,9 @@ pub(crate) fn with_idle_memory_released<T>(call: impl FnMut() -> Result<T>) -> R
     released_if(|kind| matches!(kind, OutOfMemory | OutOfResources | PermissionDenied), call)
 }
 
-/// Runs `call`, which imports memory. If it fails for lack of memory or of resources, releases the idle memory of
-/// all engines and runs it again. A lack of permission is not enough: it is the peer that refuses, and it may
-/// have ended before it is asked again.
+/// Runs `call`, which imports memory. If it fails for lack of memory or of resources, releases the idle
+/// memory of all engines and runs it again. A lack of permission is not enough: it is the peer that refuses,
+/// and it may have ended before it is asked again.
 pub(crate) fn import_with_idle_memory_released<T>(call: impl FnMut() -> Result<T>) -> Result<T> {
     released_if(|kind| matches!(kind, ErrorKind::OutOfMemory | ErrorKind::OutOfResources), call)
 }
