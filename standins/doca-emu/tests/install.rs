@@ -193,8 +193,10 @@ fn a_failure_leaves_the_old_installation() {
     let parent = built::own_folder("install").join("again");
     let _ = fs::remove_dir_all(&parent);
     let prefix = parent.join("sdk");
-    // Build the archive now, so that cargo does not rebuild it below.
+    // Build the archive now, and let no other test build that of another generation, so that cargo does not
+    // rebuild it below.
     let _ = stand_ins::doca_emu_prefix();
+    let _lock = stand_ins::lock();
     let profile = |command: &mut Command| {
         command.args(["--profile", "test"]);
     };

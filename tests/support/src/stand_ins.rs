@@ -50,6 +50,20 @@ pub fn cuda_emu_prefix() -> PathBuf {
     install("standins/cuda-emu", &[])
 }
 
+/// Waits until no other test installs a stand-in, and keeps others from it until the file is dropped. All
+/// stand-ins share one lock, because the generations of an SDK use the same cargo build output.
+///
+/// # Panics
+///
+/// If the lock's file cannot be created.
+pub fn lock() -> File {
+    let target = crate::built::target_directory().join("tmp");
+    fs::create_dir_all(&target).expect("the directory for files of tests");
+    let lock = File::create(target.join("stand-ins.lock")).expect("a lock file");
+    lock.lock().expect("the lock");
+    lock
+}
+
 fn install(package: &str, options: &[&str]) -> PathBuf {
     static INSTALLED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let name = Path::new(package).file_name().expect("a directory");
@@ -59,10 +73,7 @@ fn install(package: &str, options: &[&str]) -> PathBuf {
     if installed.contains(&prefix) {
         return prefix;
     }
-    fs::create_dir_all(target).expect("the directory for files of tests");
-    // All packages share one lock, because the generations of an SDK use the same cargo build output.
-    let lock = File::create(target.join("stand-ins.lock")).expect("a lock file");
-    lock.lock().expect("the lock");
+    let _lock = lock();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(package).join("install");
     let output = Command::new(&script)
         .arg(&prefix)
