@@ -77,7 +77,7 @@ fn the_summary_answers_what_is_asked_first() {
     let said = "Disturbed by: interrupted; threads waited for a CPU up to 30 % of the time; 4";
     assert!(lines.iter().any(|l| l.starts_with(said)), "{lines:#?}");
     busy.cells[5].status = crate::results::Status::Wrong;
-    assert!(summary(&busy).iter().any(|l| l == "Do NOT trust: 1 cells have wrong bytes"));
+    assert!(summary(&busy).iter().any(|l| l == "Do NOT trust: 1 cell has wrong bytes"));
 }
 
 #[test]
