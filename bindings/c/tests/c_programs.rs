@@ -148,6 +148,12 @@ fn regions_close_only_when_no_device_may_write_them() {
 }
 
 #[test]
+fn a_lost_device_has_one_status() {
+    let text = run(&build("cc", "c99", "tests/c/lost_device.c", &[]), &[], &[]);
+    assert_eq!(text.trim(), "right");
+}
+
+#[test]
 fn examples_build_and_run() {
     let expect = |program: &Path, args: &[&str], words: &str| {
         let text = run(program, args, &[]);

@@ -164,50 +164,6 @@ static void a_stall_is_known(uint32_t lanes) {
   OK(dma_close(engine));
 }
 
-/* After the loss of the device, all calls that need the device have one status. */
-static void a_lost_device_has_one_status(uint32_t lanes) {
-  dma_engine engine;
-  dma_queue_options options;
-  dma_queue queue;
-  dma_region src, dst;
-  dma_copy one;
-  dma_batch batch;
-  dma_completion done;
-  dma_error error;
-  size_t count, ready;
-  int fd;
-  OK(dma_open("sim:seed=7,faults=dead@1", &engine));
-  memset(&options, 0, sizeof options);
-  options.size = sizeof options;
-  options.lanes = lanes;
-  OK(dma_queue_open(engine, &options, &queue));
-  OK(dma_queue_descriptor(queue, &fd));
-  OK(dma_region_allocate(engine, LEN, NULL, &src));
-  OK(dma_region_allocate(engine, LEN, NULL, &dst));
-  memset(&one, 0, sizeof one);
-  one.src.region = src;
-  one.dst.region = dst;
-  one.src.len = one.dst.len = LEN;
-  OK(dma_batch_create(&one, 1, &batch));
-  OK(dma_queue_submit(queue, batch, 1));
-  OK(dma_queue_wait(queue, &done, 1, 60000, &count));
-  CHECK(count == 1 && done.token == 1 && done.status == DMA_DEVICE_LOST);
-  OK(dma_last_failures(NULL, 0, &count));
-  CHECK(count == 0);
-  FAILS(DMA_DEVICE_LOST, dma_queue_copy(queue, &one, 1, NULL));
-  FAILS(DMA_DEVICE_LOST, dma_queue_submit(queue, batch, 2));
-  FAILS(DMA_DEVICE_LOST, dma_queue_arm(queue, &ready));
-  FAILS(DMA_DEVICE_LOST, dma_queue_stop(queue, 60000));
-  FAILS(DMA_CLOSED, dma_queue_copy(queue, &one, 1, NULL));
-  FAILS(DMA_DEVICE_LOST, dma_queue_close(queue, 60000));
-  FAILS(DMA_IN_USE, dma_region_close(src));
-  error.size = sizeof error;
-  OK(dma_last_error(&error));
-  CHECK(strstr(error.remedy, "lost") != NULL);
-  OK(dma_batch_close(batch));
-  OK(dma_close(engine));
-}
-
 int main(void) {
   static const char *const faults[] = {"fail@2", "reset@3", "refuse@2", "lose@4", "stick@3", "gone@2"};
   size_t i;
@@ -217,7 +173,6 @@ int main(void) {
       copies_on(faults[i], lanes);
     failed_copies_of_a_batch_are_known(lanes);
     a_stall_is_known(lanes);
-    a_lost_device_has_one_status(lanes);
   }
   puts(checks_failed ? "wrong" : "right");
   return checks_failed;
