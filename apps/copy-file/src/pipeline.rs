@@ -334,7 +334,7 @@ impl Worker<'_, '_> {
                 return Err(failure!(
                     "{} has completed nothing for {stall:?} and has {} to do; reset the device, or copy with --engine cpu",
                     self.job.engine.info().backend,
-                    count(self.in_flight.len() as u64, "copy", "copies")
+                    count(self.queue.counters().in_flight, "copy", "copies")
                 ));
             }
         }

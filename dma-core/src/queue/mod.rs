@@ -269,8 +269,9 @@ impl Queue {
         self.shared.borrow_mut().stalled()
     }
 
-    /// Returns the error of a lost device (`DeviceLost`), or `None` if no loss is known. A lost device is
-    /// known after a poll, a wait or a submission has met it. Does not poll.
+    /// Returns the error of a lost device (`DeviceLost`) that reports nothing any more, or `None` if no such
+    /// loss is known. It is known after a poll, a wait or a submission has met it. A device that reports its
+    /// loss fails each operation with `DeviceLost` instead. Does not poll.
     #[must_use]
     pub fn lost(&self) -> Option<Error> {
         let state = self.shared.borrow();

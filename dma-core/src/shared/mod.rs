@@ -430,8 +430,9 @@ impl SharedQueue {
         self.handle.hub.lanes.iter().filter_map(|lane| lane.stalled()).max()
     }
 
-    /// Returns the error of a lost device (`DeviceLost`), or `None` if no loss is known. Does not poll: the
-    /// lanes' threads and waits do, while operations are in flight.
+    /// Returns the error of a lost device (`DeviceLost`) that reports nothing any more, or `None` if no such
+    /// loss is known. A device that reports its loss fails each operation with `DeviceLost` instead. Does not
+    /// poll: the lanes' threads and waits do, while operations are in flight.
     #[must_use]
     pub fn lost(&self) -> Option<Error> {
         let lost = self.handle.hub.lanes.iter().find_map(|lane| lane.lost())?;

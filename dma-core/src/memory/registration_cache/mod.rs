@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dma_process::ProcessLock;
 
-use super::{Buffer, register_read_only};
+use super::{Buffer, Region, register_read_only};
 use crate::{DmaEngine, Error, ErrorKind, HostMemory, Result, guarded, with_deferred_log};
 
 /// The limits of a [`RegistrationCache`].
@@ -165,11 +165,21 @@ impl CacheState {
     }
 }
 
-/// Drops registrations. The caller holds no lock, because destructors of owners may use the cache. A
+/// A registration that the cache has given up: the memory if it was deregistered, or the region if a view or
+/// transfer still uses it.
+type GivenUp = Result<Option<HostMemory>, Region>;
+
+/// Deregisters memory that nothing else uses. The caller holds the lock of registrations, because some devices
+/// accept memory only once, and another thread may register the same memory again.
+fn deregister(buffers: Vec<Buffer>) -> Vec<GivenUp> {
+    buffers.into_iter().map(|buffer| buffer.0.region.deregister().map_err(|(region, _)| region)).collect()
+}
+
+/// Drops the owners of memory. The caller holds no lock, because destructors of owners may use the cache. A
 /// destructor may panic, and belongs to another user than the caller.
-fn release(buffers: Vec<Buffer>) {
-    for buffer in buffers {
-        guarded("the destructor of an owner of memory", || drop(buffer));
+fn release(given_up: Vec<GivenUp>) {
+    for memory in given_up {
+        guarded("the destructor of an owner of memory", || drop(memory));
     }
 }
 
@@ -187,7 +197,8 @@ impl<E: DmaEngine> RegistrationCache<E> {
     /// # Errors
     ///
     /// See [`register_read_only_memory`](crate::DmaEngineExt::register_read_only_memory). `Unsupported` in a
-    /// process that was forked after the cache was made.
+    /// process that was forked after the cache was made. `InUse` on a device that accepts memory only once, if
+    /// a view or transfer still uses an earlier registration that the cache does not keep.
     pub fn get<M>(&self, owner: &Arc<M>) -> Result<Buffer>
     where
         M: AsRef<[u8]> + Send + Sync + ?Sized + 'static,
@@ -211,30 +222,35 @@ impl<E: DmaEngine> RegistrationCache<E> {
             }
             let buffer = register_read_only(&self.engine, memory)?;
             let given_up = self.kept.lock().ok_or_else(forked)?.keep(key, &buffer, &self.options);
-            Ok((buffer, given_up))
+            Ok((buffer, deregister(given_up)))
         })?;
         release(given_up);
         Ok(buffer)
     }
 
-    /// Removes the entries of `owner` and returns their number. The owner is released as soon as no view or
-    /// transfer uses its memory. In a process that was forked after the cache was made, removes nothing.
+    /// Removes the entries of `owner` and returns their number. Blocks while another thread registers memory.
+    /// The owner is released as soon as no view or transfer uses its memory. In a process that was forked after the cache was made, removes nothing.
     pub fn remove<M: ?Sized>(&self, owner: &Arc<M>) -> usize {
         let owner = Arc::as_ptr(owner).addr();
         self.remove_if(|key| key.owner == owner)
     }
 
-    /// Removes all entries. In a process that was forked after the cache was made, removes nothing.
+    /// Removes all entries. Blocks while another thread registers memory. In a process that was forked after the cache was made, removes nothing.
     pub fn clear(&self) {
         self.remove_if(|_| true);
     }
 
     /// Removes the entries whose key meets the condition, and returns their number.
     fn remove_if(&self, is_removed: impl Fn(&Key) -> bool) -> usize {
-        let Some(mut kept) = self.kept.lock() else { return 0 };
-        let keys: Vec<_> = kept.entries.keys().copied().filter(is_removed).collect();
-        let removed: Vec<_> = keys.iter().filter_map(|key| kept.take(key)).collect();
-        drop(kept);
+        let removed = with_deferred_log(|| {
+            let _no_registration = self.registering.lock()?;
+            let mut kept = self.kept.lock()?;
+            let keys: Vec<_> = kept.entries.keys().copied().filter(is_removed).collect();
+            let removed = keys.iter().filter_map(|key| kept.take(key)).collect();
+            drop(kept);
+            Some(deregister(removed))
+        });
+        let Some(removed) = removed else { return 0 };
         let number = removed.len();
         release(removed);
         number

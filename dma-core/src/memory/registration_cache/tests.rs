@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::reference::{ReferenceEngine, doc_engine};
 use crate::{
-    DmaEngineExt, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor, MemoryRequest, PageMemory,
-    QueueOptions, RawQueue, RawRegion,
+    Access, DmaEngineExt, EngineId, EngineInfo, Error, ErrorKind, ExportDescriptor, MemoryRequest,
+    PageMemory, QueueOptions, RawExport, RawQueue, RawRegion, RegionInfo,
 };
 
 type Bytes = Arc<[u8]>;
@@ -181,7 +181,35 @@ proptest! {
 #[derive(Debug)]
 struct Once {
     inner: ReferenceEngine,
-    registered: Mutex<HashSet<usize>>,
+    registered: Arc<Mutex<HashSet<usize>>>,
+}
+
+/// A region that [`Once`] has registered.
+#[derive(Debug)]
+struct OnceRegion {
+    inner: Box<dyn RawRegion>,
+    addr: usize,
+    registered: Arc<Mutex<HashSet<usize>>>,
+}
+
+impl Drop for OnceRegion {
+    fn drop(&mut self) {
+        // Lets other threads run, which find the memory still registered.
+        std::thread::yield_now();
+        self.registered.lock().expect("no panic").remove(&self.addr);
+    }
+}
+
+#[expect(unsafe_code, reason = "implements the raw trait")]
+// SAFETY: every call goes to the reference engine's region.
+unsafe impl RawRegion for OnceRegion {
+    fn info(&self) -> &RegionInfo {
+        self.inner.info()
+    }
+    unsafe fn export(&self, offset: usize, len: usize, rights: Access) -> Result<Box<dyn RawExport>> {
+        // SAFETY: this method and the inner one have the same requirements, and the caller meets them.
+        unsafe { self.inner.export(offset, len, rights) }
+    }
 }
 
 #[expect(unsafe_code, reason = "implements the raw trait")]
@@ -201,11 +229,13 @@ unsafe impl DmaEngine for Once {
         memory: &HostMemory,
         request: &MemoryRequest,
     ) -> Result<Box<dyn RawRegion>> {
-        if !self.registered.lock().expect("no panic").insert(memory.as_ptr().addr().get()) {
+        let addr = memory.as_ptr().addr().get();
+        if !self.registered.lock().expect("no panic").insert(addr) {
             return Err(Error::bare(ErrorKind::InUse));
         }
         // SAFETY: this method and the inner one have the same requirements, and the caller meets them.
-        unsafe { self.inner.register_raw(memory, request) }
+        let inner = unsafe { self.inner.register_raw(memory, request) }?;
+        Ok(Box::new(OnceRegion { inner, addr, registered: Arc::clone(&self.registered) }))
     }
     fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
         self.inner.import_raw(descriptor)
@@ -238,7 +268,7 @@ impl AsRef<[u8]> for Meeting {
 
 #[test]
 fn threads_that_miss_the_same_memory_register_it_once() {
-    let engine = Once { inner: doc_engine(), registered: Mutex::default() };
+    let engine = Once { inner: doc_engine(), registered: Arc::default() };
     let cache = RegistrationCache::new(engine, &RegistrationCacheOptions::new().with_entries(1));
     let owner = Arc::new(Meeting { bytes: vec![5; 100], missed: AtomicUsize::new(0) });
     std::thread::scope(|scope| {
@@ -249,6 +279,27 @@ fn threads_that_miss_the_same_memory_register_it_once() {
         }
     });
     assert_eq!((cache.counters().misses, cache.counters().hits), (1, 1));
+}
+
+/// Memory that one thread evicts is deregistered before another thread can register it again.
+#[test]
+#[cfg_attr(miri, ignore = "takes long")]
+fn evicted_memory_can_be_registered_again_at_once() {
+    let engine = Once { inner: doc_engine(), registered: Arc::default() };
+    let cache = RegistrationCache::new(engine, &RegistrationCacheOptions::new().with_entries(1));
+    std::thread::scope(|scope| {
+        for thread in 0..2_u8 {
+            let cache = &cache;
+            scope.spawn(move || {
+                // No other thread has views of these owners.
+                let owners: [Bytes; 2] = [thread, thread + 2].map(|number| vec![number; 100].into());
+                for owner in owners.iter().cycle().take(4_000) {
+                    drop(cache.get(owner).expect("registered, or found"));
+                }
+            });
+        }
+    });
+    assert!(cache.counters().evicted > 0);
 }
 
 /// An owner whose destructor uses the cache, as an owner of a program may do.

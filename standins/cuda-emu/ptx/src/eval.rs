@@ -142,7 +142,7 @@ pub(super) fn unary(op: UnaryOp, ty: Type, a: u64) -> u64 {
         UnaryOp::Not => !a,
         UnaryOp::IsZero => u64::from(a == 0),
         UnaryOp::CountOnes => a.count_ones().into(),
-        UnaryOp::LeadingZeros => (a.leading_zeros() - (64 - bits)).into(),
+        UnaryOp::LeadingZeros => ((a & ty.mask()).leading_zeros() - (64 - bits)).into(),
         UnaryOp::Reverse => a.reverse_bits() >> (64 - bits),
         UnaryOp::Sqrt | UnaryOp::Reciprocal => 0,
     };
