@@ -169,8 +169,8 @@ impl CacheState {
 /// transfer still uses it.
 type GivenUp = Result<Option<HostMemory>, Region>;
 
-/// Deregisters memory that nothing else uses. The caller holds the lock of registrations, because some devices
-/// accept memory only once, and another thread may register the same memory again.
+/// Deregisters memory that nothing else uses. The caller holds the lock of registrations, because some
+/// devices accept memory only once, and another thread may register the same memory again.
 fn deregister(buffers: Vec<Buffer>) -> Vec<GivenUp> {
     buffers.into_iter().map(|buffer| buffer.0.region.deregister().map_err(|(region, _)| region)).collect()
 }
@@ -197,8 +197,8 @@ impl<E: DmaEngine> RegistrationCache<E> {
     /// # Errors
     ///
     /// See [`register_read_only_memory`](crate::DmaEngineExt::register_read_only_memory). `Unsupported` in a
-    /// process that was forked after the cache was made. `InUse` on a device that accepts memory only once, if
-    /// a view or transfer still uses an earlier registration that the cache does not keep.
+    /// process that was forked after the cache was made. `InUse` on a device that accepts memory only once,
+    /// if a view or transfer still uses an earlier registration that the cache does not keep.
     pub fn get<M>(&self, owner: &Arc<M>) -> Result<Buffer>
     where
         M: AsRef<[u8]> + Send + Sync + ?Sized + 'static,
@@ -229,13 +229,15 @@ impl<E: DmaEngine> RegistrationCache<E> {
     }
 
     /// Removes the entries of `owner` and returns their number. Blocks while another thread registers memory.
-    /// The owner is released as soon as no view or transfer uses its memory. In a process that was forked after the cache was made, removes nothing.
+    /// The owner is released as soon as no view or transfer uses its memory. In a process that was forked
+    /// after the cache was made, removes nothing.
     pub fn remove<M: ?Sized>(&self, owner: &Arc<M>) -> usize {
         let owner = Arc::as_ptr(owner).addr();
         self.remove_if(|key| key.owner == owner)
     }
 
-    /// Removes all entries. Blocks while another thread registers memory. In a process that was forked after the cache was made, removes nothing.
+    /// Removes all entries. Blocks while another thread registers memory. In a process that was forked after
+    /// the cache was made, removes nothing.
     pub fn clear(&self) {
         self.remove_if(|_| true);
     }
