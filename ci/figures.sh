@@ -18,6 +18,7 @@ cargo bench -p dma-cpu --bench copy -- --table
 cargo bench -p dma-cpu --bench instructions
 cargo bench -p dma-cpu --bench peers
 cargo bench -p dma-cpu --bench peers -- hot
+cargo bench -p dma-cpu --bench peers -- single
 cargo bench -p dma-cpu --bench queue -- --table
 cargo bench -p dma-cpu --bench results
 cargo bench -p dma-cpu --bench rows

@@ -85,10 +85,17 @@ fn memory_that_a_silent_device_has_is_never_given_back() {
 #[test]
 fn a_device_that_stops_within_the_grace_period_keeps_its_memory() {
     for late in [GRACE * 7 / 10, GRACE + Duration::from_millis(50)] {
-        let rig = Rig::new();
-        lock(&rig.script).stops_late = vec![late];
-        let copy = rig.copy(1 << 20);
-        let counters = rig.queue.close(Duration::ZERO);
+        let (copy, counters) = loop {
+            let rig = Rig::new();
+            lock(&rig.script).stops_late = vec![late];
+            let copy = rig.copy(1 << 20);
+            let begun = Instant::now();
+            let counters = rig.queue.close(Duration::ZERO);
+            // This device's time passes only during polls. If the machine stood still, it had no time.
+            if begun.elapsed() < late + GRACE {
+                break (copy, counters);
+            }
+        };
         assert_eq!((counters.aborted, counters.abandoned), (1, 0), "{late:?}");
         assert_eq!(copy.wait().expect_err("the close stopped the device").kind(), ErrorKind::Closed);
     }
