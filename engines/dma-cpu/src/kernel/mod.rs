@@ -33,7 +33,7 @@ type FillFn = unsafe fn(dst: *mut u8, pattern: [u8; 8], len: usize);
 
 pub(super) use cached::SHORT;
 
-/// See [`Kernel::piece_of_both`]. A quarter of a level-1 cache of 32 KiB: a piece and its two copies fit in it.
+/// See [`Kernel::piece_of_both`]. A piece and its two copies fit in a level-1 cache of 32 KiB.
 pub(super) const PIECE_OF_BOTH: usize = 8 << 10;
 
 /// Returns the size of a core's second level cache in bytes, if the CPU reports it.
