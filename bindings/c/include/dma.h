@@ -19,8 +19,9 @@
  * Blocking.  A function blocks only where its description says so. Times are in milliseconds.
  * Threads.   "Any thread": any number of threads may call the function at the same time. "One thread at a time": the
  *            caller serializes the calls that name the same object; two calls at once fail with DMA_IN_USE. A queue may
- *            move between threads. A signal handler must not call any function. A forked child must not use the handles
- *            of its parent.
+ *            move between threads. A signal handler must not call any function.
+ * Forks.     A forked child cannot use the engines and queues of its parent (DMA_UNSUPPORTED), and no call with them
+ *            blocks. It may close them, which leaves the parent's alone, and open its own.
  * Panics.    A defect of the library is reported as DMA_INTERNAL. It never unwinds into C.
  *
  * C99 and later, C++11 and later; Linux.

@@ -154,6 +154,12 @@ fn a_lost_device_has_one_status() {
 }
 
 #[test]
+fn no_call_with_the_parents_handles_blocks_in_a_forked_child() {
+    let text = run(&build("cc", "c99", "tests/c/forked.c", &[]), &[], &[]);
+    assert_eq!(text.trim(), "right");
+}
+
+#[test]
 fn examples_build_and_run() {
     let expect = |program: &Path, args: &[&str], words: &str| {
         let text = run(program, args, &[]);

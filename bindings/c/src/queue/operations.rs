@@ -65,6 +65,12 @@ pub(super) fn stopped() -> Error {
     Error::new(ErrorKind::Closed, "the queue was stopped before").with_hint("open another queue")
 }
 
+/// Returns the error for the use of the parent's queue in a forked child.
+pub(super) fn forked() -> Error {
+    Error::new(ErrorKind::Unsupported, "the queue belongs to the parent of this forked process")
+        .with_hint("open the engine and the queue in the forked process")
+}
+
 pub(super) fn no_capacity() -> Error {
     invalid("the capacity for completions is 0")
 }

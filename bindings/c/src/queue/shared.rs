@@ -4,14 +4,17 @@ use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, MutexGuard, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
+use dma::process::ProcessLock;
 use dma::{Answer, Counters, Error, ErrorKind, OpError, Result, SharedQueue, SharedTransfer};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::operations::{Operations, Request, completion, expect_ended, no_token, stopped, timed_out};
+use super::operations::{
+    Operations, Request, completion, expect_ended, forked, no_token, stopped, timed_out,
+};
 use crate::arguments::{OutArray, invalid};
 use crate::batch::{self, List};
 use crate::error::Failure;
@@ -124,7 +127,7 @@ struct State {
 
 #[derive(Default)]
 struct InFlight {
-    state: Mutex<State>,
+    state: ProcessLock<State>,
     changed: Condvar,
 }
 
@@ -132,16 +135,18 @@ struct InFlight {
 struct Reservation<'a>(&'a Arc<InFlight>);
 
 impl Reservation<'_> {
-    fn fill(self, token: u64, op: Op) {
+    fn fill(self, token: u64, op: Op) -> Result<()> {
         let in_flight = self.0;
         std::mem::forget(self);
-        in_flight.add(token, op);
+        in_flight.add(token, op)
     }
 }
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.0.free_room(&mut self.0.lock());
+        if let Ok(mut state) = self.0.lock() {
+            self.0.free_room(&mut state);
+        }
     }
 }
 
@@ -158,7 +163,7 @@ impl Wake for EntryWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let Some(in_flight) = self.in_flight.upgrade() else { return };
-        let mut state = in_flight.lock();
+        let Ok(mut state) = in_flight.lock() else { return };
         let entry = &mut state.entries[self.at];
         let waits = matches!(entry.phase, Phase::Waiting(_)) && !entry.woken;
         entry.woken = true;
@@ -170,8 +175,10 @@ impl Wake for EntryWaker {
 }
 
 impl InFlight {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the state. In a forked child, returns the error that all calls with the parent's queue have: a
+    /// thread of the parent may hold the lock, and no thread of the child ends the operations.
+    fn lock(&self) -> Result<MutexGuard<'_, State>> {
+        self.state.lock().ok_or_else(forked)
     }
 
     /// Wakes the threads that wait or sleep.
@@ -187,8 +194,8 @@ impl InFlight {
     }
 
     /// Adds an operation, and polls it once, which registers its waker.
-    fn add(self: &Arc<Self>, token: u64, op: Op) {
-        let mut state = self.lock();
+    fn add(self: &Arc<Self>, token: u64, op: Op) -> Result<()> {
+        let mut state = self.lock()?;
         let at = state.free.pop().unwrap_or(state.entries.len());
         if at == state.entries.len() {
             let waker = Arc::new(EntryWaker { in_flight: Arc::downgrade(self), at }).into();
@@ -198,13 +205,13 @@ impl InFlight {
         (entry.token, entry.cancelled, entry.woken, entry.phase) = (token, false, false, Phase::Polling);
         let waker = entry.waker.clone();
         drop(state);
-        self.poll_op(at, op, &waker);
+        self.poll_op(at, op, &waker)
     }
 
     /// Polls an operation whose entry is `Polling`.
-    fn poll_op(&self, at: usize, mut op: Op, waker: &Waker) {
+    fn poll_op(&self, at: usize, mut op: Op, waker: &Waker) -> Result<()> {
         let polled = op.as_mut().poll(&mut Context::from_waker(waker));
-        let mut state = self.lock();
+        let mut state = self.lock()?;
         match polled {
             Poll::Ready(ended) => {
                 state.entries[at].phase = Phase::Ended(ended, op);
@@ -220,6 +227,7 @@ impl InFlight {
                 }
             }
         }
+        Ok(())
     }
 
     fn free_room(&self, state: &mut State) {
@@ -247,8 +255,8 @@ impl InFlight {
     }
 
     /// Polls the operations whose wakers were called.
-    fn advance(&self) {
-        let mut state = self.lock();
+    fn advance(&self) -> Result<()> {
+        let mut state = self.lock()?;
         // Operations that are woken again during this loop are polled by the next call.
         for _ in 0..state.woken.len() {
             let Some(at) = state.woken.pop_front() else { break };
@@ -258,12 +266,13 @@ impl InFlight {
                 Phase::Waiting(op) => {
                     let waker = entry.waker.clone();
                     drop(state);
-                    self.poll_op(at, op, &waker);
-                    state = self.lock();
+                    self.poll_op(at, op, &waker)?;
+                    state = self.lock()?;
                 }
                 other => entry.phase = other,
             }
         }
+        Ok(())
     }
 }
 
@@ -297,7 +306,7 @@ impl Shared {
     /// Reserves room for an operation, if the queue has room. An operation that the queue has executed at
     /// once also needs room until its completion is received.
     fn reserve(&self) -> Result<Reservation<'_>> {
-        let mut state = self.in_flight.lock();
+        let mut state = self.in_flight.lock()?;
         if state.stopped {
             return Err(stopped());
         }
@@ -312,8 +321,8 @@ impl Shared {
 
     /// Frees the operations that have ended and whose completions were cancelled. Returns the number of
     /// completions.
-    fn drop_cancelled(&self) -> usize {
-        let mut state = self.in_flight.lock();
+    fn drop_cancelled(&self) -> Result<usize> {
+        let mut state = self.in_flight.lock()?;
         let State { ended, entries, .. } = &mut *state;
         let mut cancelled = Vec::new();
         ended.retain(|at| {
@@ -327,23 +336,24 @@ impl Shared {
         // Operations are dropped after the lock is released.
         drop(state);
         drop(cancelled);
-        count
+        Ok(count)
     }
 
     fn queue(&self) -> Result<&SharedQueue> {
-        if self.in_flight.lock().stopped { Err(stopped()) } else { Ok(&self.queue) }
+        if self.in_flight.lock()?.stopped { Err(stopped()) } else { Ok(&self.queue) }
     }
 
-    fn take_ended(&self, out: &mut OutArray<dma_completion>) {
+    fn take_ended(&self, out: &mut OutArray<dma_completion>) -> Result<()> {
         while !out.is_full() {
-            let mut state = self.in_flight.lock();
-            let Some(at) = state.ended.pop_front() else { return };
+            let mut state = self.in_flight.lock()?;
+            let Some(at) = state.ended.pop_front() else { break };
             let ended = self.in_flight.take(&mut state, at);
             drop(state);
             if let Some(completion) = ended.and_then(Ended::complete) {
                 out.push(completion);
             }
         }
+        Ok(())
     }
 
     /// Advances operations until `look` returns a value or the deadline has passed.
@@ -353,8 +363,8 @@ impl Shared {
         mut look: impl FnMut(&mut State) -> Result<Option<R>>,
     ) -> Result<R> {
         loop {
-            self.in_flight.advance();
-            let mut state = self.in_flight.lock();
+            self.in_flight.advance()?;
+            let mut state = self.in_flight.lock()?;
             if let Some(found) = look(&mut state)? {
                 return Ok(found);
             }
@@ -372,9 +382,9 @@ impl Shared {
     }
 
     pub(super) fn close(self, timeout: Duration) -> Result<()> {
-        let ended = (&mut &self).stop(timeout);
-        self.in_flight.advance();
-        ended
+        let is_parents = self.in_flight.lock().is_err();
+        // In a forked child, dropping the queue leaves the parent's queue alone.
+        if is_parents { Ok(()) } else { (&mut &self).stop(timeout) }
     }
 }
 
@@ -382,8 +392,7 @@ impl Operations for &Shared {
     fn copy(&mut self, copy: &dma_copy, src: &Region, dst: &Region) -> Result<()> {
         let reservation = self.reserve()?;
         let transfer = self.queue.copy(src.window_of(&copy.src)?, dst.window_of(&copy.dst)?)?;
-        reservation.fill(copy.token, without_result(transfer));
-        Ok(())
+        reservation.fill(copy.token, without_result(transfer))
     }
 
     fn submit(&mut self, request: Request, token: u64) -> Result<()> {
@@ -402,8 +411,7 @@ impl Operations for &Shared {
                 op(queue.copy_crc32c(src, dst, seed)?, |(operands, crc)| (operands, crc.into()))
             }
         };
-        reservation.fill(token, op);
-        Ok(())
+        reservation.fill(token, op)
     }
 
     fn submit_batch(&mut self, batch: dma_batch, token: u64) -> Result<()> {
@@ -422,8 +430,7 @@ impl Operations for &Shared {
         taken.hold().keep();
         let transfer = transfer.outlast_stalls();
         let running = Running { transfer, operands: None, split: |list| (list, 0) };
-        reservation.fill(token, Box::pin(RunningBatch { running, batch }));
-        Ok(())
+        reservation.fill(token, Box::pin(RunningBatch { running, batch }))
     }
 
     fn fence(&mut self) -> Result<()> {
@@ -437,7 +444,7 @@ impl Operations for &Shared {
 
     fn cancel(&mut self, token: u64) -> Result<()> {
         let mut found = false;
-        for entry in &mut self.in_flight.lock().entries {
+        for entry in &mut self.in_flight.lock()?.entries {
             if !matches!(entry.phase, Phase::Free) && entry.token == token && !entry.cancelled {
                 (entry.cancelled, found) = (true, true);
             }
@@ -446,9 +453,8 @@ impl Operations for &Shared {
     }
 
     fn poll(&mut self, out: &mut OutArray<dma_completion>) -> Result<()> {
-        self.in_flight.advance();
-        self.take_ended(out);
-        Ok(())
+        self.in_flight.advance()?;
+        self.take_ended(out)
     }
 
     fn wait(&mut self, out: &mut OutArray<dma_completion>, deadline: Instant) -> Result<()> {
@@ -457,7 +463,7 @@ impl Operations for &Shared {
                 let idle = state.free.len() == state.entries.len();
                 Ok((idle || !state.ended.is_empty()).then_some(idle))
             })?;
-            self.take_ended(out);
+            self.take_ended(out)?;
             // Another thread may have received or cancelled the completion.
             if idle || out.written() > 0 {
                 return Ok(());
@@ -478,7 +484,7 @@ impl Operations for &Shared {
 
     fn wait_for_room(&mut self, out: &mut OutArray<dma_completion>, deadline: Instant) -> Result<()> {
         loop {
-            self.in_flight.lock().room_waiters += 1;
+            self.in_flight.lock()?.room_waiters += 1;
             let has_room = self.until(deadline, |state| {
                 if state.stopped {
                     return Err(stopped());
@@ -486,11 +492,11 @@ impl Operations for &Shared {
                 let has_room = state.occupied < self.queue.depth();
                 Ok((has_room || (!out.is_full() && !state.ended.is_empty())).then_some(has_room))
             });
-            self.in_flight.lock().room_waiters -= 1;
+            self.in_flight.lock()?.room_waiters -= 1;
             if has_room? {
                 return Ok(());
             }
-            self.take_ended(out);
+            self.take_ended(out)?;
             // Another thread may have received or cancelled the completions.
             if out.written() > 0 {
                 return Ok(());
@@ -500,7 +506,7 @@ impl Operations for &Shared {
 
     fn descriptor(&mut self) -> Result<c_int> {
         self.queue()?;
-        let mut state = self.in_flight.lock();
+        let mut state = self.in_flight.lock()?;
         if state.event.is_none() {
             let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
             state.event = Some(Arc::new(event.map_err(|e| Error::of_system_call("eventfd", e.into()))?));
@@ -510,7 +516,7 @@ impl Operations for &Shared {
 
     fn arm(&mut self) -> Result<usize> {
         self.queue()?;
-        let mut state = self.in_flight.lock();
+        let mut state = self.in_flight.lock()?;
         let event = state.event.clone();
         let event = event.ok_or_else(|| {
             invalid("no descriptor was requested").with_hint("call dma_queue_descriptor first")
@@ -519,9 +525,9 @@ impl Operations for &Shared {
         // The read fails if the event was not signalled.
         let _ = rustix::io::read(&*event, &mut [0; 8]);
         drop(state);
-        self.in_flight.advance();
+        self.in_flight.advance()?;
         // Operations that must be polled again are not counted, because the event was signalled for them.
-        match (self.drop_cancelled(), self.queue.lost()) {
+        match (self.drop_cancelled()?, self.queue.lost()) {
             (0, Some(lost)) => Err(lost),
             (ready, _) => Ok(ready),
         }
@@ -532,7 +538,9 @@ impl Operations for &Shared {
     }
 
     fn depth(&mut self) -> (usize, usize) {
-        let (depth, occupied) = (self.queue.depth(), self.in_flight.lock().occupied);
+        let depth = self.queue.depth();
+        // A forked child has no room.
+        let occupied = self.in_flight.lock().map_or(depth, |state| state.occupied);
         (depth, self.queue.available().min(depth.saturating_sub(occupied)))
     }
 
@@ -541,10 +549,39 @@ impl Operations for &Shared {
     }
 
     fn stop(&mut self, timeout: Duration) -> Result<()> {
-        self.in_flight.lock().stopped = true;
+        self.in_flight.lock()?.stopped = true;
         self.in_flight.changed.notify_all();
         let counters = self.queue.close(timeout);
-        self.in_flight.advance();
+        self.in_flight.advance()?;
         expect_ended(&counters, self.queue.lost().is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dma::prelude::*;
+
+    use super::*;
+
+    /// The lock stays held, as by a thread that the child does not have.
+    #[test]
+    fn a_child_does_not_wait_for_a_thread_that_is_in_a_call() {
+        let engine = dma::open("sim").unwrap();
+        let queue = engine.open_shared_queue(&SharedQueueOptions::new()).unwrap();
+        let shared = Shared::new(queue);
+        let late = Instant::now() + Duration::from_secs(1 << 30);
+        std::mem::forget(shared.in_flight.lock());
+        assert!(test_support::in_child::in_child(|| {
+            let mut queue = &shared;
+            let refused = [
+                queue.cancel(1),
+                queue.flush(),
+                queue.stop(Duration::MAX),
+                queue.wait_for(1, late).map(drop),
+            ];
+            refused.iter().all(|call| call.as_ref().is_err_and(|e| e.kind() == ErrorKind::Unsupported))
+                && queue.depth().1 == 0
+                && shared.close(Duration::MAX).is_ok()
+        }));
     }
 }
