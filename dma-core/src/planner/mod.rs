@@ -172,9 +172,10 @@ impl Planner {
         self.device.guard.is_parents()
     }
 
-    /// Returns the error for a submission, if the queue is closed or belongs to the parent of this process.
+    /// Returns the error for a submission, if the queue is closed, its engine has panicked, or it belongs to
+    /// the parent of this process.
     pub(crate) fn refusal(&self) -> Option<Error> {
-        let refuses = self.is_parents() || self.is_closed();
+        let refuses = self.is_poisoned() || self.is_closed();
         refuses.then(|| self.why_abandoned().unwrap_or_else(error::closed))
     }
 

@@ -43,7 +43,7 @@ impl Planner {
     /// must put the operands into a transfer before any other code can run.
     #[inline(always)]
     pub(crate) fn begin_plain<D: Operand>(&mut self, slot: u32, src: &Range, dst: &Range) -> Option<Begun> {
-        if !check::is_plain::<D>(self.engine, src, dst, self.max_transfer) || self.is_parents() {
+        if !check::is_plain::<D>(self.engine, src, dst, self.max_transfer) || self.is_poisoned() {
             return None;
         }
         let begun = if self.alone == IDLE {

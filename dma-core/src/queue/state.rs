@@ -220,7 +220,7 @@ impl QueueState {
         callbacks
     }
 
-    /// Returns the next free slot, unless the queue is closed or belongs to the parent of this process.
+    /// Returns the next free slot, unless the queue [refuses](Planner::refusal) operations.
     pub(super) fn free_slot(&self) -> Option<u32> {
         self.free.last().filter(|_| self.planner.refusal().is_none())
     }

@@ -491,8 +491,9 @@ fn a_panic_of_the_queue_ends_the_executor() {
         }
         for op in [OPS, OPS].concat() {
             let refused = idle.run(op, [&window, &engine.window(LIMIT), &engine.window(LIMIT)]);
-            assert!(refused.is_err(), "{op:?}: {refused:?}");
+            assert_eq!(refused, Err(ErrorKind::Closed), "{op:?}");
         }
+        assert_eq!(idle.close(SOON).submitted, 0);
     }
     engine.script.queue_panics.store(false, Ordering::Relaxed);
     let stopped = engine.queue();
@@ -512,6 +513,23 @@ fn a_panic_of_the_queue_ends_the_executor() {
     let refused = shared.run(Op::Crc, [&window; 3]);
     assert_eq!(refused, Err(ErrorKind::Closed));
     assert_eq!(engine.script.executed(), 0);
+}
+
+/// A refused operation returns its operands, whereas one that is accepted and never ends leaks them.
+#[test]
+fn no_operation_is_accepted_after_a_panic_of_the_executor() {
+    for (panics, op) in OPS.into_iter().flat_map(|panics| OPS.map(|op| (panics, op))) {
+        on_both(|engine, queue| {
+            let [a, b, c] = [(); 3].map(|()| engine.window(LIMIT));
+            engine.script.executor_panics.store(true, Ordering::Relaxed);
+            catch_unwind(AssertUnwindSafe(|| queue.run(panics, [&a, &b, &c])))
+                .expect_err("the injected panic");
+            engine.script.executor_panics.store(false, Ordering::Relaxed);
+            let refused = queue.run(op, [&a, &b, &c]);
+            assert_eq!(refused, Err(ErrorKind::Closed), "{op:?} after {panics:?}");
+            assert_eq!(queue.counters().submitted, 0, "{op:?} after {panics:?}");
+        });
+    }
 }
 
 #[test]
