@@ -23,8 +23,8 @@ pub(super) struct Device {
     pub(super) stopped: bool,
     /// Number of descriptors in flight.
     pub(super) in_flight: usize,
-    /// True if the device has descriptors without a doorbell.
-    pub(super) doorbell_pending: bool,
+    /// Number of descriptors that were accepted since the last doorbell.
+    unrung: usize,
     /// True if a fence was submitted, and descriptors have been in flight at all times since then.
     pub(super) fence_in_flight: bool,
     /// Number of descriptors that the engine has accepted.
@@ -125,7 +125,7 @@ impl Device {
             backend,
             stopped: false,
             in_flight: 0,
-            doorbell_pending: false,
+            unrung: 0,
             fence_in_flight: false,
             descriptors: 0,
             polls: 0,
@@ -142,6 +142,17 @@ impl Device {
     /// Returns whether the device can no longer access memory of operations.
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight == 0 && !self.guard.is_poisoned()
+    }
+
+    /// Returns whether the device has accepted descriptors since the last doorbell.
+    pub(super) const fn doorbell_pending(&self) -> bool {
+        self.unrung > 0
+    }
+
+    /// Returns whether descriptors are in flight whose doorbell has rung. May return false while a device
+    /// that needs no doorbell reports later descriptors.
+    pub(super) const fn has_work(&self) -> bool {
+        self.in_flight > self.unrung
     }
 
     /// Submits descriptors, without a doorbell. Returns the number of accepted descriptors, which is 0 if the
@@ -165,7 +176,7 @@ impl Device {
         let accepted = self.guard.call(log, || unsafe { raw.submit(descriptors) })?;
         self.in_flight += accepted;
         self.descriptors += accepted as u64;
-        self.doorbell_pending |= accepted > 0;
+        self.unrung += accepted;
         Ok(accepted)
     }
 
@@ -243,11 +254,11 @@ impl Device {
     /// Rings the doorbell if the device has descriptors without a doorbell.
     #[inline]
     pub(super) fn ring(&mut self, log: &mut Vec<LogEvent>) {
-        if self.doorbell_pending
+        if self.unrung > 0
             && let Some(raw) = &mut self.raw
         {
             self.guard.call(log, || raw.flush());
-            self.doorbell_pending = false;
+            self.unrung = 0;
         }
     }
 

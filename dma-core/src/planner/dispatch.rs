@@ -95,13 +95,13 @@ impl Planner {
         ended: &mut Vec<u32>,
     ) {
         let gathered = self.backlog.waiting() + self.backlog.deferred.len();
-        if gathered == 0 && !self.device.doorbell_pending {
+        if gathered == 0 && !self.device.doorbell_pending() {
             return;
         }
         let enough = if self.device.in_flight == 0 { idle() } else { gathered >= self.device.in_flight };
         // If a doorbell is pending, a full batch was submitted already. If `push` is set, polls already
         // submit operations without waiting.
-        let due = enough || self.device.doorbell_pending || self.push || limit.is_zero();
+        let due = enough || self.device.doorbell_pending() || self.push || limit.is_zero();
         self.alone = BUSY;
         if due || self.delayed_since.get_or_insert_with(Instant::now).elapsed() >= limit {
             self.flush(ended);

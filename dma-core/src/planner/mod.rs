@@ -194,10 +194,12 @@ impl Planner {
         self.device.lost.as_ref().map(error::lost)
     }
 
-    /// Returns whether operations are open, and all of them are submitted to the device.
+    /// Returns whether the device has work: descriptors whose doorbell has rung are in flight, or operations
+    /// are open, and all of them were flushed.
     pub(crate) fn is_at_device(&self) -> bool {
         let flushed = self.push || (self.backlog.waiting() == 0 && self.backlog.deferred.is_empty());
-        self.open_operations() > 0 && flushed && !self.device.doorbell_pending
+        let is_rung = flushed && !self.device.doorbell_pending();
+        self.open_operations() > 0 && (is_rung || self.device.has_work())
     }
 
     /// Returns the number of reported descriptors and of chunks that the CPU executed.

@@ -171,6 +171,24 @@ fn a_full_queue_does_not_blame_a_device_that_nobody_polls_or_flushes() {
     held.into_iter().chain([last]).for_each(|transfer| _ = transfer.wait().expect("done"));
 }
 
+/// Operations that were not flushed yet change nothing for the operation that the device has.
+#[test]
+fn a_full_queue_says_that_its_device_hangs_though_later_operations_are_not_flushed() {
+    let rig = impatient();
+    lock(&rig.script).mute = true;
+    drop(rig.copy(1));
+    rig.queue.flush();
+    let mut polls = 0;
+    while rig.queue.stalled().is_none() {
+        rig.queue.poll();
+        polls += 1;
+        assert!(polls < 1_000, "the device reports nothing");
+    }
+    (2..9).for_each(|len| drop(rig.copy(len)));
+    assert!(rig.queue.stalled().is_some());
+    assert_eq!(refusal(&rig).kind(), ErrorKind::TimedOut);
+}
+
 #[test]
 fn polls_make_room_in_a_full_queue_after_a_refusal() {
     let rig = Rig::with(QueueOptions::new().with_depth(2));
