@@ -187,6 +187,7 @@ pub struct Error {
     /// True for the source of an [`OpError`](crate::OpError). `Display` of the `OpError` writes all details,
     /// so `Display` of its source writes only the kind's name.
     is_source: bool,
+    is_by_peer: bool,
     detail: Option<Arc<Detail>>,
 }
 
@@ -206,7 +207,7 @@ impl Error {
     /// Makes an error of `kind` without details. Allocates nothing.
     #[must_use]
     pub const fn bare(kind: ErrorKind) -> Self {
-        Self { kind, is_source: false, detail: None }
+        Self { kind, is_source: false, is_by_peer: false, detail: None }
     }
 
     /// Makes an error of `kind` with a message that names the invalid input.
@@ -217,7 +218,7 @@ impl Error {
 
     /// Copies the error, to be the source of an `OpError`, whose `Display` writes all details.
     pub(crate) fn to_cause(&self) -> Self {
-        Self { kind: self.kind, is_source: true, detail: self.detail.clone() }
+        Self { is_source: true, detail: self.detail.clone(), ..*self }
     }
 
     fn detail_mut(&mut self) -> &mut Detail {
@@ -248,6 +249,20 @@ impl Error {
     pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.detail_mut().source = Some(source.into());
         self
+    }
+
+    /// Marks the error as the answer of a peer. If the peer lacks memory or resources, an import is not repeated
+    /// with the idle memory of this process released.
+    #[must_use]
+    pub const fn by_peer(mut self) -> Self {
+        self.is_by_peer = true;
+        self
+    }
+
+    /// Returns whether the error is [the answer of a peer](Self::by_peer).
+    #[must_use]
+    pub const fn is_by_peer(&self) -> bool {
+        self.is_by_peer
     }
 
     /// Returns the category.

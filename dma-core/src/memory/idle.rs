@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::range::Range;
 use super::region::{Home, Keeper, Region, RegionHandle};
 use crate::contract::{HUGE_PAGE, IdleRegion, IdleStore, release_all};
-use crate::{BufferMut, DmaEngine, ErrorKind, MemoryRequest, Result};
+use crate::{BufferMut, DmaEngine, Error, ErrorKind, MemoryRequest, Result};
 
 impl Keeper for IdleStore {
     const OWNS_MEMORY: bool = false;
@@ -71,25 +71,26 @@ pub(super) fn allocate<E: DmaEngine + ?Sized>(engine: &E, request: &MemoryReques
 /// the idle memory of all engines and runs it again.
 pub(crate) fn with_idle_memory_released<T>(call: impl FnMut() -> Result<T>) -> Result<T> {
     use ErrorKind::{OutOfMemory, OutOfResources, PermissionDenied};
-    released_if(|kind| matches!(kind, OutOfMemory | OutOfResources | PermissionDenied), call)
+    released_if(|e| matches!(e.kind(), OutOfMemory | OutOfResources | PermissionDenied), call)
 }
 
-/// Runs `call`, which imports memory. If it fails for lack of memory or of resources, releases the idle
-/// memory of all engines and runs it again. A lack of permission is not enough: it is the peer that refuses,
-/// and it may have ended before it is asked again.
+/// Runs `call`, which imports memory. If it fails because this process lacks memory or resources, releases the
+/// idle memory of all engines and runs it again. A lack of permission is not enough: it is the peer that
+/// refuses, and it may have ended before it is asked again.
 pub(crate) fn import_with_idle_memory_released<T>(call: impl FnMut() -> Result<T>) -> Result<T> {
-    released_if(|kind| matches!(kind, ErrorKind::OutOfMemory | ErrorKind::OutOfResources), call)
+    let lacks = |e: &Error| matches!(e.kind(), ErrorKind::OutOfMemory | ErrorKind::OutOfResources);
+    released_if(|e| lacks(e) && !e.is_by_peer(), call)
 }
 
 /// Runs `call`, which opens a queue. If it fails for lack of memory, releases the idle memory of all engines
 /// and runs it again. A lack of resources is not enough: most often, all channels of the device are in use.
 pub(crate) fn open_with_idle_memory_released<T>(call: impl FnMut() -> Result<T>) -> Result<T> {
-    released_if(|kind| matches!(kind, ErrorKind::OutOfMemory | ErrorKind::PermissionDenied), call)
+    released_if(|e| matches!(e.kind(), ErrorKind::OutOfMemory | ErrorKind::PermissionDenied), call)
 }
 
-fn released_if<T>(lacks: fn(ErrorKind) -> bool, mut call: impl FnMut() -> Result<T>) -> Result<T> {
+fn released_if<T>(lacks: impl FnOnce(&Error) -> bool, mut call: impl FnMut() -> Result<T>) -> Result<T> {
     match call() {
-        Err(error) if lacks(error.kind()) && release_all() => call(),
+        Err(error) if lacks(&error) && release_all() => call(),
         result => result,
     }
 }
@@ -103,8 +104,8 @@ mod tests {
     use super::*;
     use crate::reference::{ReferenceEngine, doc_engine};
     use crate::{
-        Access, DeviceAddr, DeviceMemory, DmaEngineExt, EngineId, EngineInfo, Error, ExportDescriptor,
-        HostMemory, IdleMemory, QueueOptions, RawExport, RawQueue, RawRegion, RegionInfo,
+        Access, DeviceAddr, DeviceMemory, DmaEngineExt, EngineId, EngineInfo, ExportDescriptor, HostMemory,
+        IdleMemory, QueueOptions, RawExport, RawQueue, RawRegion, RegionInfo,
     };
 
     /// The reference engine with idle memory, and with an amount of memory that it can allocate.
@@ -207,8 +208,10 @@ mod tests {
             unsafe { self.inner.register_device_raw(memory, request) }
         }
         fn import_raw(&self, descriptor: &ExportDescriptor) -> Result<Box<dyn RawRegion>> {
+            let is_by_peer = descriptor.rights() == Access::READ | Access::WRITE;
             let refused = descriptor.rights() == Access::READ;
-            self.need_half(if refused { ErrorKind::PermissionDenied } else { ErrorKind::OutOfResources })?;
+            self.need_half(if refused { ErrorKind::PermissionDenied } else { ErrorKind::OutOfResources })
+                .map_err(|e| if is_by_peer { e.by_peer() } else { e })?;
             self.inner.import_raw(descriptor)
         }
         fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
@@ -317,6 +320,9 @@ mod tests {
         let descriptor = |rights| ExportDescriptor::new("reference", rights, 8, &[]).expect("a descriptor");
         let refused = engine.import(&descriptor(Access::READ)).expect_err("the peer refuses");
         assert_eq!((refused.kind(), engine.idle()), (ErrorKind::PermissionDenied, (10 * 4096, 10)));
+        let lacking =
+            engine.import(&descriptor(Access::READ | Access::WRITE)).expect_err("the peer lacks it");
+        assert_eq!((lacking.kind(), engine.idle()), (ErrorKind::OutOfResources, (10 * 4096, 10)));
         let refused =
             engine.import(&descriptor(Access::WRITE)).expect_err("the reference engine imports nothing");
         assert_eq!((refused.kind(), engine.idle()), (ErrorKind::Unsupported, (0, 0)));

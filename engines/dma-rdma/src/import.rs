@@ -167,7 +167,8 @@ fn ask_once(
         Some(Reply::Granted(grant, end)) => Ok((stream, grant, end)),
         Some(Reply::Exhausted) => {
             Err(error(ErrorKind::OutOfResources, format!("the exporter at {service} has no queue pair left"))
-                .with_hint("close some queues that copy from or to its memory"))
+                .with_hint("close some queues that copy from or to its memory")
+                .by_peer())
         }
         None => Err(foreign_bytes(service)),
     }
@@ -193,6 +194,7 @@ fn refused(service: SocketAddr, source: std::io::Error) -> Error {
                 format!("the exporter at {service} is busy: too many of its connections send no request");
             error(ErrorKind::OutOfResources, message)
                 .with_hint("find these connections on that host (`ss -tn`), and try again")
+                .by_peer()
         }
         _ => unreachable(service, source),
     }

@@ -142,6 +142,10 @@ pub enum RemoteError {
     )]
     NoThread { source: io::Error },
 
+    /// The operating system refused a call of the exporting process.
+    #[error("granting an import, in the exporting process {pid}: {source}{}", of_system(source).1)]
+    PeerOs { pid: u32, source: io::Error },
+
     /// The operating system refused a call.
     #[error("{operation}: {source}{}", of_system(source).1)]
     Os { operation: &'static str, source: io::Error },
@@ -184,7 +188,7 @@ impl RemoteError {
             | Self::Busy { .. } => ErrorKind::OutOfResources,
             Self::StillInUse { .. } | Self::Timeout { .. } => ErrorKind::TimedOut,
             Self::OutOfMemory { .. } => ErrorKind::OutOfMemory,
-            Self::Os { source, .. } => of_system(source).0,
+            Self::PeerOs { source, .. } | Self::Os { source, .. } => of_system(source).0,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
         }
     }
@@ -195,6 +199,9 @@ impl From<RemoteError> for Error {
     fn from(error: RemoteError) -> Self {
         let wrapped = Self::new(error.kind(), error.to_string());
         let wrapped = match error {
+            RemoteError::TooManyImports { .. } | RemoteError::Busy { .. } | RemoteError::PeerOs { .. } => {
+                wrapped.by_peer()
+            }
             RemoteError::OutOfRange { offset, len, available } => {
                 wrapped.with_numbers(offset.saturating_add(len), available)
             }
@@ -212,7 +219,7 @@ fn of_system(source: &io::Error) -> (ErrorKind, &'static str) {
     match Errno::from_io_error(source) {
         Some(Errno::MFILE) => (
             ErrorKind::OutOfResources,
-            "; this process has too many open files: raise the limit with `ulimit -n`",
+            "; the process has too many open files: raise its limit with `ulimit -n`",
         ),
         Some(Errno::NFILE) => {
             (ErrorKind::OutOfResources, "; the system has too many open files: raise fs.file-max")
@@ -263,6 +270,14 @@ mod tests {
         assert_eq!(error(Errno::NOMEM).kind(), ErrorKind::OutOfMemory);
         assert_eq!(error(Errno::ACCESS).kind(), ErrorKind::PermissionDenied);
         assert_eq!(error(Errno::IO).kind(), ErrorKind::Os);
+        assert!(!Error::from(error(Errno::MFILE)).is_by_peer());
+        let peers = RemoteError::PeerOs { pid: 77, source: Errno::MFILE.into() };
+        assert!(peers.to_string().contains("77"), "{peers}");
+        for by_peer in [peers, RemoteError::Busy { pid: 77 }, RemoteError::TooManyImports { pid: 77, max: 1 }]
+        {
+            let error = Error::from(by_peer);
+            assert_eq!((error.kind(), error.is_by_peer()), (ErrorKind::OutOfResources, true), "{error}");
+        }
     }
 
     #[test]

@@ -94,7 +94,7 @@ fn an_importer_that_is_turned_away_to_the_end_is_told_that_the_exporter_is_busy(
         .find(|error| error.kind() != ErrorKind::DeviceFault)
         .expect("an answer within the longest time, 64 s");
     assert_eq!(error.kind(), ErrorKind::OutOfResources, "{error}");
-    assert!(error.message().contains("busy"), "{error}");
+    assert!(error.message().contains("busy") && error.is_by_peer(), "{error}");
 }
 
 #[test]

@@ -477,10 +477,9 @@ impl<'a> Exporter<'a> {
                 Err(RemoteError::ForeignUser { pid: self.pid, uid: self.blob.uid, own })
             }
             Some(Reply::BadHello) => Err(broke("it did not understand this process")),
-            Some(Reply::Os(errno)) => Err(RemoteError::Os {
-                operation: "granting an import, in the exporting process",
-                source: std::io::Error::from_raw_os_error(errno),
-            }),
+            Some(Reply::Os(errno)) => {
+                Err(RemoteError::PeerOs { pid: self.pid, source: std::io::Error::from_raw_os_error(errno) })
+            }
             None => Err(broke("its answer is not valid")),
         }
     }
