@@ -368,10 +368,10 @@ fn two_copies_with_one_socket_or_file_do_not_interfere() {
     place.file("src", 1000);
     let first = place.start(Side::Dpu, "-f dst");
     let start = Instant::now();
-    // The socket exists shortly before the program listens.
-    while UnixStream::connect(place.path("socket")).is_err() {
+    while !place.path("socket").exists() {
         assert!(start.elapsed() < LONG);
     }
+    UnixStream::connect(place.path("socket")).expect("a socket that has its name listens");
     place.start(Side::Dpu, "-f dst2").end().failed(&["another dma-copy listens on socket"]);
     place.start(Side::Host, "-f src").end().copied();
     first.end().copied();

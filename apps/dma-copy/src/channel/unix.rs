@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "asks the kernel for the peer's user, through the C library")]
 
 use std::fs::{self, DirBuilder};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
@@ -95,6 +96,8 @@ impl Drop for RemoveOnDrop<'_> {
 fn listen(path: &Path, deadline: Deadline) -> Result<UnixStream, Failure> {
     let shown = path.display();
     let explain = |e: io::Error| match e.kind() {
+        // Another process has replaced the old socket.
+        io::ErrorKind::AlreadyExists => another_listens(path),
         io::ErrorKind::InvalidInput => {
             failure!(Connecting, "{shown} is too long for a socket's name; choose a shorter --channel")
         }
@@ -104,7 +107,7 @@ fn listen(path: &Path, deadline: Deadline) -> Result<UnixStream, Failure> {
         }
     };
     let listener = match bind(path) {
-        Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
             remove_stale(path)?;
             bind(path)
         }
@@ -133,12 +136,24 @@ fn listen(path: &Path, deadline: Deadline) -> Result<UnixStream, Failure> {
     }
 }
 
-/// Binds a socket that only this user can connect to. Changes the umask, so no other thread may create files.
+/// Makes a socket at `path` that only this user can connect to. Changes the umask, so no other thread may create
+/// files. Fails with `AlreadyExists` if there is a file at `path`.
+///
+/// The socket gets this name after it listens. So a socket that refuses connections has no listener any more.
 fn bind(path: &Path) -> io::Result<UnixListener> {
+    let unused = unused_name_beside(path);
     let before = umask(Mode::RWXG | Mode::RWXO | Mode::XUSR);
-    let listener = UnixListener::bind(path);
+    let listener = UnixListener::bind(&unused);
     umask(before);
-    listener
+    let listener = listener?;
+    let _unused = RemoveOnDrop(&unused);
+    fs::hard_link(&unused, path)?;
+    Ok(listener)
+}
+
+/// Returns a short random name in the directory of `path`.
+fn unused_name_beside(path: &Path) -> PathBuf {
+    path.with_file_name(format!(".{:08x}", RandomState::new().build_hasher().finish() as u32))
 }
 
 /// Removes a socket file that has no listener. Fails if a process listens on it, or if it is not a socket.
@@ -148,15 +163,42 @@ fn remove_stale(path: &Path) -> Result<(), Failure> {
     if !is_socket {
         return Err(failure!(Connecting, "{shown} exists and is not a socket; choose another --channel"));
     }
-    match connect_now(path) {
-        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)
-            .map_err(|e| failure!(Connecting, "cannot remove the old socket {shown}: {e}")),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        _ => Err(failure!(
-            Connecting,
-            "another dma-copy listens on {shown}; wait until it is done, or choose another --channel on both sides"
-        )),
+    let removed = match connect_now(path) {
+        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => remove_if_refused(path),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
+        _ => Ok(false),
+    };
+    match removed {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(another_listens(path)),
+        Err(e) => Err(failure!(Connecting, "cannot remove the old socket {shown}: {e}")),
     }
+}
+
+/// Removes the socket at `path` if it refuses connections. Returns false if a process listens on it.
+///
+/// Another process may have replaced a stale socket in the meantime, so this moves the socket to a name that no
+/// other process uses, and tries it there.
+fn remove_if_refused(path: &Path) -> io::Result<bool> {
+    let moved = unused_name_beside(path);
+    match fs::rename(path, &moved) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
+        renamed => renamed?,
+    }
+    let _moved = RemoveOnDrop(&moved);
+    let is_refused = connect_now(&moved).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
+    if !is_refused {
+        fs::hard_link(&moved, path)?;
+    }
+    Ok(is_refused)
+}
+
+fn another_listens(path: &Path) -> Failure {
+    failure!(
+        Connecting,
+        "another dma-copy listens on {}; wait until it is done, or choose another --channel on both sides",
+        path.display()
+    )
 }
 
 /// Connects to the socket at `path`. Fails with `WouldBlock` if its backlog is full.
@@ -196,4 +238,54 @@ fn is_same_user(stream: &UnixStream) -> bool {
         )
     };
     answer == 0 && (cred.uid == getuid().as_raw() || cred.uid == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// Another process would take a socket that refuses a connection for stale, and remove it.
+    #[test]
+    fn a_socket_that_has_its_name_listens() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let (over, refused) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let connected = connect_now(&path);
+                    if connected.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
+                        refused.store(true, Ordering::Relaxed);
+                    }
+                }
+            });
+            // The listeners stay open, because a listener that closes refuses connections that are being made.
+            let _listeners: Vec<_> = (0..400)
+                .map(|_| {
+                    let listener = bind(&path).unwrap();
+                    fs::remove_file(&path).unwrap();
+                    listener
+                })
+                .collect();
+            over.store(true, Ordering::Relaxed);
+        });
+        assert!(!refused.into_inner());
+    }
+
+    #[test]
+    fn only_a_stale_socket_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = bind(&path).unwrap();
+        assert_eq!(bind(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        remove_stale(&path).expect_err("a process listens");
+        assert!(!remove_if_refused(&path).unwrap());
+        connect_now(&path).expect("the socket has its name again");
+        drop(listener);
+        remove_stale(&path).expect("no process listens");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no file is left");
+        bind(&path).unwrap();
+    }
 }
