@@ -7,7 +7,6 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use blake3::Hasher;
 use dma::files::{DmaFile, FileQueue, FileQueueOptions, FileTransfer};
 use dma::{
     BufferMut, BufferPool, DmaEngine, DmaEngineExt, PoolOptions, Queue, QueueOptions, Retry, Transfer,
@@ -15,6 +14,7 @@ use dma::{
 use indicatif::ProgressBar;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
+use twox_hash::XxHash3_128;
 
 use crate::digest;
 use crate::failure::{Failure, check_interrupt, failure};
@@ -65,14 +65,14 @@ pub(crate) fn copy(
         target,
         bar,
         pieces: Pieces::new(&source.file, source.len(), source.is_sparse(), options.chunk),
-        hasher: options.verify.then(Hasher::new),
+        hasher: options.verify.then(XxHash3_128::new),
         reads: VecDeque::new(),
         copies: VecDeque::new(),
         writes: VecDeque::new(),
         copied: Copied { data: 0, retries: 0, digest: None },
     };
     copying.run()?;
-    let digest = copying.hasher.map(|hasher| hasher.finalize());
+    let digest = copying.hasher.map(|hasher| hasher.finish_128());
     Ok(Copied { digest, ..copying.copied })
 }
 
@@ -98,7 +98,7 @@ struct Copying<'a> {
     target: &'a Target,
     bar: &'a ProgressBar,
     pieces: Pieces<'a>,
-    hasher: Option<Hasher>,
+    hasher: Option<XxHash3_128>,
     reads: VecDeque<(u64, FileTransfer<BufferMut>)>,
     copies: VecDeque<DmaCopy>,
     writes: VecDeque<FileTransfer<BufferMut>>,
@@ -182,7 +182,7 @@ impl Copying<'_> {
             return Err(Failure::from(self.source.explain(offset, &short)));
         }
         if let Some(hasher) = &mut self.hasher {
-            hasher.update(&src);
+            hasher.write(&src);
         }
         let dst = self.pool.try_get(len)?;
         self.submit(offset, src, dst, 0)?;

@@ -108,7 +108,7 @@ fn copy(
     }
     if let Some(digest) = copied.digest {
         let verifying = started.elapsed().as_secs_f64() - seconds;
-        summary += &format!(", verified in {verifying:.3} s, blake3 {digest}");
+        summary += &format!(", verified in {verifying:.3} s, xxh3 {digest:032x}");
     }
     Ok(summary)
 }

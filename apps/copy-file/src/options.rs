@@ -77,7 +77,7 @@ Options:
                        [default: auto]
       --chunk BYTES    bytes per copy, from 4K to 1G [default: 256K]
       --depth N        maximum number of copies in flight; memory used is 2 x chunk x depth [default: 8]
-      --verify         before DST gets its name, read the copy back and compare its BLAKE3 digest with that of SRC
+      --verify         before DST gets its name, read the copy back and compare its XXH3 digest with that of SRC
       --direct         bypass the page cache (O_DIRECT), for files that are larger than memory or not read again. Uses
                        io_uring, or threads if the system forbids io_uring. Chunks that are not a multiple of 4K go
                        through the cache

@@ -17,9 +17,9 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use blake3::{Hash, Hasher};
 use dma::{BufferMut, CacheHint, DmaEngine, DmaEngineExt, Queue, QueueOptions, Retry, Transfer};
 use indicatif::ProgressBar;
+use twox_hash::XxHash3_128;
 
 use crate::digest;
 use crate::failure::{Failure, check_interrupt, failure};
@@ -48,7 +48,7 @@ pub(crate) struct Copied {
     /// Number of copies that were submitted again, mostly after a device reset.
     pub(crate) retries: u64,
     /// The digest of all bytes read, in which holes count as zeros. Only with `--verify`.
-    pub(crate) digest: Option<Hash>,
+    pub(crate) digest: Option<u128>,
 }
 
 pub(crate) fn copy(
@@ -73,7 +73,7 @@ pub(crate) fn copy(
         target,
         chunk: options.chunk,
         bar,
-        reading: Mutex::new(Reading { pieces, hasher: options.verify.then(Hasher::new) }),
+        reading: Mutex::new(Reading { pieces, hasher: options.verify.then(XxHash3_128::new) }),
         writing: Mutex::new(()),
         data: AtomicU64::new(0),
         retries: AtomicU64::new(0),
@@ -109,7 +109,7 @@ pub(crate) fn copy(
     Ok(Copied {
         data: job.data.into_inner(),
         retries: job.retries.into_inner(),
-        digest: reading.hasher.map(|hasher| hasher.finalize()),
+        digest: reading.hasher.map(|hasher| hasher.finish_128()),
     })
 }
 
@@ -150,7 +150,7 @@ struct Job<'a> {
 /// The position in SRC.
 struct Reading<'a> {
     pieces: Pieces<'a>,
-    hasher: Option<Hasher>,
+    hasher: Option<XxHash3_128>,
 }
 
 impl<'f> Job<'f> {
@@ -258,7 +258,7 @@ impl Worker<'_, '_> {
         let rests = (src.split_off(len), dst.split_off(len));
         source.file.read_exact_at(&mut src, offset).map_err(|e| Failure::from(source.explain(offset, &e)))?;
         if let Some(hasher) = in_order.as_mut().and_then(|reading| reading.hasher.as_mut()) {
-            hasher.update(&src);
+            hasher.write(&src);
         }
         drop(in_order);
         self.submit(src, dst, offset, rests, 0)?;

@@ -22,7 +22,7 @@ impl Block {
     const NO_SLOT: u32 = u32::MAX;
 
     pub(crate) fn hole(at: u64, len: u64) -> Self {
-        Self { buffer: None, at, len, slot: Self::NO_SLOT, digest: Digest::default() }
+        Self { buffer: None, at, len, slot: Self::NO_SLOT, digest: 0 }
     }
 
     pub(crate) fn is_hole(&self) -> bool {

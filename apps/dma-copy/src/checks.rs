@@ -1,7 +1,7 @@
 //! Checks of the other side's messages while the file is copied.
 
 use crate::block::Block;
-use crate::digest::{self, Running};
+use crate::digest::{self, OfBlocks};
 use crate::failure::{Failure, failure};
 use crate::negotiate::Plan;
 use crate::protocol::{Checksum, Digest, Message};
@@ -11,7 +11,7 @@ use crate::session::Session;
 pub(crate) struct Arrivals<'a> {
     plan: &'a Plan,
     session: &'a Session,
-    digests: Running,
+    digests: OfBlocks,
     /// Number of bytes of the file that were announced so far.
     pub(crate) at: u64,
     seq: u64,
@@ -29,7 +29,7 @@ impl<'a> Arrivals<'a> {
         Self {
             plan,
             session,
-            digests: Running::new(plan.checksum),
+            digests: OfBlocks::new(plan.checksum),
             at: plan.from,
             seq: 0,
             after_hole: false,
@@ -110,7 +110,7 @@ impl<'a> Arrivals<'a> {
         };
         self.after_hole = block.is_hole();
         self.at += block.len;
-        self.digests.add(block.len, &block.digest);
+        self.digests.add(block.len, block.digest);
         Ok(Some(block))
     }
 
@@ -138,8 +138,8 @@ pub(crate) fn freed(message: Message, lent: &mut [bool], session: &Session) -> R
 }
 
 /// Compares the digest of a received block with the digest that the sender sent.
-pub(crate) fn verify(plan: &Plan, bytes: &[u8], sent: &Digest, at: u64) -> Result<(), Failure> {
-    if plan.checksum == Checksum::None || digest::of(plan.checksum, bytes) == *sent {
+pub(crate) fn verify(plan: &Plan, bytes: &[u8], sent: Digest, at: u64) -> Result<(), Failure> {
+    if plan.checksum == Checksum::None || digest::of(plan.checksum, bytes) == sent {
         return Ok(());
     }
     let why = if plan.stream {

@@ -1,4 +1,4 @@
-//! Digests of blocks, of files, and of the sequence of all block digests.
+//! Digests of blocks, and of the sequence of all block digests.
 
 use twox_hash::XxHash3_128;
 
@@ -7,56 +7,28 @@ use crate::protocol::{Checksum, Digest};
 /// Returns the digest of a block.
 pub(crate) fn of(checksum: Checksum, bytes: &[u8]) -> Digest {
     match checksum {
-        Checksum::None => Digest::default(),
-        Checksum::Xxh3 => wide(XxHash3_128::oneshot(bytes)),
-        Checksum::Blake3 => *blake3::hash(bytes).as_bytes(),
+        Checksum::None => 0,
+        Checksum::Xxh3 => XxHash3_128::oneshot(bytes),
     }
 }
 
-/// A digest of bytes that arrive in pieces.
-pub(crate) enum Running {
-    None,
-    Xxh3(Box<XxHash3_128>),
-    Blake3(Box<blake3::Hasher>),
-}
+/// The digest of all block digests; 0 if blocks are not checked.
+pub(crate) struct OfBlocks(Option<XxHash3_128>);
 
-impl Running {
+impl OfBlocks {
     pub(crate) fn new(checksum: Checksum) -> Self {
-        match checksum {
-            Checksum::None => Self::None,
-            Checksum::Xxh3 => Self::Xxh3(Box::new(XxHash3_128::with_seed(0))),
-            Checksum::Blake3 => Self::Blake3(Box::default()),
-        }
+        Self((checksum == Checksum::Xxh3).then(XxHash3_128::new))
     }
 
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
-        match self {
-            Self::None => {}
-            Self::Xxh3(hasher) => hasher.write(bytes),
-            Self::Blake3(hasher) => {
-                hasher.update(bytes);
-            }
+    /// Adds the digest of a block or hole of `len` bytes.
+    pub(crate) fn add(&mut self, len: u64, digest: Digest) {
+        if let Some(hasher) = &mut self.0 {
+            hasher.write(&len.to_le_bytes());
+            hasher.write(&digest.to_le_bytes());
         }
-    }
-
-    /// Adds the digest of a block or hole of `len` bytes to the digest of all block digests.
-    pub(crate) fn add(&mut self, len: u64, digest: &Digest) {
-        self.update(&len.to_le_bytes());
-        self.update(digest);
     }
 
     pub(crate) fn finish(&self) -> Digest {
-        match self {
-            Self::None => Digest::default(),
-            Self::Xxh3(hasher) => wide(hasher.finish_128()),
-            Self::Blake3(hasher) => *hasher.finalize().as_bytes(),
-        }
+        self.0.as_ref().map_or(0, XxHash3_128::finish_128)
     }
-}
-
-/// Pads a digest of 128 bits with zeros.
-fn wide(hash: u128) -> Digest {
-    let mut digest = Digest::default();
-    digest[..16].copy_from_slice(&hash.to_le_bytes());
-    digest
 }

@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 
 use crate::block::Block;
 use crate::checks::{Arrivals, freed, verify};
-use crate::digest::{self, Running};
+use crate::digest::{self, OfBlocks};
 use crate::direction::Direction;
 use crate::failure::{Failure, failure};
 use crate::files::{Source, Target};
@@ -223,7 +223,7 @@ impl Dpu<'_> {
         }
         let mut slots = (0..plan.slots as u32).rev().collect::<Vec<_>>();
         let mut lent = vec![false; plan.slots];
-        let mut digests = Running::new(plan.checksum);
+        let mut digests = OfBlocks::new(plan.checksum);
         let mut waiting: VecDeque<Block> = VecDeque::with_capacity(plan.slots);
         let (mut read_all, mut seq) = (false, 0);
         loop {
@@ -248,7 +248,7 @@ impl Dpu<'_> {
             }
             mover.pump()?;
             while let Some(block) = mover.finished()? {
-                digests.add(block.len, &block.digest);
+                digests.add(block.len, block.digest);
                 self.bar.set_position(block.at + block.len);
                 let Some(buffer) = block.buffer else {
                     session.send(&Message::Hole { len: block.len })?;
@@ -291,7 +291,7 @@ fn write_blocks(
         match &block.buffer {
             Some(buffer) => {
                 let bytes = &buffer[..block.len as usize];
-                verify(plan, bytes, &block.digest, block.at)?;
+                verify(plan, bytes, block.digest, block.at)?;
                 target.write_all_at(bytes, block.at)?;
             }
             None => {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Access, CWD, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom};
 use rustix::io::Errno;
+use twox_hash::XxHash3_128;
 
 use crate::failure::{Failure, failure};
 use crate::options::Options;
@@ -288,7 +289,7 @@ fn partial_name(name: &[u8], longest: usize) -> OsString {
     let mut suffix = String::from(".dma-copy.partial");
     let mut start = name;
     if 1 + name.len() + suffix.len() > longest {
-        suffix = format!(".{}{suffix}", &blake3::hash(name).to_hex()[..16]);
+        suffix = format!(".{:032x}{suffix}", XxHash3_128::oneshot(name));
         start = &name[..longest.saturating_sub(1 + suffix.len()).min(name.len())];
     }
     OsString::from_vec([b".", start, suffix.as_bytes()].concat())

@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 
 use crate::block::Block;
 use crate::checks::{Arrivals, freed, verify};
-use crate::digest::{self, Running};
+use crate::digest::{self, OfBlocks};
 use crate::exported::ExportedWindow;
 use crate::failure::{Failure, failure};
 use crate::files::{Source, Target};
@@ -80,7 +80,7 @@ impl Host<'_> {
     /// Sends the file. Returns the number of DMA copies that the DPU submitted again.
     fn send(&mut self, source: &Source) -> Result<u64, Failure> {
         let (plan, session) = (self.plan, self.session);
-        let mut digests = Running::new(plan.checksum);
+        let mut digests = OfBlocks::new(plan.checksum);
         let (mut at, mut seq, mut after_hole) = (plan.from, 0, false);
         while at < plan.size {
             check_interrupt()?;
@@ -93,7 +93,7 @@ impl Host<'_> {
             after_hole = hole > 0;
             let (len, digest) = if hole > 0 {
                 session.send(&Message::Hole { len: hole })?;
-                (hole, Digest::default())
+                (hole, 0)
             } else {
                 let Some(slot) = self.free.pop() else {
                     let event = session.event(WaitFor::Peer)?;
@@ -107,7 +107,7 @@ impl Host<'_> {
                 seq += 1;
                 (len as u64, digest)
             };
-            digests.add(len, &digest);
+            digests.add(len, digest);
             at += len;
             self.bar.set_position(at);
             hold_at("block");
@@ -132,7 +132,7 @@ impl Host<'_> {
             source.read_all(at, len, |done, file| {
                 window.window.read_from(place + done, len - done, file, at + done as u64)
             })?;
-            return Ok(Digest::default());
+            return Ok(0);
         }
         let private = &mut self.private[..len];
         source.read_exact_at(private, at)?;
@@ -204,7 +204,7 @@ impl Host<'_> {
                 private
             }
         };
-        verify(plan, bytes, &block.digest, block.at)?;
+        verify(plan, bytes, block.digest, block.at)?;
         target.write_all_at(bytes, block.at)?;
         arrivals.received.clear();
         Ok(())

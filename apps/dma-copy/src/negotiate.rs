@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::digest::Running;
+use twox_hash::XxHash3_128;
+
 use crate::failure::{Failure, failure};
 use crate::files::{Source, Target};
 use crate::options::Options;
@@ -187,7 +188,7 @@ fn offer_resume(target: &Target, plan: &Plan, session: &Session) -> Result<u64, 
         // The copy can only continue at a block's start, because a block is verified as a whole.
         earlier_len => earlier_len - earlier_len % plan.block as u64,
     };
-    let digest = digest_of(earlier_len, plan.checksum, |bytes, at| target.read_exact_at(bytes, at))?;
+    let digest = digest_of(earlier_len, |bytes, at| target.read_exact_at(bytes, at))?;
     session.send(&Message::Resume { len: earlier_len, digest })?;
     let from = match session.receive()? {
         Message::ResumeAnswer { from } if from == 0 || from == earlier_len => from,
@@ -212,28 +213,27 @@ fn answer_resume(source: &Source, plan: &Plan, session: &Session) -> Result<u64,
     if len > plan.size || (len != plan.size && !len.is_multiple_of(plan.block as u64)) {
         return Err(session.violates("the length of its partial copy does not fit the file"));
     }
-    let ours = digest_of(len, plan.checksum, |bytes, at| source.read_exact_at(bytes, at))?;
+    let ours = digest_of(len, |bytes, at| source.read_exact_at(bytes, at))?;
     let from = if ours == theirs { len } else { 0 };
     session.send(&Message::ResumeAnswer { from })?;
     Ok(from)
 }
 
-/// Returns the digest of the first `len` bytes of a file. If blocks are not checked, uses XXH3.
+/// Returns the digest of the first `len` bytes of a file.
 fn digest_of(
     len: u64,
-    checksum: Checksum,
     mut read: impl FnMut(&mut [u8], u64) -> Result<(), Failure>,
 ) -> Result<Digest, Failure> {
-    let mut digest = Running::new(checksum.max(Checksum::Xxh3));
+    let mut digest = XxHash3_128::new();
     let mut buffer = vec![0; PIECE.min(usize::try_from(len).unwrap_or(PIECE))];
     let mut at = 0;
     while at < len {
         crate::check_interrupt()?;
         let n = usize::try_from(len - at).unwrap_or(PIECE).min(PIECE);
         read(&mut buffer[..n], at)?;
-        digest.update(&buffer[..n]);
+        digest.write(&buffer[..n]);
         at += n as u64;
         made_progress();
     }
-    Ok(digest.finish())
+    Ok(digest.finish_128())
 }

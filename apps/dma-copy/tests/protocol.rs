@@ -26,7 +26,7 @@ fn size() -> impl Strategy<Value = u64> {
 
 fn message() -> impl Strategy<Value = Message> {
     let role = prop_oneof![Just(Role::Host), Just(Role::Dpu)];
-    let checksum = prop_oneof![Just(Checksum::None), Just(Checksum::Xxh3), Just(Checksum::Blake3)];
+    let checksum = prop_oneof![Just(Checksum::None), Just(Checksum::Xxh3)];
     let step = prop_oneof![Just(Step::Starting), Just(Step::Moving), Just(Step::Waiting)];
     let hello = (
         role,
@@ -342,16 +342,10 @@ fn a_dpu_checks_every_number_of_its_host() {
             vec![filled(0, 0, 8192), Message::Hole { len: MAX_SIZE }],
         ),
         (&["two holes in a row"], vec![Message::Hole { len: 8192 }, Message::Hole { len: 8192 }]),
-        (
-            &["it ended after 0 bytes"],
-            vec![Message::End { total: size, retries: 0, digest: Digest::default() }],
-        ),
+        (&["it ended after 0 bytes"], vec![Message::End { total: size, retries: 0, digest: 0 }]),
         (
             &["it ended after 16384 bytes"],
-            vec![
-                Message::Hole { len: 16384 },
-                Message::End { total: 16384, retries: 0, digest: Digest::default() },
-            ],
+            vec![Message::Hole { len: 16384 }, Message::End { total: 16384, retries: 0, digest: 0 }],
         ),
         (&["it sent Freed at the wrong time"], vec![Message::Freed { slot: 0 }]),
         (&["it sent Hello at the wrong time"], vec![Message::Hello(hello(Role::Host, Some(1)))]),
@@ -367,14 +361,14 @@ fn a_dpu_checks_every_number_of_its_host() {
             impostor.say(&filled(seq, slot, len));
             assert_eq!(impostor.hear(), Message::Freed { slot });
         }
-        impostor.say(&Message::End { total: 7, retries: 0, digest: Digest::default() });
+        impostor.say(&Message::End { total: 7, retries: 0, digest: 0 });
     });
     dpu_against(size, &["the digest of the bytes sent"], |impostor| {
         for (seq, slot, len) in [(0, 0, 8192), (1, 1, 8192), (2, 0, 100)] {
             impostor.say(&filled(seq, slot, len));
             assert_eq!(impostor.hear(), Message::Freed { slot });
         }
-        impostor.say(&Message::End { total: size, retries: 0, digest: [1; 32] });
+        impostor.say(&Message::End { total: size, retries: 0, digest: 1 });
     });
     dpu_against(size, &["unknown kind 99"], |impostor| impostor.say_bytes(&[99]));
     dpu_against(size, &["it ends in the middle"], |impostor| impostor.say_bytes(&[5, 0]));
@@ -414,8 +408,8 @@ fn the_first_message_is_checked() {
     };
     let good = encoded(&Message::Hello(hello(Role::Host, Some(1))));
     let mut newer = good.clone();
-    newer[5] = 5;
-    not_ours(&newer, &["uses version 5", "the same release"]);
+    newer[5] = 6;
+    not_ours(&newer, &["uses version 6", "the same release"]);
     let mut other = good;
     other[1] = b'X';
     not_ours(&other, &["the other program is not dma-copy"]);
@@ -476,10 +470,7 @@ fn a_host_checks_every_number_of_its_dpu() {
         (&["block 0 of 8193 bytes"][..], vec![filled(0, 0, 8193)]),
         (&["in slot 2"], vec![filled(0, 2, 8192)]),
         (&["block 1 of"], vec![filled(1, 0, 8192)]),
-        (
-            &["it ended after 0 bytes"],
-            vec![Message::End { total: size, retries: 0, digest: Digest::default() }],
-        ),
+        (&["it ended after 0 bytes"], vec![Message::End { total: size, retries: 0, digest: 0 }]),
         (&["hole of 1 bytes"], vec![Message::Hole { len: 1 }]),
         (&["hole of 24576 bytes"], vec![Message::Hole { len: 3 * 8192 }]),
         (
@@ -488,7 +479,7 @@ fn a_host_checks_every_number_of_its_dpu() {
                 filled(0, 0, 8192),
                 filled(1, 1, 8192),
                 filled(2, 0, 100),
-                Message::End { total: size, retries: 0, digest: [1; 32] },
+                Message::End { total: size, retries: 0, digest: 1 },
             ],
         ),
         (&["Freed at the wrong time"], vec![Message::Freed { slot: 0 }]),
@@ -519,7 +510,7 @@ fn a_host_checks_every_number_of_its_dpu() {
     let host = place.start(Side::Host, "-f src --window 16K --chunk 4K --checksum none -e cpu");
     let mut impostor = Impostor(listener.accept().expect("it connects").0);
     impostor.say(&Message::Hello(hello(Role::Dpu, None)));
-    impostor.say(&Message::Resume { len: 0, digest: Digest::default() });
+    impostor.say(&Message::Resume { len: 0, digest: 0 });
     let descriptor = loop {
         if let Message::Export(Export { descriptor, .. }) = impostor.hear() {
             break descriptor;

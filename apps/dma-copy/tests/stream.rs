@@ -10,7 +10,7 @@ use rustix::process::Signal;
 mod impostor;
 mod pair;
 
-use impostor::protocol::{Checksum, Data, Digest, Hello, MAX_DATA, Message, Role};
+use impostor::protocol::{Checksum, Data, Hello, MAX_DATA, Message, Role};
 use impostor::{Impostor, filled, hello, last};
 use pair::{LONG, PARTIAL, Place, Running, Side, assert_same, secret};
 use test_support::free_port::free_port;
@@ -31,7 +31,7 @@ fn every_size_arrives_whole_both_ways() {
     for len in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 3_000_001] {
         place.file("src", len);
         for from in Side::BOTH {
-            for args in ["", "--window 16K --checksum none", "--checksum blake3 --window 1M --sync"] {
+            for args in ["", "--window 16K --checksum none", "--window 1M --sync"] {
                 let tcp = format!("-e stream -c tcp:{} --secret-file key {args}", free_port());
                 let (sent, received) = place.copies(from, &tcp);
                 for line in [sent, received] {
@@ -165,9 +165,9 @@ fn a_receiver_checks_every_number_of_its_sender() {
         ),
         (
             "the digest of the bytes sent",
-            [&whole(0, 0, BLOCK)[..], &whole(1, 1, BLOCK), &whole(2, 0, 100), &[end([1; 32])]].concat(),
+            [&whole(0, 0, BLOCK)[..], &whole(1, 1, BLOCK), &whole(2, 0, 100), &[end(1)]].concat(),
         ),
-        ("it ended after 0 bytes", vec![data(BLOCK), end(Digest::default())]),
+        ("it ended after 0 bytes", vec![data(BLOCK), end(0)]),
         ("Freed at the wrong time", vec![Message::Freed { slot: 0 }]),
         ("more bytes of blocks than the agreed 16384", vec![data(2 * BLOCK + 1)]),
         ("more bytes of blocks than the agreed 16384", vec![data(MAX_DATA)]),
@@ -198,7 +198,7 @@ fn a_sender_takes_no_bytes_and_sends_no_more_than_the_window() {
         let place = Place::new();
         place.file("src", 100_000);
         let (sender, mut impostor) = against(&place, side, "-f src", None);
-        impostor.say(&Message::Resume { len: 0, digest: Digest::default() });
+        impostor.say(&Message::Resume { len: 0, digest: 0 });
         assert_eq!(impostor.hear(), Message::ResumeAnswer { from: 0 });
         for seq in 0..2 {
             assert!(matches!(impostor.hear(), Message::Data(Data(bytes)) if bytes.len() == BLOCK));
@@ -217,7 +217,7 @@ fn a_sender_can_be_interrupted_while_the_other_side_takes_nothing() {
         let place = Place::new();
         place.file("src", 4 << 20);
         let (mut sender, _, mut impostor) = begin(&place, side, "-f src", None, 4 << 20);
-        impostor.say(&Message::Resume { len: 0, digest: Digest::default() });
+        impostor.say(&Message::Resume { len: 0, digest: 0 });
         // The sender fills the socket's buffer, and then blocks within a message.
         std::thread::sleep(Duration::from_millis(500));
         sender.signal(Signal::INT);

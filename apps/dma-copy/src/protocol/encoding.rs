@@ -54,19 +54,20 @@ impl Message {
                 let following = following.to_le_bytes();
                 put(1, &[&MAGIC, &version, &small, &len, &window, &chunk, &mode, &following]);
             }
-            Self::Resume { len, digest } => put(2, &[&len.to_le_bytes(), digest]),
+            Self::Resume { len, digest } => put(2, &[&len.to_le_bytes(), &digest.to_le_bytes()]),
             Self::ResumeAnswer { from } => put(3, &[&from.to_le_bytes()]),
             Self::Export(Export { address, len, block, descriptor }) => {
                 let (address, len, block) = (address.to_le_bytes(), len.to_le_bytes(), block.to_le_bytes());
                 put(4, &[&address, &len, &block, &(descriptor.len() as u32).to_le_bytes(), descriptor]);
             }
             Self::Filled { seq, slot, len, digest } => {
-                put(5, &[&seq.to_le_bytes(), &slot.to_le_bytes(), &len.to_le_bytes(), digest]);
+                let (seq, digest) = (seq.to_le_bytes(), digest.to_le_bytes());
+                put(5, &[&seq, &slot.to_le_bytes(), &len.to_le_bytes(), &digest]);
             }
             Self::Freed { slot } => put(6, &[&slot.to_le_bytes()]),
             Self::Hole { len } => put(7, &[&len.to_le_bytes()]),
             Self::End { total, retries, digest } => {
-                put(8, &[&total.to_le_bytes(), &retries.to_le_bytes(), digest]);
+                put(8, &[&total.to_le_bytes(), &retries.to_le_bytes(), &digest.to_le_bytes()]);
             }
             Self::Status { total, retries } => put(9, &[&total.to_le_bytes(), &retries.to_le_bytes()]),
             Self::Progress { done } => put(10, &[&done.to_le_bytes()]),
@@ -87,23 +88,24 @@ impl Message {
         let mut fields = Fields(bytes);
         let message = match u8::from_le_bytes(fields.array()?) {
             1 => Self::Hello(Hello::decode(&mut fields)?),
-            2 => {
-                Self::Resume { len: fields.size("the length of the partial copy")?, digest: fields.array()? }
-            }
+            2 => Self::Resume {
+                len: fields.size("the length of the partial copy")?,
+                digest: u128::from_le_bytes(fields.array()?),
+            },
             3 => Self::ResumeAnswer { from: fields.size("the offset at which the copy continues")? },
             4 => Self::Export(Export::decode(&mut fields)?),
             5 => Self::Filled {
                 seq: u64::from_le_bytes(fields.array()?),
                 slot: u32::from_le_bytes(fields.array()?),
                 len: u32::from_le_bytes(fields.array()?),
-                digest: fields.array()?,
+                digest: u128::from_le_bytes(fields.array()?),
             },
             6 => Self::Freed { slot: u32::from_le_bytes(fields.array()?) },
             7 => Self::Hole { len: fields.size("the length of a hole")? },
             8 => Self::End {
                 total: fields.size("the length of the file")?,
                 retries: u64::from_le_bytes(fields.array()?),
-                digest: fields.array()?,
+                digest: u128::from_le_bytes(fields.array()?),
             },
             9 => Self::Status {
                 total: fields.size("the length of the file")?,
@@ -146,7 +148,7 @@ impl Hello {
         }
         let role = fields.one_of("the role", &[Role::Host, Role::Dpu])?;
         let has_file = fields.one_of("the flag of an existing file", &[false, true])?;
-        let checksum = fields.one_of("the checksum", &[Checksum::None, Checksum::Xxh3, Checksum::Blake3])?;
+        let checksum = fields.one_of("the checksum", &[Checksum::None, Checksum::Xxh3])?;
         let resume = fields.one_of("whether to resume", &[false, true])?;
         let stream = fields.one_of("the flag of blocks through the channel", &[false, true])?;
         let size = fields.size("the length of the file")?;

@@ -43,7 +43,7 @@ use std::fmt;
 use clap::ValueEnum;
 
 /// The version of this protocol. Sides with different versions refuse each other.
-pub(crate) const VERSION: u16 = 4;
+pub(crate) const VERSION: u16 = 5;
 const MAGIC: [u8; 4] = *b"DCPY";
 /// Maximum length of a message in bytes: an export descriptor and the other fields.
 pub(crate) const MAX_MESSAGE: usize = MAX_DESCRIPTOR + 64;
@@ -86,15 +86,13 @@ impl fmt::Display for Role {
     }
 }
 
-/// Checksum of blocks, in ascending order of strength. If the sides differ, the stronger one is used.
+/// Checksum of blocks. If one side asks for it, both use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Checksum {
     /// Blocks are not checked.
     None,
     /// XXH3, 128 bits: detects accidental corruption.
     Xxh3,
-    /// BLAKE3: cryptographic.
-    Blake3,
 }
 
 /// The steps of a copy, one of which a failure names.
@@ -138,8 +136,8 @@ impl fmt::Display for Step {
     }
 }
 
-/// A digest of any kind, padded with zeros.
-pub(crate) type Digest = [u8; 32];
+/// A digest by XXH3; 0 if blocks are not checked.
+pub(crate) type Digest = u128;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {

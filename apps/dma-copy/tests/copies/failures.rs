@@ -102,9 +102,9 @@ fn corruption_is_found() {
     let place = Place::new();
     place.file("src", 400_000);
     for from in Side::BOTH {
-        for checksum in ["xxh3", "blake3"] {
-            let args = format!("-e sim:faults=corrupt@7 --chunk 4K --window 64K --checksum {checksum}");
-            let (sender, receiver) = place.pair(from, &args);
+        {
+            let args = "-e sim:faults=corrupt@7 --chunk 4K --window 64K --checksum xxh3";
+            let (sender, receiver) = place.pair(from, args);
             receiver.failed(&[
                 "verifying what arrived",
                 "differ from the bytes that were sent",
