@@ -1,8 +1,8 @@
 //! Decodes instructions.
 
+use super::arithmetic;
 use super::code::{
-    Address, AtomicOp, BinaryOp, Compare, Comparison, Instruction, Register, Rounding, Space, Special, Src,
-    Type, TypeKind, UnaryOp, VECTOR_MAX, mask,
+    Address, AtomicOp, BinaryOp, Instruction, Register, Space, Special, Src, Type, TypeKind, VECTOR_MAX, mask,
 };
 use super::literal::number_of;
 use super::memory_map::{LOCAL_WINDOW, SHARED_WINDOW};
@@ -11,34 +11,34 @@ use super::reader::{Reader, type_of, whole};
 use super::{PtxError, Result};
 
 /// Modifiers of an instruction, after its name. Each is removed when it is recognized.
-struct Modifiers<'a> {
-    rest: Vec<&'a str>,
+pub(super) struct Modifiers<'a> {
+    pub(super) rest: Vec<&'a str>,
     opcode: &'a str,
     line: u32,
 }
 
 impl<'a> Modifiers<'a> {
-    fn take(&mut self, name: &str) -> bool {
+    pub(super) fn take(&mut self, name: &str) -> bool {
         let found = self.rest.iter().position(|modifier| *modifier == name);
         found.map(|at| self.rest.remove(at)).is_some()
     }
 
-    fn take_any(&mut self, names: &[&'static str]) -> Option<&'static str> {
+    pub(super) fn take_any(&mut self, names: &[&'static str]) -> Option<&'static str> {
         names.iter().copied().find(|name| self.take(name))
     }
 
     /// Removes the last modifier, which is a type.
-    fn ty(&mut self) -> Result<Type> {
+    pub(super) fn ty(&mut self) -> Result<Type> {
         let last = self.rest.pop().unwrap_or_default();
         type_of(last).ok_or_else(|| self.unsupported())
     }
 
-    fn unsupported(&self) -> PtxError {
+    pub(super) fn unsupported(&self) -> PtxError {
         PtxError::unsupported(self.line, format!("`{}`", self.opcode))
     }
 
     /// Fails if a modifier is left.
-    fn end(&self) -> Result<()> {
+    pub(super) fn end(&self) -> Result<()> {
         if self.rest.is_empty() { Ok(()) } else { Err(self.unsupported()) }
     }
 }
@@ -72,8 +72,8 @@ const ACCESS_MODIFIERS: [&str; 24] = [
     "L2::64B",
 ];
 
-struct Decoder<'r, 'a> {
-    reader: &'r mut Reader<'a>,
+pub(super) struct Decoder<'r, 'a> {
+    pub(super) reader: &'r mut Reader<'a>,
     names: &'r Names,
     line: u32,
 }
@@ -83,11 +83,11 @@ impl<'a> Decoder<'_, 'a> {
         PtxError::wrong(self.line, what)
     }
 
-    fn comma(&mut self) -> Result<()> {
+    pub(super) fn comma(&mut self) -> Result<()> {
         self.reader.expect(",")
     }
 
-    fn destination(&mut self) -> Result<RegisterInfo> {
+    pub(super) fn destination(&mut self) -> Result<RegisterInfo> {
         let name = self.reader.word()?;
         // A result that is not used.
         if name == "_" {
@@ -124,7 +124,7 @@ impl<'a> Decoder<'_, 'a> {
     }
 
     /// Reads sources, each after a comma.
-    fn sources<const N: usize>(&mut self, types: [Type; N]) -> Result<[Src; N]> {
+    pub(super) fn sources<const N: usize>(&mut self, types: [Type; N]) -> Result<[Src; N]> {
         let mut found = [Src::Value(0); N];
         for (source, ty) in found.iter_mut().zip(types) {
             self.comma()?;
@@ -205,7 +205,6 @@ pub(super) fn instructions(
 }
 
 fn one(name: &str, modifiers: &mut Modifiers<'_>, decoder: &mut Decoder<'_, '_>) -> Result<Vec<Instruction>> {
-    let unsigned = |bits| Type::new(TypeKind::Unsigned, bits);
     let instruction = match name {
         "exit" => {
             modifiers.end()?;
@@ -254,71 +253,15 @@ fn one(name: &str, modifiers: &mut Modifiers<'_>, decoder: &mut Decoder<'_, '_>)
                 None => Instruction::Move { to, from: decoder.source(ty)? },
             }
         }
-        "cvta" => {
-            let back = modifiers.take("to");
-            let ty = modifiers.ty()?;
-            let space = modifiers.take_any(&["global", "const", "shared", "local", "param"]);
-            modifiers.take("cta");
-            modifiers.end()?;
-            let to = decoder.destination()?.index;
-            let [a] = decoder.sources([ty])?;
-            let op = if back { BinaryOp::Sub } else { BinaryOp::Add };
-            match space {
-                Some("global" | "const") => Instruction::Move { to, from: a },
-                Some("shared") => Instruction::Binary { op, ty, to, a, b: Src::Value(SHARED_WINDOW) },
-                Some("local") => Instruction::Binary { op, ty, to, a, b: Src::Value(LOCAL_WINDOW) },
-                _ => return Err(modifiers.unsupported()),
-            }
-        }
+        "cvta" => convert_address(modifiers, decoder)?,
         "add" | "sub" | "min" | "max" | "and" | "or" | "xor" | "shl" | "shr" | "div" | "rem" | "mul"
-        | "mul24" => binary(name, modifiers, decoder)?,
-        "mad" | "fma" | "mad24" => {
-            let ty = modifiers.ty()?;
-            let op = product(modifiers, ty)?;
-            let to = decoder.destination()?.index;
-            let sum = if op == BinaryOp::MulWide { Type::new(ty.kind, 2 * ty.bits) } else { ty };
-            let [a, b, c] = decoder.sources([ty, ty, sum])?;
-            Instruction::MultiplyAdd { op, ty, to, a, b, c }
-        }
+        | "mul24" => arithmetic::binary(name, modifiers, decoder)?,
+        "mad" | "fma" | "mad24" => arithmetic::multiply_add(modifiers, decoder)?,
         "neg" | "abs" | "not" | "cnot" | "popc" | "clz" | "brev" | "sqrt" | "rcp" => {
-            let ty = modifiers.ty()?;
-            let op = match name {
-                "neg" => UnaryOp::Neg,
-                "abs" => UnaryOp::Abs,
-                "not" => UnaryOp::Not,
-                "cnot" => UnaryOp::IsZero,
-                "popc" => UnaryOp::CountOnes,
-                "clz" => UnaryOp::LeadingZeros,
-                "brev" => UnaryOp::Reverse,
-                "sqrt" => UnaryOp::Sqrt,
-                _ => UnaryOp::Reciprocal,
-            };
-            if ty.is_float() {
-                modifiers.take_any(&["rn", "approx"]);
-                modifiers.take("ftz");
-            }
-            modifiers.end()?;
-            let to = decoder.destination()?.index;
-            let [a] = decoder.sources([ty])?;
-            Instruction::Unary { op, ty, to, a }
+            arithmetic::unary(name, modifiers, decoder)?
         }
-        "cvt" => {
-            let from = modifiers.ty()?;
-            let ty = modifiers.ty()?;
-            let rounding = match modifiers.take_any(&["rni", "rzi", "rmi", "rpi", "rn"]) {
-                Some("rzi") => Rounding::Zero,
-                Some("rmi") => Rounding::Down,
-                Some("rpi") => Rounding::Up,
-                Some("rni") => Rounding::NearestInteger,
-                _ => Rounding::Nearest,
-            };
-            modifiers.take("ftz");
-            modifiers.end()?;
-            let to = decoder.destination()?;
-            let [a] = decoder.sources([from])?;
-            Instruction::Convert { from, ty, rounding, to: to.index, to_mask: mask(to.bits), a }
-        }
-        "setp" => return comparison(modifiers, decoder),
+        "cvt" => arithmetic::convert(modifiers, decoder)?,
+        "setp" => return arithmetic::comparison(modifiers, decoder),
         "selp" => {
             let ty = modifiers.ty()?;
             modifiers.end()?;
@@ -327,38 +270,8 @@ fn one(name: &str, modifiers: &mut Modifiers<'_>, decoder: &mut Decoder<'_, '_>)
             decoder.comma()?;
             Instruction::Select { to, a, b, by: decoder.destination()?.index }
         }
-        "shf" => {
-            let ty = modifiers.ty()?;
-            let is_left = modifiers.take("l");
-            let clamps = modifiers.take("clamp");
-            if !is_left && !modifiers.take("r") || !clamps && !modifiers.take("wrap") || ty.bits != 32 {
-                return Err(modifiers.unsupported());
-            }
-            modifiers.end()?;
-            let to = decoder.destination()?.index;
-            let [low, high, by] = decoder.sources([ty, ty, unsigned(32)])?;
-            Instruction::Funnel { is_left, clamps, to, low, high, by }
-        }
-        "bfe" => {
-            let ty = modifiers.ty()?;
-            if ty.is_float() || ty.bits < 32 {
-                return Err(modifiers.unsupported());
-            }
-            modifiers.end()?;
-            let to = decoder.destination()?.index;
-            let [a, at, len] = decoder.sources([ty, unsigned(32), unsigned(32)])?;
-            Instruction::Extract { ty, to, a, at, len }
-        }
-        "bfi" => {
-            let ty = modifiers.ty()?;
-            if ty.is_float() || ty.bits < 32 {
-                return Err(modifiers.unsupported());
-            }
-            modifiers.end()?;
-            let to = decoder.destination()?.index;
-            let [a, b, at, len] = decoder.sources([ty, ty, unsigned(32), unsigned(32)])?;
-            Instruction::Insert { ty, to, a, b, at, len }
-        }
+        "shf" => arithmetic::funnel(modifiers, decoder)?,
+        "bfe" | "bfi" => arithmetic::bit_field(name == "bfi", modifiers, decoder)?,
         "ld" | "ldu" | "st" => access(name == "st", modifiers, decoder)?,
         "atom" | "red" => atomic(name == "red", modifiers, decoder)?,
         _ => return Err(modifiers.unsupported()),
@@ -400,93 +313,22 @@ fn pack(ty: Type, to: Register, decoder: &mut Decoder<'_, '_>) -> Result<Vec<Ins
     Ok([Instruction::Move { to, from: Src::Value(0) }].into_iter().chain(inserts).collect())
 }
 
-/// Reads the part of the product that the instruction returns.
-fn product(modifiers: &mut Modifiers<'_>, ty: Type) -> Result<BinaryOp> {
-    let op = if ty.is_float() {
-        modifiers.take("rn");
-        modifiers.take("ftz");
-        BinaryOp::MulLow
-    } else {
-        match modifiers.take_any(&["lo", "hi", "wide"]) {
-            Some("lo") => BinaryOp::MulLow,
-            Some("hi") => BinaryOp::MulHigh,
-            Some(_) if ty.bits < 64 => BinaryOp::MulWide,
-            _ => return Err(modifiers.unsupported()),
-        }
-    };
-    modifiers.end()?;
-    Ok(op)
-}
-
-fn binary(name: &str, modifiers: &mut Modifiers<'_>, decoder: &mut Decoder<'_, '_>) -> Result<Instruction> {
+/// Reads `cvta`: the conversion between an address of a space and a generic one.
+fn convert_address(modifiers: &mut Modifiers<'_>, decoder: &mut Decoder<'_, '_>) -> Result<Instruction> {
+    let back = modifiers.take("to");
     let ty = modifiers.ty()?;
-    let op = match name {
-        "mul" => product(modifiers, ty)?,
-        "add" => BinaryOp::Add,
-        "sub" => BinaryOp::Sub,
-        "min" => BinaryOp::Min,
-        "max" => BinaryOp::Max,
-        "and" => BinaryOp::And,
-        "or" => BinaryOp::Or,
-        "xor" => BinaryOp::Xor,
-        "shl" => BinaryOp::ShiftLeft,
-        "shr" => BinaryOp::ShiftRight,
-        "div" => BinaryOp::Div,
-        "rem" => BinaryOp::Rem,
-        _ => return Err(modifiers.unsupported()),
-    };
-    if ty.is_float() {
-        modifiers.take_any(&["rn", "full", "approx"]);
-        modifiers.take("ftz");
-    }
+    let space = modifiers.take_any(&["global", "const", "shared", "local", "param"]);
+    modifiers.take("cta");
     modifiers.end()?;
     let to = decoder.destination()?.index;
-    let shifts = matches!(op, BinaryOp::ShiftLeft | BinaryOp::ShiftRight);
-    let by = if shifts { Type::new(TypeKind::Unsigned, 32) } else { ty };
-    let [a, b] = decoder.sources([ty, by])?;
-    Ok(Instruction::Binary { op, ty, to, a, b })
-}
-
-fn comparison(modifiers: &mut Modifiers<'_>, decoder: &mut Decoder<'_, '_>) -> Result<Vec<Instruction>> {
-    let ty = modifiers.ty()?;
-    modifiers.take("ftz");
-    let combined = match modifiers.take_any(&["and", "or", "xor"]) {
-        Some("and") => Some(BinaryOp::And),
-        Some("or") => Some(BinaryOp::Or),
-        Some(_) => Some(BinaryOp::Xor),
-        None => None,
-    };
-    let word = modifiers.rest.pop().unwrap_or_default();
-    modifiers.end()?;
-    let (ordered, if_unordered) = match word.strip_suffix('u') {
-        Some(ordered) if ty.is_float() => (ordered, true),
-        _ => (word, word == "nan"),
-    };
-    let comparison = match ordered {
-        "eq" => Comparison::Equal,
-        "ne" => Comparison::NotEqual,
-        "lt" | "lo" => Comparison::Less,
-        "le" | "ls" => Comparison::LessOrEqual,
-        "gt" | "hi" => Comparison::Greater,
-        "ge" | "hs" => Comparison::GreaterOrEqual,
-        "num" if ty.is_float() => Comparison::Ordered,
-        "nan" if ty.is_float() => Comparison::Unordered,
-        _ => return Err(modifiers.unsupported()),
-    };
-    let to = decoder.destination()?.index;
-    let not_to = if decoder.reader.skip("|") { Some(decoder.destination()?.index) } else { None };
-    let [a, b] = decoder.sources([ty, ty])?;
-    let compare = Compare { comparison, if_unordered };
-    let mut made = vec![Instruction::Compare { compare, ty, to, not_to, a, b }];
-    if let Some(op) = combined {
-        decoder.comma()?;
-        if decoder.reader.peek() == Some("!") {
-            return Err(modifiers.unsupported());
-        }
-        let with = Src::Register(decoder.destination()?.index);
-        made.push(Instruction::Combine { op, to, not_to, with });
+    let [a] = decoder.sources([ty])?;
+    let op = if back { BinaryOp::Sub } else { BinaryOp::Add };
+    match space {
+        Some("global" | "const") => Ok(Instruction::Move { to, from: a }),
+        Some("shared") => Ok(Instruction::Binary { op, ty, to, a, b: Src::Value(SHARED_WINDOW) }),
+        Some("local") => Ok(Instruction::Binary { op, ty, to, a, b: Src::Value(LOCAL_WINDOW) }),
+        _ => Err(modifiers.unsupported()),
     }
-    Ok(made)
 }
 
 /// Reads the address space. Without one, addresses are generic.

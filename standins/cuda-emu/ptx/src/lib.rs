@@ -7,6 +7,7 @@
 //! A kernel is decoded once into `code`. A thread executes until it ends, reaches a barrier, or has used
 //! its turn; then the next thread of the block continues. Blocks run one after another.
 
+mod arithmetic;
 mod call_stack;
 mod code;
 mod decode;
