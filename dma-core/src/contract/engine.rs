@@ -412,9 +412,20 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
 ///   call, all bytes of the destination are visible to the calling thread.
 /// - The executor executes every type of [`Operation`] with any number of segments, whatever the engine's
 ///   capabilities and limits are.
+/// - If [`plain_copy_len`](Self::plain_copy_len) is not 0, the device addresses of memory that the CPU can
+///   reach are the CPU's pointers to it.
 pub unsafe trait InlineExecutor: fmt::Debug + Send + Sync {
     /// Returns the length of the longest operation, in bytes. The value never changes.
     fn max_len(&self) -> usize;
+
+    /// Returns the maximum length, in bytes, of copies for which [`copy`](Self::copy) only calls
+    /// [`racy_copy::copy`](crate::racy_copy::copy), with the device addresses as pointers. The safe API calls
+    /// that function itself for single copies of up to this length, which saves a call, unless the executor
+    /// [selects copies](Self::selects_copies). The value never changes. The default is 0: the executor
+    /// executes all copies.
+    fn plain_copy_len(&self) -> usize {
+        0
+    }
 
     /// Returns true if the executor selects copies by [`admits_copies`](Self::admits_copies). The value never
     /// changes. The default is false: the executor executes all copies.

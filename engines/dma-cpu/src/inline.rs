@@ -191,6 +191,10 @@ unsafe impl InlineExecutor for ShortOperations {
         self.max_len
     }
 
+    fn plain_copy_len(&self) -> usize {
+        SHORT
+    }
+
     #[inline]
     unsafe fn copy(&self, src: DeviceAddr, dst: DeviceAddr, len: usize) {
         let (src, dst) = (src.as_ptr().cast_const(), dst.as_ptr());

@@ -13,7 +13,9 @@ use super::check::{By, Lists, grants, is_valid, shared_bytes};
 use super::plan::Plan;
 use crate::memory::operand::sealed::Operand;
 use crate::memory::range::Range;
-use crate::{Access, DeviceAddr, EngineId, InlineCopy, InlineExecutor, Operation, RawQueue, Segment};
+use crate::{
+    Access, DeviceAddr, EngineId, InlineCopy, InlineExecutor, Operation, RawQueue, Segment, racy_copy,
+};
 
 /// Maximum number of bytes of a batch or of a copy of lists, as a multiple of [`InlineExecutor::max_len`].
 const MAX_TOTAL: usize = 16;
@@ -39,6 +41,8 @@ pub(crate) struct Inline {
     copy_limit: usize,
     /// The value of `limit` while operations may be executed; 0 without an executor.
     max_len: usize,
+    /// See [`InlineExecutor::plain_copy_len`]; 0 if the executor selects copies.
+    plain_copy_len: usize,
     /// See [`InlineExecutor::batches_short_copies`].
     batches_short_copies: bool,
     /// See [`InlineExecutor::selects_copies`].
@@ -151,8 +155,16 @@ impl Inline {
         let max_len = executor.as_ref().map_or(0, |executor| executor.max_len());
         let batches_short_copies = executor.as_ref().is_some_and(|executor| executor.batches_short_copies());
         let selects_copies = executor.as_ref().is_some_and(|executor| executor.selects_copies());
-        let mut inline =
-            Self { executor, max_len, batches_short_copies, selects_copies, ..Self::none(raw.engine_id()) };
+        let states = executor.as_ref().filter(|_| !selects_copies);
+        let plain_copy_len = states.map_or(0, |executor| executor.plain_copy_len());
+        let mut inline = Self {
+            executor,
+            max_len,
+            plain_copy_len,
+            batches_short_copies,
+            selects_copies,
+            ..Self::none(raw.engine_id())
+        };
         inline.allow(true);
         inline
     }
@@ -165,6 +177,7 @@ impl Inline {
             limit: 0,
             copy_limit: 0,
             max_len: 0,
+            plain_copy_len: 0,
             batches_short_copies: false,
             selects_copies: false,
         }
@@ -295,10 +308,27 @@ impl Inline {
         if !is_valid(By::Cpu, self.engine, src, dst, unique) {
             return false;
         }
-        let Some(executor) = self.executor.as_ref() else { return false };
         // SAFETY: the lines above have checked the engine, the rights, the lengths and the overlap. The
         // caller meets the other requirements.
-        unsafe { executor.copy(src.addr, dst.addr, dst.len) };
+        unsafe { self.copy_checked(src.addr, dst.addr, dst.len) }
+    }
+
+    /// Executes a copy that is valid, short enough and admitted, if there is an executor. Returns whether it
+    /// was executed.
+    ///
+    /// # Safety
+    ///
+    /// The requirements are those of [`InlineExecutor::copy`].
+    #[inline(always)]
+    unsafe fn copy_checked(&self, src: DeviceAddr, dst: DeviceAddr, len: usize) -> bool {
+        if len <= self.plain_copy_len {
+            // SAFETY: the caller meets the requirements of the executor, which would only make this call.
+            unsafe { racy_copy::copy(dst.as_ptr(), src.as_ptr(), len) };
+            return true;
+        }
+        let Some(executor) = self.executor.as_ref() else { return false };
+        // SAFETY: the caller meets the requirements.
+        unsafe { executor.copy(src, dst, len) };
         true
     }
 
@@ -359,15 +389,14 @@ impl Inline {
         if src_space == dst_space && from.abs_diff(to) < len as u64 {
             return None;
         }
-        let executor = self.executor.as_ref()?;
         if !self.admits(1, len) {
             return None;
         }
         // SAFETY: the lines above have checked the engine, the rights and the overlap, and that both ranges
         // lie inside their views. The views keep their regions registered. Both views are windows, so no
         // reference to their bytes exists.
-        unsafe { executor.copy(src.addr.offset(src_at), dst.addr.offset(dst_at), len) };
-        Some(Executed::one(0, len))
+        let executed = unsafe { self.copy_checked(src.addr.offset(src_at), dst.addr.offset(dst_at), len) };
+        executed.then_some(Executed::one(0, len))
     }
 
     /// Executes all copies of `batch`, or none of them.

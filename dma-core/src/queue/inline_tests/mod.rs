@@ -37,6 +37,8 @@ struct Script {
     executor_panics: AtomicBool,
     /// True if the queue panics at a submission or a poll.
     queue_panics: AtomicBool,
+    /// The executor's `plain_copy_len`.
+    plain_copy_len: AtomicUsize,
     /// True if the executor selects copies, and then the copies that it was asked for and its answer.
     selects_copies: AtomicBool,
     asked: Mutex<Vec<(u64, usize)>>,
@@ -166,6 +168,9 @@ impl SpyExecutor {
 unsafe impl InlineExecutor for SpyExecutor {
     fn max_len(&self) -> usize {
         self.inner.max_len()
+    }
+    fn plain_copy_len(&self) -> usize {
+        self.script.plain_copy_len.load(Ordering::Relaxed)
     }
     fn selects_copies(&self) -> bool {
         self.script.selects_copies.load(Ordering::Relaxed)

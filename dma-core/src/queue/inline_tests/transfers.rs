@@ -57,6 +57,52 @@ fn a_dropped_transfer_frees_its_operands_at_once_and_once() {
     assert_eq!(freed.load(Ordering::Relaxed), 3);
 }
 
+/// Copies up to the executor's `plain_copy_len` do not call it, because it would only copy the bytes. They are
+/// checked and counted as all others. An executor that selects copies sees all of them.
+#[test]
+fn plain_copies_do_not_call_the_executor() {
+    let plain = LIMIT / 2;
+    for selects in [false, true] {
+        let engine = spy();
+        engine.script.plain_copy_len.store(plain, Ordering::Relaxed);
+        engine.script.selects_copies.store(selects, Ordering::Relaxed);
+        engine.script.admits.store(true, Ordering::Relaxed);
+        let (queue, shared) = (engine.queue(), engine.shared());
+        let whole = engine.window(LIMIT);
+        for len in [1, plain, plain + 1] {
+            let by_executor = usize::from(selects || len > plain);
+            let src = engine.window(len);
+            src.write_at(0, &vec![7; len]).expect("the CPU can reach it");
+            let copies: [&dyn Fn(&Window); 3] = [
+                &|dst| _ = queue.run(Op::Copy, [&src, dst, dst]).expect("done"),
+                &|dst| _ = shared.run(Op::Copy, [&src, dst, dst]).expect("done"),
+                &|_| assert!(queue.copy_at_once((&src, 0), (&whole, 1), len)),
+            ];
+            for copy in copies {
+                let (before, dst) = (engine.script.executed(), whole.slice(1..=len));
+                whole.write_at(0, &[0; LIMIT]).expect("the CPU can reach it");
+                copy(&dst);
+                assert_eq!(engine.script.executed() - before, by_executor, "{len} bytes");
+                let mut bytes = [1; LIMIT];
+                whole.read_at(0, &mut bytes).expect("the CPU can reach it");
+                assert!(
+                    bytes
+                        .iter()
+                        .enumerate()
+                        .all(|(at, byte)| *byte == if (1..=len).contains(&at) { 7 } else { 0 })
+                );
+            }
+        }
+        assert_eq!((queue.counters().completed, shared.counters().completed), (6, 3));
+        assert_eq!(queue.counters().bytes, 2 * (1 + plain + plain + 1) as u64);
+        for len in [1, plain] {
+            let operands = [&whole.slice(..=len), &whole.slice(1..len + 2), &whole];
+            let refused = queue.run(Op::Copy, operands).expect_err("they overlap");
+            assert_eq!(refused, ErrorKind::Overlap);
+        }
+    }
+}
+
 /// A waker that counts its wake-ups.
 #[derive(Default)]
 struct Woken(AtomicUsize);
