@@ -67,7 +67,7 @@ dma-core/src/shared/tests/stalls.rs 2 repeats what a stop of the machine has dis
 dma-doca/tests/raw_queue.rs 1 one of 20 tries has to be short
 dma-doca/tests/logs.rs 2 limits against a hang of two minutes
 dma-ioat/tests/raw_queue.rs 1 one of 100 tries has to be short
-dma-sim/tests/sim_faults.rs 1 no shorter than the time of the model
+dma-sim/tests/sim_faults/clocks.rs 1 no shorter than the time of the model
 engines/dma-cpu/tests/fork.rs 1 limit against a hang of a minute
 engines/dma-cuda/tests/hardware.rs 6 figures that are printed, on a GPU
 engines/dma-layers/tests/auto_failover.rs 1 a figure that is printed
