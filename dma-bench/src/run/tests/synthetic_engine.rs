@@ -1,16 +1,15 @@
 //! Verdicts of whole runs on synthetic engines with a known curve, in real time and with this machine's
 //! noise. At slow sizes, an engine copies four times. At fast sizes, it skips a copy whose first byte is
 //! already right.
-#![expect(unsafe_code, reason = "stands in for an engine and its queue")]
+#![expect(unsafe_code, reason = "stands in for a queue")]
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use dma::contract::{Completion, Descriptor, Operation, QueueEvents, QueueStats, RawQueue, RawRegion};
-use dma::{
-    DmaEngine, EngineId, EngineInfo, ExportDescriptor, HostMemory, MemoryRequest, NativeError, QueueOptions,
-};
+use dma::contract::{Completion, Descriptor, Operation, QueueEvents, QueueStats, RawQueue};
+use dma::{EngineId, NativeError};
+use test_support::with_queues::WithQueues;
 
 use super::*;
 use crate::plan::{Cell, Footprint, Sweep};
@@ -21,47 +20,7 @@ use crate::verdict::{Class, Verdict};
 
 const SIZES: [u64; 6] = [16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10];
 
-/// An engine that is fast at these sizes and slow at all others.
-#[derive(Debug)]
-struct SyntheticEngine {
-    engine: Arc<dyn DmaEngine>,
-    fast: Vec<u64>,
-}
-
-// SAFETY: all calls are forwarded to the inner engine, which fulfils the contract. The implementation of its
-// queues states a separate reason.
-unsafe impl DmaEngine for SyntheticEngine {
-    fn info(&self) -> &EngineInfo {
-        self.engine.info()
-    }
-
-    fn id(&self) -> EngineId {
-        self.engine.id()
-    }
-
-    fn allocate_raw(&self, request: &MemoryRequest) -> dma::Result<Box<dyn RawRegion>> {
-        self.engine.allocate_raw(request)
-    }
-
-    unsafe fn register_raw(
-        &self,
-        memory: &HostMemory,
-        request: &MemoryRequest,
-    ) -> dma::Result<Box<dyn RawRegion>> {
-        // SAFETY: the inner engine's `register_raw` has the same contract, which the caller fulfils.
-        unsafe { self.engine.register_raw(memory, request) }
-    }
-
-    fn import_raw(&self, descriptor: &ExportDescriptor) -> dma::Result<Box<dyn RawRegion>> {
-        self.engine.import_raw(descriptor)
-    }
-
-    fn open_queue_raw(&self, options: &QueueOptions) -> dma::Result<Box<dyn RawQueue>> {
-        let queue = self.engine.open_queue_raw(options)?;
-        Ok(Box::new(SyntheticQueue { queue, fast: self.fast.clone(), done: VecDeque::new() }))
-    }
-}
-
+/// A queue that is fast at these sizes and slow at all others.
 #[derive(Debug)]
 struct SyntheticQueue {
     queue: Box<dyn RawQueue>,
@@ -161,7 +120,10 @@ fn run(fast: &[u64]) -> Verdict {
     };
     let cpu = dma::open("cpu:threads=0").expect("the CPU is always there");
     let name = "synthetic".to_owned();
-    let engine = Arc::new(SyntheticEngine { engine: Arc::clone(&cpu), fast: fast.to_vec() });
+    let fast = fast.to_vec();
+    let engine = Arc::new(WithQueues::new(Arc::clone(&cpu), move |queue| {
+        Box::new(SyntheticQueue { queue, fast: fast.clone(), done: VecDeque::new() })
+    }));
     let contender =
         Contender { name: name.clone(), engine, clock: Clock::Real(Instant::now()), timeless: false };
     let engines = Engines::new(vec![contender], campaign.groups(&[name]), &campaign);
