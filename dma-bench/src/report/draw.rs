@@ -85,7 +85,7 @@ impl Pen<'_> {
     /// Returns the colour of a curve. A reference curve has the colour of text.
     fn color(&self, plot: &Plot, at: usize) -> RGBColor {
         let engines = plot.series[..at].iter().filter(|s| !s.reference).count();
-        if plot.series[at].reference { self.theme.colors[INK] } else { self.theme.series(engines) }
+        if plot.series[at].reference { self.theme.color(INK) } else { self.theme.series(engines) }
     }
 }
 
@@ -146,12 +146,12 @@ impl Plot {
 
     /// Draws title, chart and legend.
     fn picture<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, pen: &Pen<'_>) -> Drawn {
-        area.fill(&pen.theme.colors[PAPER]).map_err(text)?;
+        area.fill(&pen.theme.color(PAPER)).map_err(text)?;
         let s = pen.scale;
         let (head, body) = area.split_vertically(pen.px(HEAD));
-        let bold = ("sans-serif", 18 * s, FontStyle::Bold).into_font().color(&pen.theme.colors[INK]);
+        let bold = ("sans-serif", 18 * s, FontStyle::Bold).into_font().color(&pen.theme.color(INK));
         head.draw(&Text::new(printable(&self.title), (14 * s, 12 * s), bold)).map_err(text)?;
-        let note = pen.font(13, pen.theme.colors[DIM]);
+        let note = pen.font(13, pen.theme.color(DIM));
         head.draw(&Text::new(printable(&self.note), (14 * s, 38 * s), note)).map_err(text)?;
         let (chart, legend) = body.split_horizontally(pen.px(CHART.0));
         self.chart(&chart, pen)?;
@@ -161,7 +161,7 @@ impl Plot {
             legend.draw(&PathElement::new(vec![(4 * s, y), (28 * s, y)], style)).map_err(text)?;
             self.dot(&legend, pen, at, (16 * s, y))?;
             let name =
-                Text::new(printable(&series.name), (36 * s, y - 8 * s), pen.font(14, pen.theme.colors[INK]));
+                Text::new(printable(&series.name), (36 * s, y - 8 * s), pen.font(14, pen.theme.color(INK)));
             legend.draw(&name).map_err(text)?;
         }
         Ok(())
@@ -184,13 +184,13 @@ impl Plot {
             .map_err(text)?;
         chart
             .configure_mesh()
-            .bold_line_style(pen.theme.colors[GRID].stroke_width(pen.px(1)))
+            .bold_line_style(pen.theme.color(GRID).stroke_width(pen.px(1)))
             .light_line_style(TRANSPARENT)
-            .axis_style(pen.theme.colors[DIM].stroke_width(pen.px(1)))
+            .axis_style(pen.theme.color(DIM).stroke_width(pen.px(1)))
             .x_desc(self.x.label.clone())
             .y_desc(self.y.label.clone())
-            .axis_desc_style(pen.font(FONT, pen.theme.colors[INK]))
-            .label_style(pen.font(FONT - 1, pen.theme.colors[DIM]))
+            .axis_desc_style(pen.font(FONT, pen.theme.color(INK)))
+            .label_style(pen.font(FONT - 1, pen.theme.color(DIM)))
             .x_label_formatter(&|v| (self.x.format)(self.x.value(*v)))
             .y_label_formatter(&|v| (self.y.format)(self.y.value(*v)))
             .draw()

@@ -10,8 +10,8 @@ pub(super) const MAX_SERIES: usize = 6;
 pub(super) struct Theme {
     /// Suffix of file names.
     pub(super) name: &'static str,
-    /// The colours of [`PAPER`], [`INK`], [`DIM`] and [`GRID`], then the colours of the curves.
-    pub(super) colors: [RGBColor; 4 + MAX_SERIES],
+    /// The colours of [`PAPER`], [`INK`], [`DIM`] and [`GRID`], then the colours of the curves, as 0xRRGGBB.
+    colors: [u32; 4 + MAX_SERIES],
 }
 
 /// Background.
@@ -26,32 +26,14 @@ pub(super) const GRID: usize = 3;
 pub(super) const LIGHT: Theme = Theme {
     name: "light",
     colors: [
-        RGBColor(255, 255, 255),
-        RGBColor(31, 35, 40),
-        RGBColor(89, 99, 110),
-        RGBColor(225, 229, 234),
-        RGBColor(0, 114, 178),
-        RGBColor(200, 80, 0),
-        RGBColor(0, 120, 88),
-        RGBColor(170, 68, 153),
-        RGBColor(140, 98, 0),
-        RGBColor(90, 90, 200),
+        0xffffff, 0x1f2328, 0x59636e, 0xe1e5ea, 0x0072b2, 0xc85000, 0x007858, 0xaa4499, 0x8c6200, 0x5a5ac8,
     ],
 };
 
 pub(super) const DARK: Theme = Theme {
     name: "dark",
     colors: [
-        RGBColor(22, 27, 34),
-        RGBColor(230, 237, 243),
-        RGBColor(155, 165, 176),
-        RGBColor(46, 53, 62),
-        RGBColor(88, 166, 255),
-        RGBColor(255, 150, 90),
-        RGBColor(63, 200, 150),
-        RGBColor(225, 150, 215),
-        RGBColor(230, 185, 70),
-        RGBColor(165, 165, 255),
+        0x161b22, 0xe6edf3, 0x9ba5b0, 0x2e353e, 0x58a6ff, 0xff965a, 0x3fc896, 0xe196d7, 0xe6b946, 0xa5a5ff,
     ],
 };
 
@@ -59,19 +41,25 @@ impl Theme {
     /// Returns placeholder colours, which no theme contains. A page replaces them by variables of its style
     /// sheet.
     pub(super) fn stand_in() -> Self {
-        Self { name: "page", colors: std::array::from_fn(|role| RGBColor(1, 2, role as u8)) }
+        Self { name: "page", colors: std::array::from_fn(|role| 0x01_02_00 | role as u32) }
+    }
+
+    /// Returns the colour of a role, such as [`INK`].
+    pub(super) fn color(&self, role: usize) -> RGBColor {
+        let [_, red, green, blue] = self.colors[role].to_be_bytes();
+        RGBColor(red, green, blue)
     }
 
     /// Returns the colour of curve `at`. Colours repeat after [`MAX_SERIES`] curves.
     pub(super) fn series(&self, at: usize) -> RGBColor {
-        self.colors[4 + at % MAX_SERIES]
+        self.color(4 + at % MAX_SERIES)
     }
 
     /// Returns every colour with its name in style sheets.
     pub(super) fn named(&self) -> impl Iterator<Item = (String, RGBColor)> {
         let series = (0..MAX_SERIES).map(|n| format!("series-{n}"));
         let names = ["paper", "ink", "dim", "grid"].into_iter().map(str::to_owned).chain(series);
-        names.zip(self.colors)
+        names.enumerate().map(|(role, name)| (name, self.color(role)))
     }
 }
 
@@ -108,15 +96,16 @@ mod tests {
     #[test]
     fn colours_contrast_with_the_paper() {
         for theme in [LIGHT, DARK] {
-            for text in theme.colors[INK..=DIM].iter().chain(&theme.colors[4..]) {
-                assert!(contrast(*text, theme.colors[PAPER]) >= 4.5, "{}: {text:?}", theme.name);
+            for text in (INK..theme.colors.len()).filter(|role| *role != GRID) {
+                let contrast = contrast(theme.color(text), theme.color(PAPER));
+                assert!(contrast >= 4.5, "{}: {text}", theme.name);
             }
         }
     }
 
     #[test]
     fn stand_ins_are_nobody_elses() {
-        let all: Vec<String> = Theme::stand_in().colors.into_iter().map(hex).collect();
+        let all: Vec<String> = Theme::stand_in().named().map(|(_, color)| hex(color)).collect();
         for theme in [LIGHT, DARK] {
             assert!(theme.named().all(|(_, c)| !all.contains(&hex(c))));
         }
