@@ -15,11 +15,11 @@ use crate::buffer::view_of;
 use crate::core::{AnyQueue, Core};
 use crate::device_queue::DeviceQueue;
 use crate::error::{invalid, raise};
-use crate::files::{File, method_of};
+use crate::files::{File, in_flight, method_of};
 use crate::interpreter::detached;
 use crate::notifier::Notifier;
 use crate::operand::claim;
-use crate::operation::{Ended, Operation, Outcome, of_file_queue};
+use crate::operation::{Ended, Operation, Outcome};
 use crate::pool::Pool;
 use crate::queue::SharedQueue;
 use crate::transfer::{InFlight, PyTransfer};
@@ -117,13 +117,8 @@ impl DeviceFiles {
 
     /// Makes completed writes of the file durable (fsync). Does not wait for writes in flight.
     fn sync(slf: &Bound<'_, Self>, file: &Bound<'_, File>) -> PyResult<Py<PyTransfer>> {
-        let (py, this) = (slf.py(), slf.get());
-        let operation = InFlight::new(py, Arc::clone(&this.core), Vec::new())?;
-        match this.files().file_queue().sync(&file.get().0) {
-            Ok(transfer) => operation.start(Err(of_file_queue(transfer))),
-            Err(e) => return Err(raise(py, e.error())),
-        }
-        operation.into_transfer(py, slf.as_any())
+        let this = slf.get();
+        in_flight(slf.as_any(), &this.core, Vec::new(), || this.files().file_queue().sync(&file.get().0))
     }
 
     /// Makes what an event loop needs. Internal.

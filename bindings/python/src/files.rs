@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dma::Error;
-use dma::files::{DmaFile, FileQueue as Files, FileQueueOptions, Method, OpenFile};
+use dma::files::{DmaFile, FileError, FileQueue as Files, FileQueueOptions, FileTransfer, Method, OpenFile};
+use dma::{Error, Window};
 use pyo3::prelude::*;
 
 use crate::buffer::view_of;
@@ -15,9 +15,9 @@ use crate::error::{invalid, raise};
 use crate::interpreter::detached;
 use crate::notifier::Notifier;
 use crate::operand::claim;
-use crate::operation::of_file_queue;
+use crate::operation::FileOperand;
 use crate::pool::Pool;
-use crate::transfer::{InFlight, PyTransfer};
+use crate::transfer::{Claim, InFlight, PyTransfer};
 
 /// A file that file queues read and write. dma.files.open() opens one.
 ///
@@ -139,19 +139,7 @@ impl FileQueue {
         offset: u64,
         buffer: &Bound<'_, PyAny>,
     ) -> PyResult<Py<PyTransfer>> {
-        let (py, this) = (slf.py(), slf.get());
-        let mut claims = Vec::new();
-        let window = claim(py, view_of(buffer)?, true, &mut claims)?;
-        this.0.reap(py);
-        let operation = InFlight::new(py, Arc::clone(&this.0), claims)?;
-        match this.files().read_at(&file.get().0, offset, window) {
-            Ok(transfer) => operation.start(Err(of_file_queue(transfer))),
-            Err(e) => {
-                operation.release(py);
-                return Err(raise(py, e.error()));
-            }
-        }
-        operation.into_transfer(py, slf.as_any())
+        Self::start(slf, buffer, true, |files, window| files.read_at(&file.get().0, offset, window))
     }
 
     /// Writes the buffer to the file from byte `offset` on. The transfer's result is the number of bytes.
@@ -164,30 +152,13 @@ impl FileQueue {
         offset: u64,
         buffer: &Bound<'_, PyAny>,
     ) -> PyResult<Py<PyTransfer>> {
-        let (py, this) = (slf.py(), slf.get());
-        let mut claims = Vec::new();
-        let window = claim(py, view_of(buffer)?, false, &mut claims)?;
-        this.0.reap(py);
-        let operation = InFlight::new(py, Arc::clone(&this.0), claims)?;
-        match this.files().write_at(&file.get().0, offset, window) {
-            Ok(transfer) => operation.start(Err(of_file_queue(transfer))),
-            Err(e) => {
-                operation.release(py);
-                return Err(raise(py, e.error()));
-            }
-        }
-        operation.into_transfer(py, slf.as_any())
+        Self::start(slf, buffer, false, |files, window| files.write_at(&file.get().0, offset, window))
     }
 
     /// Makes completed writes of the file durable (fsync). Does not wait for writes in flight.
     fn sync(slf: &Bound<'_, Self>, file: &Bound<'_, File>) -> PyResult<Py<PyTransfer>> {
-        let (py, this) = (slf.py(), slf.get());
-        let operation = InFlight::new(py, Arc::clone(&this.0), Vec::new())?;
-        match this.files().sync(&file.get().0) {
-            Ok(transfer) => operation.start(Err(of_file_queue(transfer))),
-            Err(e) => return Err(raise(py, e.error())),
-        }
-        operation.into_transfer(py, slf.as_any())
+        let this = slf.get();
+        in_flight(slf.as_any(), &this.0, Vec::new(), || this.files().sync(&file.get().0))
     }
 
     /// Makes what an event loop needs. Internal.
@@ -201,8 +172,41 @@ impl FileQueue {
 }
 
 impl FileQueue {
+    /// Starts a read or a write of the buffer by `submit`.
+    fn start(
+        slf: &Bound<'_, Self>,
+        buffer: &Bound<'_, PyAny>,
+        reads: bool,
+        submit: impl FnOnce(&Files, Window) -> Result<FileTransfer<Window>, FileError<Window>>,
+    ) -> PyResult<Py<PyTransfer>> {
+        let (py, this) = (slf.py(), slf.get());
+        let mut claims = Vec::new();
+        let window = claim(py, view_of(buffer)?, reads, &mut claims)?;
+        this.0.reap(py);
+        in_flight(slf.as_any(), &this.0, claims, || submit(this.files(), window))
+    }
+
     fn files(&self) -> &Files {
         let AnyQueue::Files(queue) = &self.0.queue else { unreachable!("the queue of a `FileQueue`") };
         queue
     }
+}
+
+/// Starts an operation of a file queue, which uses the memory of `claims`, by `submit`.
+pub(crate) fn in_flight<T: FileOperand>(
+    owner: &Bound<'_, PyAny>,
+    core: &Arc<Core>,
+    claims: Vec<Claim>,
+    submit: impl FnOnce() -> Result<FileTransfer<T>, FileError<T>>,
+) -> PyResult<Py<PyTransfer>> {
+    let py = owner.py();
+    let operation = InFlight::new(py, Arc::clone(core), claims)?;
+    match submit() {
+        Ok(transfer) => operation.start(Err(T::pending(transfer))),
+        Err(e) => {
+            operation.release(py);
+            return Err(raise(py, e.error()));
+        }
+    }
+    operation.into_transfer(py, owner)
 }

@@ -213,12 +213,8 @@ macro_rules! file_operation {
 file_operation!(Window);
 file_operation!(());
 
-/// Makes an operation on a file.
-pub(crate) fn of_file_queue<T: FileOperand>(transfer: FileTransfer<T>) -> Box<dyn Operation> {
-    T::pending(transfer)
-}
-
 /// An operand of a file queue.
 pub(crate) trait FileOperand: Send + Sized + 'static {
+    /// Makes the operation of a transfer.
     fn pending(transfer: FileTransfer<Self>) -> Box<dyn Operation>;
 }

@@ -38,6 +38,13 @@ struct Request {
 /// Starts an operation: returns its end, or the operation in flight.
 type Started<T> = Result<Result<Ended, Box<dyn Operation>>, Refusal<T>>;
 
+/// Submits operands by a call that both kinds of queue have.
+macro_rules! submit {
+    ($this:ident, $owner:ident, $request:ident, $operands:expr, |$queue:ident, $pattern:pat_param| $call:expr) => {
+        $this.submit($owner, $request, $operands, |$queue, $pattern| $call, |$queue, $pattern| $call, None)
+    };
+}
+
 /// A refused operation.
 enum Refusal<T> {
     /// The queue refused the operation, and has returned the operands.
@@ -141,14 +148,7 @@ impl Opened {
         let request = Request { claims, bytes: dst.bytes() };
         macro_rules! copy {
             ($operands:expr) => {
-                self.submit(
-                    owner,
-                    request,
-                    $operands,
-                    |q, (s, d)| q.copy(s, d),
-                    |q, (s, d)| q.copy(s, d),
-                    None,
-                )
+                submit!(self, owner, request, $operands, |q, (s, d)| q.copy(s, d))
             };
         }
         match (src, dst) {
@@ -173,13 +173,8 @@ impl Opened {
         let dst = Operand::new(dst, true, &mut claims)?;
         let request = Request { claims, bytes: dst.bytes() };
         match dst {
-            Operand::One(dst) => {
-                self.submit(owner, request, dst, |q, d| q.fill(d, pattern), |q, d| q.fill(d, pattern), None)
-            }
-            dst => {
-                let dst = dst.into_list();
-                self.submit(owner, request, dst, |q, d| q.fill(d, pattern), |q, d| q.fill(d, pattern), None)
-            }
+            Operand::One(dst) => submit!(self, owner, request, dst, |q, d| q.fill(d, pattern)),
+            dst => submit!(self, owner, request, dst.into_list(), |q, d| q.fill(d, pattern)),
         }
     }
 
@@ -193,21 +188,14 @@ impl Opened {
         let dst = Operand::new(dst, true, &mut claims)?;
         let also = Operand::new(also, true, &mut claims)?;
         let request = Request { claims, bytes: dst.bytes().saturating_mul(2) };
-        macro_rules! both {
-            ($operands:expr) => {
-                self.submit(
-                    owner,
-                    request,
-                    $operands,
-                    |q, (s, d, e)| q.copy_to_both(s, d, e),
-                    |q, (s, d, e)| q.copy_to_both(s, d, e),
-                    None,
-                )
-            };
-        }
         match (src, dst, also) {
-            (Operand::One(src), Operand::One(dst), Operand::One(also)) => both!((src, dst, also)),
-            (src, dst, also) => both!((src.into_list(), dst.into_list(), also.into_list())),
+            (Operand::One(src), Operand::One(dst), Operand::One(also)) => {
+                submit!(self, owner, request, (src, dst, also), |q, (s, d, e)| q.copy_to_both(s, d, e))
+            }
+            (src, dst, also) => {
+                let operands = (src.into_list(), dst.into_list(), also.into_list());
+                submit!(self, owner, request, operands, |q, (s, d, e)| q.copy_to_both(s, d, e))
+            }
         }
     }
 
@@ -222,24 +210,11 @@ impl Opened {
         let b = Operand::new(b, false, &mut claims)?;
         let request = Request { claims, bytes: a.bytes() };
         match (a, b) {
-            (Operand::One(a), Operand::One(b)) => self.submit(
-                owner,
-                request,
-                (a, b),
-                |q, (a, b)| q.compare(a, b),
-                |q, (a, b)| q.compare(a, b),
-                None,
-            ),
+            (Operand::One(a), Operand::One(b)) => {
+                submit!(self, owner, request, (a, b), |q, (a, b)| q.compare(a, b))
+            }
             (a, b) => {
-                let operands = (a.into_list(), b.into_list());
-                self.submit(
-                    owner,
-                    request,
-                    operands,
-                    |q, (a, b)| q.compare(a, b),
-                    |q, (a, b)| q.compare(a, b),
-                    None,
-                )
+                submit!(self, owner, request, (a.into_list(), b.into_list()), |q, (a, b)| q.compare(a, b))
             }
         }
     }
@@ -254,13 +229,8 @@ impl Opened {
         let src = Operand::new(src, false, &mut claims)?;
         let request = Request { claims, bytes: src.bytes() };
         match src {
-            Operand::One(src) => {
-                self.submit(owner, request, src, |q, s| q.crc32c(s, seed), |q, s| q.crc32c(s, seed), None)
-            }
-            src => {
-                let src = src.into_list();
-                self.submit(owner, request, src, |q, s| q.crc32c(s, seed), |q, s| q.crc32c(s, seed), None)
-            }
+            Operand::One(src) => submit!(self, owner, request, src, |q, s| q.crc32c(s, seed)),
+            src => submit!(self, owner, request, src.into_list(), |q, s| q.crc32c(s, seed)),
         }
     }
 
@@ -275,21 +245,14 @@ impl Opened {
         let src = Operand::new(src, false, &mut claims)?;
         let dst = Operand::new(dst, true, &mut claims)?;
         let request = Request { claims, bytes: dst.bytes() };
-        macro_rules! copy {
-            ($operands:expr) => {
-                self.submit(
-                    owner,
-                    request,
-                    $operands,
-                    |q, (s, d)| q.copy_crc32c(s, d, seed),
-                    |q, (s, d)| q.copy_crc32c(s, d, seed),
-                    None,
-                )
-            };
-        }
         match (src, dst) {
-            (Operand::One(src), Operand::One(dst)) => copy!((src, dst)),
-            (src, dst) => copy!((src.into_list(), dst.into_list())),
+            (Operand::One(src), Operand::One(dst)) => {
+                submit!(self, owner, request, (src, dst), |q, (s, d)| q.copy_crc32c(s, d, seed))
+            }
+            (src, dst) => {
+                let operands = (src.into_list(), dst.into_list());
+                submit!(self, owner, request, operands, |q, (s, d)| q.copy_crc32c(s, d, seed))
+            }
         }
     }
 
