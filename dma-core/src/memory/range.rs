@@ -83,13 +83,14 @@ pub(crate) use view_methods;
 /// A range of a region. Every view is a range.
 ///
 /// With this alignment, the compiler always moves a range as the same two halves. Otherwise a load could span
-/// two recent stores, which costs a dozen cycles, and operands are moved several times per operation.
+/// two recent stores, which costs a dozen cycles, and operands are moved several times per operation. In this
+/// order, the address and the length are one of the halves: the compiler also moves them without the region.
 #[derive(Clone)]
-#[repr(align(16))]
+#[repr(C, align(16))]
 pub(crate) struct Range {
-    pub(crate) region: Region,
     pub(crate) addr: DeviceAddr,
     pub(crate) len: usize,
+    pub(crate) region: Region,
 }
 
 impl Range {
