@@ -1,6 +1,9 @@
 //! Comparison of bytes that other code may write at the same time.
 #![expect(unsafe_code, reason = "reads bytes at raw addresses")]
 
+#[cfg(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
+mod x86_64;
+
 /// Number of bytes in one comparison step.
 const PIECE: usize = 16 << 10;
 /// Number of bytes that are copied to the stack in one step.
@@ -16,8 +19,24 @@ const CHUNK: usize = 1024;
 /// Both ranges are mapped for reads, and no exclusive reference to their bytes is used during the call.
 pub unsafe fn first_difference(a: *const u8, b: *const u8, len: usize) -> Option<usize> {
     // SAFETY: the caller has mapped both ranges for reads and uses no exclusive reference to them.
-    let equal_blocks = unsafe { equal_blocks(a, b, len) };
-    for at in (equal_blocks..len).step_by(PIECE) {
+    let at = unsafe { equal_blocks(a, b, len) };
+    let rest = len - at;
+    // SAFETY: these are the last bytes of both ranges.
+    if rest == 0 || rest <= PIECE && unsafe { equal(a.wrapping_add(at), b.wrapping_add(at), rest) } {
+        return None;
+    }
+    // SAFETY: as above.
+    unsafe { first_difference_from(at, a, b, len) }
+}
+
+/// Finds the first difference at or after byte `from`. Not inline, because it needs a large stack frame.
+///
+/// # Safety
+///
+/// See [`first_difference`].
+#[inline(never)]
+unsafe fn first_difference_from(from: usize, a: *const u8, b: *const u8, len: usize) -> Option<usize> {
+    for at in (from..len).step_by(PIECE) {
         let (a, b, n) = (a.wrapping_add(at), b.wrapping_add(at), PIECE.min(len - at));
         // SAFETY: the part lies within both ranges, which the caller has mapped for reads.
         if !unsafe { equal(a, b, n) }
@@ -30,6 +49,9 @@ pub unsafe fn first_difference(a: *const u8, b: *const u8, len: usize) -> Option
     None
 }
 
+#[cfg(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
+use x86_64::equal_blocks;
+
 /// Compares whole blocks by instructions that are faster than [`equal`], and returns the number of equal
 /// bytes at the beginning.
 ///
@@ -39,61 +61,6 @@ pub unsafe fn first_difference(a: *const u8, b: *const u8, len: usize) -> Option
 #[cfg(not(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer)))))]
 const unsafe fn equal_blocks(_: *const u8, _: *const u8, _: usize) -> usize {
     0
-}
-
-/// Compares whole blocks of 256 bytes, and returns the number of equal bytes at the beginning. Returns 0
-/// without AVX-512.
-///
-/// The C library's `memcmp` uses vectors of 32 bytes. `memcmp` takes 1.1 times as long for bytes in the
-/// level-2 cache, and 1.3 times as long in the level-1 cache (measured on a Xeon with a level-2 cache of 2
-/// MiB). This code uses vector registers above the first 16, because these need no `vzeroupper`, which would
-/// clear registers of the caller.
-///
-/// # Safety
-///
-/// See [`first_difference`].
-#[cfg(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
-unsafe fn equal_blocks(a: *const u8, b: *const u8, len: usize) -> usize {
-    const BLOCK: usize = 256;
-    if len < BLOCK || !std::arch::is_x86_feature_detected!("avx512f") {
-        return 0;
-    }
-    let mut at = 0_usize;
-    // SAFETY: the code reads whole blocks within both ranges, which the caller has mapped for reads. The CPU
-    // supports the instructions.
-    unsafe {
-        std::arch::asm!(
-            "2:",
-            "vmovdqu64 zmm16, [{a} + {at}]",
-            "vmovdqu64 zmm17, [{a} + {at} + 64]",
-            "vmovdqu64 zmm18, [{a} + {at} + 128]",
-            "vmovdqu64 zmm19, [{a} + {at} + 192]",
-            "vpxorq zmm16, zmm16, [{b} + {at}]",
-            "vpxorq zmm17, zmm17, [{b} + {at} + 64]",
-            // zmm16 | (zmm18 ^ block), zmm17 | (zmm19 ^ block)
-            "vpternlogq zmm16, zmm18, [{b} + {at} + 128], 0xf6",
-            "vpternlogq zmm17, zmm19, [{b} + {at} + 192], 0xf6",
-            "vporq zmm16, zmm16, zmm17",
-            "vptestmq k1, zmm16, zmm16",
-            "kortestw k1, k1",
-            "jnz 3f",
-            "add {at}, 256",
-            "cmp {at}, {end}",
-            "jb 2b",
-            "3:",
-            a = in(reg) a,
-            b = in(reg) b,
-            at = inout(reg) at,
-            end = in(reg) len / BLOCK * BLOCK,
-            out("zmm16") _,
-            out("zmm17") _,
-            out("zmm18") _,
-            out("zmm19") _,
-            out("k1") _,
-            options(nostack, readonly),
-        );
-    }
-    at
 }
 
 /// Finds the first difference as [`first_difference`] does, with copies on the stack.
