@@ -1,6 +1,7 @@
 //! Operations that both queue types have.
 
 /// Defines the operations of a queue type. Operands must also implement `$send`.
+// Those that take operands by value are always inline, for the same reason as `copy`.
 macro_rules! operations {
     ($queue:ty, $result:ident $(, $send:ident)?) => {
         impl $queue {
@@ -11,7 +12,7 @@ macro_rules! operations {
             ///
             /// The errors of [`copy`](Self::copy), with the operand; `Unsupported` if the engine can neither
             /// fill nor allocate memory to copy from.
-            #[inline]
+            #[inline(always)]
             pub fn fill<D: $crate::Destination $(+ $send)?>(&self, dst: D, pattern: [u8; 8]) -> $result<D> {
                 self.submit_checked(
                     $crate::planner::error::TransferKind::Fill,
@@ -27,7 +28,7 @@ macro_rules! operations {
             /// # Errors
             ///
             /// The errors of [`copy`](Self::copy), with the operands.
-            #[inline]
+            #[inline(always)]
             pub fn copy_to_both<S, D, E>(&self, src: S, dst: D, also: E) -> $result<(S, D, E)>
             where
                 S: $crate::Source $(+ $send)?,
@@ -60,7 +61,7 @@ macro_rules! operations {
             ///
             /// The errors of [`copy`](Self::copy), with the operands, except that `a` and `b` may overlap;
             /// `Unsupported` if neither the device nor the CPU can compare the operands.
-            #[inline]
+            #[inline(always)]
             pub fn compare<A, B>(&self, a: A, b: B) -> $result<(A, B), Option<usize>>
             where
                 A: $crate::Source $(+ $send)?,
@@ -84,7 +85,7 @@ macro_rules! operations {
             /// # Errors
             ///
             /// The errors of [`compare`](Self::compare), with the operand.
-            #[inline]
+            #[inline(always)]
             pub fn crc32c<S: $crate::Source $(+ $send)?>(&self, src: S, seed: u32) -> $result<S, u32> {
                 self.submit_checked(
                     $crate::planner::error::TransferKind::Crc32c,
@@ -107,7 +108,7 @@ macro_rules! operations {
             ///
             /// The errors of [`copy`](Self::copy), with the operands; `Unsupported` in the cases of
             /// [`compare`](Self::compare).
-            #[inline]
+            #[inline(always)]
             pub fn copy_crc32c<S, D>(&self, src: S, dst: D, seed: u32) -> $result<(S, D), u32>
             where
                 S: $crate::Source $(+ $send)?,

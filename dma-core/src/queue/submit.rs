@@ -109,7 +109,7 @@ impl Queue {
     }
 
     /// Checks an operation, and executes it with `inline` or submits its plan.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn submit_checked<T: 'static, R: Answer>(
         &self,
         operation: TransferKind,

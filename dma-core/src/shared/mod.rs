@@ -228,7 +228,7 @@ impl SharedQueue {
     }
 
     /// Checks an operation, and executes it with `inline` or submits its plan.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn submit_checked<T: Send + 'static, R: Answer>(
         &self,
         operation: TransferKind,
