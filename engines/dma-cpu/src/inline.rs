@@ -13,7 +13,7 @@ use super::Kernel;
 use super::clock::ticks;
 use super::copy_tuner::{CopyTuner, LEARN_MIN, STREAM_MIN, class_of};
 use super::execute::{Work, WorkKind};
-use super::kernel::{PIECE_OF_BOTH, SHORT};
+use super::kernel::SHORT;
 use super::long_copy::LongCopies;
 
 /// Maximum length of an operation. It bounds the time of a submission, and is reached only without helper
@@ -259,7 +259,7 @@ unsafe impl InlineExecutor for ShortOperations {
                 return unsafe { copy(seed, to, from, src.len) }.into();
             }
             Operation::CopyToBoth { src, dst } => {
-                if src.len > PIECE_OF_BOTH {
+                if src.len >= LEARN_MIN {
                     let (to, from) = (dst.map(|to| to.addr.as_ptr()), src.addr.as_ptr().cast_const());
                     // SAFETY: the caller ensures access to all ranges, and that the destinations do not
                     // overlap any other range.
