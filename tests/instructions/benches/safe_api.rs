@@ -37,22 +37,23 @@ struct Call {
 
 /// Wrappers around the CPU engine.
 const VERIFY: &str = "verify+cpu:sample=100";
+const RECORD: &str = "record+cpu:file=/dev/null";
 
-const CALLS: [Call; 24] = [
+const CALLS: [Call; 25] = [
     Call { name: "queue.copy(src, dst)?.wait()?", engine: "cpu", run: copy, figure: 55.0 },
     Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "cpu", run: batch, figure: 31.7 },
     Call { name: "queue.copy, 32 in flight, extend", engine: "cpu", run: in_flight, figure: 142.1 },
-    Call { name: "queue.copy, 32 in flight, push", engine: "cpu", run: pushed, figure: 166.2 },
+    Call { name: "queue.copy, 32 in flight, push", engine: "cpu", run: pushed, figure: 162.2 },
     Call { name: "shared.copy(src, dst)?.wait()?", engine: "cpu", run: shared, figure: 73.0 },
-    Call { name: "queue.crc32c(src, 0)?.wait()?", engine: "cpu", run: crc32c, figure: 150.0 },
-    Call { name: "queue.copy_crc32c(src, dst, 0)?.wait()?", engine: "cpu", run: copy_crc32c, figure: 225.0 },
-    Call { name: "queue.compare(a, b)?.wait()?", engine: "cpu", run: compare, figure: 183.1 },
-    Call { name: "queue.fill(dst, pattern)?.wait()?", engine: "cpu", run: fill, figure: 119.0 },
+    Call { name: "queue.crc32c(src, 0)?.wait()?", engine: "cpu", run: crc32c, figure: 152.0 },
+    Call { name: "queue.copy_crc32c(src, dst, 0)?.wait()?", engine: "cpu", run: copy_crc32c, figure: 227.0 },
+    Call { name: "queue.compare(a, b)?.wait()?", engine: "cpu", run: compare, figure: 144.0 },
+    Call { name: "queue.fill(dst, pattern)?.wait()?", engine: "cpu", run: fill, figure: 121.0 },
     Call { name: "queue.copy_to_both(src, dst, also)?.wait()?", engine: "cpu", run: both, figure: 146.0 },
     Call { name: "queue.copy_now(&src, &mut dst), function", engine: "cpu", run: copy_now, figure: 72.0 },
     Call { name: "shared.copy_now(&src, &mut dst), function", engine: "cpu", run: shared_now, figure: 78.0 },
     Call { name: "queue.crc32c_now(&src, 0), function", engine: "cpu", run: crc32c_now, figure: 164.0 },
-    Call { name: "queue.compare_now(&a, &b), function", engine: "cpu", run: compare_now, figure: 183.0 },
+    Call { name: "queue.compare_now(&a, &b), function", engine: "cpu", run: compare_now, figure: 142.0 },
     Call { name: "queue.fill_now(&mut dst, pattern), function", engine: "cpu", run: fill_now, figure: 129.0 },
     Call { name: "pool.try_get(len)?, dropped", engine: "cpu", run: pooled, figure: 102.0 },
     Call { name: "engine.allocate(len)?, dropped", engine: "cpu", run: allocated, figure: 525.9 },
@@ -68,6 +69,7 @@ const CALLS: [Call; 24] = [
     Call { name: "shared.copy(src, dst)?.wait()?", engine: "meter+cpu", run: shared, figure: 184.9 },
     Call { name: "queue.copy(src, dst)?.wait()?", engine: VERIFY, run: copy, figure: 164.8 },
     Call { name: "shared.copy(src, dst)?.wait()?", engine: VERIFY, run: shared, figure: 328.7 },
+    Call { name: "queue.copy(src, dst)?.wait()?", engine: RECORD, run: copy, figure: 1201.0 },
 ];
 
 /// Allocates `ROUND` sources and destinations.
