@@ -149,9 +149,16 @@ impl Directory {
             Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
             _ => PathBuf::from("."),
         };
-        if !path.is_dir() {
-            let dir = path.display();
-            return Err(format!("the directory {dir} does not exist; create it with mkdir -p {dir}"));
+        let dir = path.display();
+        match path.metadata() {
+            // The working directory of a process, or an open directory, can be deleted.
+            Ok(metadata) if metadata.is_dir() && metadata.nlink() == 0 => {
+                return Err(format!(
+                    "the directory {dir} was deleted; change to another one with cd, or choose another {argument}"
+                ));
+            }
+            Ok(metadata) if metadata.is_dir() => {}
+            _ => return Err(format!("the directory {dir} does not exist; create it with mkdir -p {dir}")),
         }
         if let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::Fsize).current
             && needed > limit

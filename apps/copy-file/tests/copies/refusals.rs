@@ -46,6 +46,17 @@ fn bad_destinations_are_named() {
 }
 
 #[test]
+fn a_directory_that_was_deleted_is_named() {
+    let place = Place::new();
+    place.file("src", 10);
+    let script = "mkdir gone && cd gone && rmdir ../gone && exec \"$0\" \"$1\" dst";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(place.command("").get_program()).arg(place.path("src"));
+    let output = command.current_dir(place.path("")).output().expect("it runs");
+    assert_refused(&output, "a deleted directory", &["the directory . was deleted", "choose another DST"]);
+}
+
+#[test]
 fn a_file_that_the_shell_has_opened_is_not_replaced() {
     let place = Place::new();
     place.file("src", 10);
