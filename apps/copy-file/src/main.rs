@@ -31,9 +31,10 @@ use indicatif::ProgressBar;
 use crate::failure::{Failure, check_interrupt, failure};
 use crate::files::Target;
 use crate::options::{CommandLine, Options};
-use apps_shared::command::{self, Failed, count, progress_bar};
+use apps_shared::command::{self, Failed, progress_bar};
 use apps_shared::disk::Source;
 use apps_shared::hold;
+use dma::process::count;
 
 fn main() -> ExitCode {
     let options = match options::parse(std::env::args_os().skip(1)) {

@@ -26,9 +26,10 @@ use crate::failure::{Failure, check_interrupt, failure};
 use crate::files::Target;
 use crate::options::Options;
 use crate::pieces::{Piece, Pieces};
-use apps_shared::command::{self, count, tries_after};
+use apps_shared::command::{self, tries_after};
 use apps_shared::disk::Source;
 use apps_shared::hold;
+use dma::process::count;
 
 /// Number of workers. One worker reads while the other worker writes. More workers would not help, because
 /// the kernel serializes writes to one file.

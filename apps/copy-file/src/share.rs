@@ -8,8 +8,8 @@ use crate::failure::{Failure, check_interrupt, failure};
 use crate::files::Target;
 use crate::options::Options;
 use crate::pieces::{Piece, Pieces};
-use apps_shared::command::count;
 use apps_shared::disk::Source;
+use dma::process::count;
 
 /// Maximum number of bytes that the kernel copies between two checks for an interrupt.
 const STEP: usize = 64 << 20;

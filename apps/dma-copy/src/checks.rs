@@ -6,6 +6,7 @@ use crate::failure::{Failure, failure};
 use crate::negotiate::Plan;
 use crate::protocol::{Checksum, Digest, Message};
 use crate::session::Session;
+use dma::process::count;
 
 /// Checks the sender's messages: blocks must arrive in the order of the file, each in a free slot.
 pub(crate) struct Arrivals<'a> {
@@ -147,5 +148,9 @@ pub(crate) fn verify(plan: &Plan, bytes: &[u8], sent: Digest, at: u64) -> Result
     } else {
         "the device or the memory corrupted them; copy again, with --engine cpu to find out which"
     };
-    Err(failure!(Verifying, "the {} bytes at {at} differ from the bytes that were sent: {why}", bytes.len()))
+    Err(failure!(
+        Verifying,
+        "the {} at {at} differ from the bytes that were sent: {why}",
+        count(bytes.len(), "byte", "bytes")
+    ))
 }

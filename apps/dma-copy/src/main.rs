@@ -53,6 +53,7 @@ use crate::options::Options;
 use crate::protocol::Role;
 use crate::session::Session;
 use apps_shared::command::{self, Failed, progress_bar};
+use dma::process::count;
 
 fn main() -> ExitCode {
     let options = Options::from_command_line();
@@ -164,8 +165,8 @@ fn summary(plan: &Plan, retries: u64, took: Duration, info: Option<&dma::EngineI
     let seconds = took.as_secs_f64();
     let moved = plan.size - plan.from;
     let mut summary = format!(
-        "copied {} bytes from {} to {} in {seconds:.3} s, {:.3} GB/s, engine {}",
-        plan.size,
+        "copied {} from {} to {} in {seconds:.3} s, {:.3} GB/s, engine {}",
+        count(plan.size, "byte", "bytes"),
         plan.sender,
         plan.sender.other(),
         moved as f64 / seconds / 1e9,
@@ -174,9 +175,9 @@ fn summary(plan: &Plan, retries: u64, took: Duration, info: Option<&dma::EngineI
     if info.is_some_and(|info| info.model.is_some()) {
         summary += " (a model: its speed is not the device's)";
     }
-    summary += &format!(", {}", command::count(retries, "retry", "retries"));
+    summary += &format!(", {}", count(retries, "retry", "retries"));
     if plan.from > 0 {
-        summary += &format!(", {} bytes were already copied earlier", plan.from);
+        summary += &format!(", {} already copied earlier", count(plan.from, "byte was", "bytes were"));
     }
     summary
 }

@@ -15,8 +15,9 @@ use crate::failure::{Failure, failure};
 use crate::probe;
 use crate::session::made_progress;
 use crate::{check_interrupt, seconds};
-use apps_shared::command::{count, tries_after};
+use apps_shared::command::tries_after;
 use apps_shared::hold;
+use dma::process::count;
 
 /// Maximum time to wait for the device before other events are handled.
 const MAX_WAIT: Duration = Duration::from_micros(500);

@@ -10,7 +10,7 @@ use crate::files::{Source, Target};
 use crate::options::Options;
 use crate::protocol::{Checksum, Digest, Hello, Message, Role};
 use crate::session::{Session, made_progress};
-use apps_shared::command::count;
+use dma::process::count;
 
 /// Minimum block length in bytes if the window allows it, because each block costs one message each way.
 const BLOCK_MIN: u64 = 256 << 10;
@@ -83,7 +83,7 @@ impl Plan {
                 Agreeing,
                 "after this file, the {} has {}, and the {} has {}; give --file equally often on both sides",
                 mine.role,
-                count(mine.following.into(), "more file", "more files"),
+                count(mine.following, "more file", "more files"),
                 theirs.role,
                 theirs.following
             ));

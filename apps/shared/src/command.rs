@@ -122,12 +122,6 @@ pub fn tries_after(error: &dma_core::Error) -> u32 {
     }
 }
 
-/// Returns the number with its noun.
-#[must_use]
-pub fn count(n: u64, one: &str, many: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { many })
-}
-
 /// Parses a size as [`dma_core::parse_size`] does, and checks that it is in `range`. Error messages show the
 /// range as `allowed`.
 ///

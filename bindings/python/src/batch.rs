@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use dma::process::count;
 use dma::{Batch, Window};
 use pyo3::prelude::*;
 
@@ -81,7 +82,7 @@ impl PyBatch {
     }
 
     fn __repr__(&self) -> String {
-        format!("<dma.Batch of {} copies>", self.len)
+        format!("<dma.Batch of {}>", count(self.len, "copy", "copies"))
     }
 }
 

@@ -6,6 +6,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use dma::contract::racy_copy;
+use dma::process::count;
 use dma::{Error, ErrorKind};
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyTypeError};
 use pyo3::ffi;
@@ -256,7 +257,11 @@ impl Buffer {
     fn __repr__(&self, py: Python<'_>) -> String {
         match self.0.memory(py) {
             Ok(memory) => {
-                format!("<dma.Buffer of {} bytes of {}>", self.0.len, memory.window.region().backend())
+                format!(
+                    "<dma.Buffer of {} of {}>",
+                    count(self.0.len, "byte", "bytes"),
+                    memory.window.region().backend()
+                )
             }
             Err(_) => "<dma.Buffer, released>".to_owned(),
         }
@@ -307,10 +312,9 @@ unsafe fn move_bytes(py: Python<'_>, to: *mut u8, from: *const u8, len: usize) {
 fn index(key: &Bound<'_, PyAny>, len: usize) -> PyResult<usize> {
     let at: isize = key.extract()?;
     let at = if at < 0 { at.checked_add_unsigned(len).unwrap_or(-1) } else { at };
-    usize::try_from(at)
-        .ok()
-        .filter(|at| *at < len)
-        .ok_or_else(|| PyIndexError::new_err(format!("index out of range of {len} bytes")))
+    usize::try_from(at).ok().filter(|at| *at < len).ok_or_else(|| {
+        PyIndexError::new_err(format!("index out of range of {}", count(len, "byte", "bytes")))
+    })
 }
 
 /// Registered memory that a peer, a device or other code may write at any time: memory to export, imported
@@ -514,7 +518,11 @@ impl Window {
     fn __repr__(&self, py: Python<'_>) -> String {
         match self.0.memory(py) {
             Ok(memory) => {
-                format!("<dma.Window of {} bytes of {}>", self.0.len, memory.window.region().backend())
+                format!(
+                    "<dma.Window of {} of {}>",
+                    count(self.0.len, "byte", "bytes"),
+                    memory.window.region().backend()
+                )
             }
             Err(_) => "<dma.Window, released>".to_owned(),
         }

@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use dma::Export;
+use dma::process::count;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -90,7 +91,7 @@ impl PyExport {
     }
 
     fn __repr__(&self) -> String {
-        format!("<dma.Export of {} bytes, {:?}>", self.len, self.rights)
+        format!("<dma.Export of {}, {:?}>", count(self.len, "byte", "bytes"), self.rights)
     }
 }
 

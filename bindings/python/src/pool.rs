@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use dma::process::count;
 use dma::{BufferPool, ErrorKind, PoolOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -101,6 +102,6 @@ impl Pool {
     }
 
     fn __repr__(&self) -> String {
-        format!("<dma.Pool, {} buffers in use>", self.in_use())
+        format!("<dma.Pool, {} in use>", count(self.in_use(), "buffer", "buffers"))
     }
 }

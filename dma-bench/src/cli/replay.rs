@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use dma::layers::record::{QueueTrace, Trace};
 use dma::layers::replay::{CopyTimes, Mismatch, ReplayOptions, Replayed, replay};
+use dma::process::count;
 use dma::{EngineName, Error, ErrorKind, Result};
 use serde::Serialize;
 
@@ -197,8 +198,13 @@ impl ReplayReport {
     /// Returns the errors of engines, one line each.
     pub(crate) fn errors(&self) -> Vec<String> {
         let failed = |figures: &ReplayFigures| {
-            (figures.failed > 0)
-                .then(|| format!("{} of {} operations failed", figures.failed, figures.descriptors))
+            (figures.failed > 0).then(|| {
+                format!(
+                    "{} of {} failed",
+                    figures.failed,
+                    count(figures.descriptors, "operation", "operations")
+                )
+            })
         };
         let error = |row: &ReplayRow| row.error.clone().or_else(|| failed(row.figures.as_ref()?));
         self.engines.iter().filter_map(|row| Some(format!("{}: {}", row.engine, error(row)?))).collect()

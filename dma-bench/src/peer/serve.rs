@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use dma::process::count;
 use dma::{Capabilities, DmaEngine};
 use dma_handshake::{Keys, Secret};
 
@@ -93,7 +94,7 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<(), Refused> {
     // A failed write is ignored, because the message is only for information.
     let _ = writeln!(io::stdout(), "serving {} on {bound}; Ctrl-C ends", arguments.engine);
     let served = accept_all(arguments, &*engine, &listener, &secret).map_err(Refused::Unusable)?;
-    say(format_args!("dma-bench: served {served} connections"));
+    say(format_args!("dma-bench: served {}", count(served, "connection", "connections")));
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //! before they reach them, leave signals to the program, and detect forks.
 
 mod available;
+mod count;
 mod file_limit;
 mod fork;
 mod fork_lock;
@@ -15,6 +16,7 @@ mod process_lock;
 mod thread;
 
 pub use available::{available_memory, check_available};
+pub use count::count;
 pub use file_limit::check_file_size;
 pub use fork::ForkMark;
 pub use fork_lock::ForkLock;

@@ -7,6 +7,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
+use dma_process::count;
+
 use crate::memory::empty_region::NothingGranted;
 use crate::memory::idle::with_idle_memory_released;
 use crate::memory::location::ListedExport;
@@ -58,7 +60,11 @@ impl Window {
         if offset.checked_add(len).is_none_or(|end| end > self.0.len) {
             return Err(fail(
                 ErrorKind::OutOfRange,
-                format!("{len} bytes at offset {offset} of a window of {} bytes", self.0.len),
+                format!(
+                    "{} at offset {offset} of a window of {}",
+                    count(len, "byte", "bytes"),
+                    count(self.0.len, "byte", "bytes")
+                ),
             )
             .with_numbers(len as u64, self.0.len.saturating_sub(offset) as u64));
         }

@@ -1,5 +1,7 @@
 //! Checks of operations, before they are submitted to a device.
 
+use dma_process::count;
+
 use super::error;
 use super::plan::{Plan, QueueCaps};
 use super::query::{Query, QueryKind};
@@ -312,7 +314,11 @@ fn check_lengths(src: u128, dst: u128) -> Result<()> {
 pub(crate) fn lengths_differ(src: u128, dst: u128) -> Error {
     Error::new(
         ErrorKind::LengthMismatch,
-        format!("the source has {src} bytes, and the destination has {dst} bytes"),
+        format!(
+            "the source has {}, and the destination has {}",
+            count(src, "byte", "bytes"),
+            count(dst, "byte", "bytes")
+        ),
     )
     .with_hint("give both the same length, for example by splitting the longer one")
 }
@@ -320,9 +326,9 @@ pub(crate) fn lengths_differ(src: u128, dst: u128) -> Error {
 #[cold]
 fn overlap_error(bytes: u64, in_destination: bool) -> Error {
     let message = if in_destination {
-        format!("{bytes} bytes are in the destination twice")
+        format!("{} in the destination twice", count(bytes, "byte is", "bytes are"))
     } else {
-        format!("source and destination share {bytes} bytes")
+        format!("source and destination share {}", count(bytes, "byte", "bytes"))
     };
     Error::new(ErrorKind::Overlap, message)
         .with_hint("use ranges that do not overlap: a device may copy the bytes in any order")
@@ -445,7 +451,7 @@ mod tests {
         let top = |back: u64, len| (0, u64::MAX - back, len);
         let check = |src, dst| disjoint(&[src], &[dst]).map_err(|e| e.message().to_owned());
         assert_eq!(check(top(9, 10), top(19, 10)), Ok(()));
-        assert_eq!(check(top(9, 10), top(0, 1)), Err("source and destination share 1 bytes".to_owned()));
+        assert_eq!(check(top(9, 10), top(0, 1)), Err("source and destination share 1 byte".to_owned()));
         assert_eq!(check(top(12, 10), top(9, 10)), Err("source and destination share 7 bytes".to_owned()));
         assert_eq!(check(top(0, 1), (0, 1, 1)), Ok(()));
     }

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use dma_process::count;
+
 use crate::{Error, ErrorKind, NativeError, Outcome, Retry};
 
 /// The type of a transfer's operation, for messages.
@@ -281,8 +283,8 @@ impl<T> OpError<T> {
         let only_ended = |kind| matches!(kind, ErrorKind::Aborted | ErrorKind::Closed);
         let worst = failures.iter().find(|f| !only_ended(f.error.kind())).or(failures.first());
         let error = worst.map_or(Error::bare(ErrorKind::DeviceFault), |worst| {
-            let message =
-                format!("{} copies of the batch failed, for example copy {}", failures.len(), worst.index);
+            let failed = count(failures.len(), "copy", "copies");
+            let message = format!("{failed} of the batch failed, for example copy {}", worst.index);
             let error = Error::new(worst.error.kind(), message)
                 .with_operation(operation.name())
                 .with_backend(backend)

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use dma_process::count;
+
 use super::OpError;
 use crate::memory::operand::RowList;
 use crate::memory::operand::sealed::{Operand, View};
@@ -97,7 +99,11 @@ fn outside(end: usize, rows: &[(usize, usize)]) -> Error {
     let needed = (at as u64).saturating_add(len as u64);
     Error::new(
         ErrorKind::OutOfRange,
-        format!("row {index} of {len} bytes at offset {at} is not inside the view of {end} bytes"),
+        format!(
+            "row {index} of {} at offset {at} is not inside the view of {}",
+            count(len, "byte", "bytes"),
+            count(end, "byte", "bytes")
+        ),
     )
     .with_operation("rows")
     .with_numbers(needed, end as u64)

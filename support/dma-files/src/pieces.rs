@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use dma_core::{Access, EngineId, Error, ErrorKind, Result, Window};
+use dma_process::count;
 
 /// Maximum distance of two pieces that are read into one buffer, in bytes. The bytes between them are read in
 /// vain.
@@ -146,7 +147,7 @@ pub(crate) fn check(pieces: &[FilePiece], reads: bool, engine: Option<EngineId>)
         if len != window.len() as u64 {
             return Err(at(
                 ErrorKind::LengthMismatch,
-                format!("its range has {len} bytes, but its window has {}", window.len()),
+                format!("its range has {}, but its window has {}", count(len, "byte", "bytes"), window.len()),
             )
             .with_numbers(len, window.len() as u64)
             .with_hint("give a window of the range's length: allocate a longer one, or slice it"));
@@ -203,7 +204,10 @@ fn check_overlap(pieces: &[FilePiece], reads: bool) -> Result<()> {
             let what = if reads { "windows" } else { "ranges of the file" };
             return Err(Error::new(
                 ErrorKind::Overlap,
-                format!("the {what} of the pieces {number} and {other} share {} bytes", end - start),
+                format!(
+                    "the {what} of the pieces {number} and {other} share {}",
+                    count(end - start, "byte", "bytes")
+                ),
             )
             .with_hint("give each byte of the destination to one piece"));
         }

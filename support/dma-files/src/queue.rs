@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use dma_core::{BufferPool, Error, ErrorKind, Result};
-use dma_process::check_file_size;
+use dma_process::{check_file_size, count};
 
 use crate::backend::{Backend, By, forked};
 use crate::error::FileError;
@@ -216,9 +216,12 @@ impl Inner {
                 .with_hint("files end before byte 2^63"));
         }
         if !self.in_flight.try_add(self.depth) {
-            return Err(Error::new(ErrorKind::QueueFull, format!("{} operations are in flight", self.depth))
-                .with_numbers(self.depth as u64, self.depth as u64)
-                .with_hint("wait for an operation, or open the queue with a larger depth"));
+            return Err(Error::new(
+                ErrorKind::QueueFull,
+                format!("{} in flight", count(self.depth, "operation is", "operations are")),
+            )
+            .with_numbers(self.depth as u64, self.depth as u64)
+            .with_hint("wait for an operation, or open the queue with a larger depth"));
         }
         Ok(())
     }

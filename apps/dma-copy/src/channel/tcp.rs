@@ -8,6 +8,7 @@ use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::time::Duration;
 
+use dma::process::count;
 use dma_handshake::{Authenticated, Protocol, Secret};
 
 use super::{Channel, RETRY, connect, no_host_connected, stream};
@@ -94,8 +95,9 @@ fn connect_to_dpu(
             _ if deadline.is_over() => {
                 return Err(failure!(
                     Connecting,
-                    "{address} did not respond to the proof within {} and closed the connection {hung_up} times; check there whether dma-copy of the same release listens and which programs connect to it, or give a longer --timeout",
-                    deadline.shown()
+                    "{address} did not respond to the proof within {} and closed the connection {}; check there whether dma-copy of the same release listens and which programs connect to it, or give a longer --timeout",
+                    deadline.shown(),
+                    count(hung_up, "time", "times")
                 ));
             }
             io::ErrorKind::Unsupported => {

@@ -41,7 +41,8 @@ fn every_size_arrives_whole_both_ways() {
             for from in Side::BOTH {
                 let (sent, received) = place.copies(from, &format!("-e {engine} {SMALL}"));
                 let (a, b) = if from == Side::Host { ("host", "DPU") } else { ("DPU", "host") };
-                let begins = format!("copied {len} bytes from {a} to {b} in ");
+                let bytes = if len == 1 { "byte" } else { "bytes" };
+                let begins = format!("copied {len} {bytes} from {a} to {b} in ");
                 for line in [sent, received] {
                     assert!(line.starts_with(&begins) && line.contains(" GB/s, engine "), "{line}");
                     assert!(line.ends_with(", 0 retries"), "{line}");

@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
 use dma::prelude::*;
+use dma::process::count;
 use dma::{Counters, Error, Result};
 
 use crate::arguments::{OutArray, invalid};
@@ -87,8 +88,8 @@ pub(super) fn expect_ended(counters: &Counters, lost: bool) -> Result<()> {
     }
     let (kind, why) =
         if lost { (ErrorKind::DeviceLost, "the device is lost, and ") } else { (ErrorKind::TimedOut, "") };
-    let message = format!("{why}{} operations did not end", counters.abandoned);
+    let message = format!("{why}{} did not end", count(counters.abandoned, "operation", "operations"));
     Err(Error::new(kind, message)
         .with_operation("stop queue")
-        .with_hint("their regions stay in use, because the device may still access them"))
+        .with_hint("the regions stay in use, because the device may still access them"))
 }

@@ -47,8 +47,7 @@ impl BufferPool {
             return Ok(class.range_for(block, len, self.holder));
         }
         Take::new(self.clone(), len).wait(timeout).unwrap_or_else(|| {
-            let message =
-                format!("all {} buffers of {} bytes were in use for {timeout:?}", class.made(), class.len);
+            let message = format!("{} in use for {timeout:?}", class.all("was", "were"));
             Err(fail(ErrorKind::TimedOut, message, self.inner.backend).with_hint(
                 "drop buffers, poll the queues that use buffers, or give the pool more buffers of this size",
             ))

@@ -136,12 +136,14 @@ impl BufferPool {
         for class in &pool.classes {
             let state = PoolClass::of(class);
             let PoolClass { len, count, in_use, waiting, exhausted, .. } = state;
-            _ = write!(text, "\n  {len} bytes: {in_use} of {count} in use, {waiting} wait");
+            let waits = dma_process::count(waiting, "waits", "wait");
+            _ = write!(text, "\n  {len} bytes: {in_use} of {count} in use, {waits}");
             if waiting > 0 {
                 _ = write!(text, ", the first for {}", rounded(state.current_wait));
             }
             if exhausted > 0 {
-                _ = write!(text, "; {exhausted} requests found no free buffer");
+                let requests = dma_process::count(exhausted, "request", "requests");
+                _ = write!(text, "; {requests} found no free buffer");
             }
             if state.longest_wait > Duration::ZERO {
                 _ = write!(text, "; the longest wait was {}", rounded(state.longest_wait));

@@ -12,7 +12,7 @@ use super::options::PoolOptions;
 use crate::memory::range::Range;
 use crate::memory::region::{Keeper, Region, RegionHandle, RegionInner};
 use crate::{DmaEngine, EngineId, Error, ErrorKind, Place, guarded};
-use dma_process::ForkMark;
+use dma_process::{ForkMark, count};
 
 /// The buffers of one size.
 pub(super) struct SizeClass {
@@ -140,13 +140,18 @@ impl SizeClass {
         self.range(block, len)
     }
 
+    /// Names all buffers of the class, and adds the verb in the singular or in the plural.
+    pub(super) fn all(&self, is: &str, are: &str) -> String {
+        let len = count(self.len, "byte", "bytes");
+        match self.made() {
+            1 => format!("the only buffer of {len} {is}"),
+            made => format!("all {made} buffers of {len} {are}"),
+        }
+    }
+
     pub(super) fn refuse(&self, backend: &'static str) -> Error {
-        fail(
-            ErrorKind::OutOfResources,
-            format!("all {} buffers of {} bytes are in use", self.made(), self.len),
-            backend,
-        )
-        .with_hint("drop buffers, await `get`, or give the pool more buffers of this size")
+        fail(ErrorKind::OutOfResources, format!("{} in use", self.all("is", "are")), backend)
+            .with_hint("drop buffers, await `get`, or give the pool more buffers of this size")
     }
 
     pub(super) fn made(&self) -> usize {

@@ -242,7 +242,7 @@ fn a_thread_waits_for_a_buffer_up_to_its_time_limit() {
     let e = pool.get_timeout(64, Duration::from_millis(1)).expect_err("none comes back");
     assert_eq!(
         e.to_string(),
-        "pool on reference: timed out: all 1 buffers of 64 bytes were in use for 1ms; drop buffers, poll the \
+        "pool on reference: timed out: the only buffer of 64 bytes was in use for 1ms; drop buffers, poll the \
          queues that use buffers, or give the pool more buffers of this size"
     );
     assert_eq!(pool.get_timeout(65, Duration::MAX).expect_err("too long").kind(), ErrorKind::OutOfRange);
@@ -331,11 +331,11 @@ fn an_exhausted_pool_says_who_holds_what() {
     let mut get = pool.held_by("reader").get(64);
     assert!(poll(&mut get, &Arc::default()).is_pending());
     let text = pool.explain();
-    for part in ["64 bytes: 3 of 3 in use, 1 wait, the first for ", "held by reader: 1", "held by writer: 1"]
+    for part in ["64 bytes: 3 of 3 in use, 1 waits, the first for ", "held by reader: 1", "held by writer: 1"]
     {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(text.contains("1 requests found no free buffer"), "{text}");
+    assert!(text.contains("1 request found no free buffer"), "{text}");
     drop(held);
     let Poll::Ready(Ok(buffer)) = poll(&mut get, &Arc::default()) else { panic!("one is free") };
     let text = pool.explain();
