@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use dma::{Answer, Counters, Driver, Error, ErrorKind, Queue, Result, Transfer, Window};
 
 use super::operations::{
-    Operations, Request, completion, expect_ended, no_capacity, no_token, stopped, timed_out,
+    Operations, Request, completion, expect_ended, no_batch, no_capacity, no_token, stopped, timed_out,
 };
 use crate::arguments::{OutArray, invalid};
 use crate::batch::{self, InFlight, List, Taken};
@@ -349,8 +349,7 @@ impl Operations for Local {
     fn submit_batch(&mut self, batch: dma_batch, token: u64) -> Result<()> {
         let queue = self.queue_with_room()?;
         let mut taken = batch::take(batch)?;
-        // A lost device keeps its batches, so the loss is the reason why they cannot be used.
-        if queue.submit_at_once(taken.list().map_err(|e| queue.lost().unwrap_or(e))?) {
+        if queue.submit_at_once(taken.list().map_err(|e| no_batch(queue.lost(), e))?) {
             self.done.push(Done { token, batch: Some(taken.hold()) });
             return Ok(());
         }

@@ -72,6 +72,12 @@ pub(super) fn forked() -> Error {
         .with_hint("open the engine and the queue in the forked process")
 }
 
+/// Returns the error for a batch without its list: `lost`, if the device is lost, because a lost device keeps
+/// the lists of its batches; otherwise `error`.
+pub(super) fn no_batch(lost: Option<Error>, error: Error) -> Error {
+    lost.map_or(error, |lost| lost.with_operation("batch"))
+}
+
 pub(super) fn no_capacity() -> Error {
     invalid("the capacity for completions is 0")
 }

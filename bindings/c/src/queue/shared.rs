@@ -13,7 +13,7 @@ use dma::{Answer, Counters, Error, ErrorKind, OpError, Result, SharedQueue, Shar
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::operations::{
-    Operations, Request, completion, expect_ended, forked, no_token, stopped, timed_out,
+    Operations, Request, completion, expect_ended, forked, no_batch, no_token, stopped, timed_out,
 };
 use crate::arguments::{OutArray, invalid};
 use crate::batch::{self, List};
@@ -417,8 +417,7 @@ impl Operations for &Shared {
     fn submit_batch(&mut self, batch: dma_batch, token: u64) -> Result<()> {
         let reservation = self.reserve()?;
         let mut taken = batch::take(batch)?;
-        // A lost device keeps its batches, so the loss is the reason why they cannot be used.
-        let list = taken.take_list().map_err(|e| self.queue.lost().unwrap_or(e))?;
+        let list = taken.take_list().map_err(|e| no_batch(self.queue.lost(), e))?;
         let transfer = match self.queue.submit(list) {
             Ok(transfer) => transfer,
             Err(e) => {
@@ -528,7 +527,7 @@ impl Operations for &Shared {
         self.in_flight.advance()?;
         // Operations that must be polled again are not counted, because the event was signalled for them.
         match (self.drop_cancelled()?, self.queue.lost()) {
-            (0, Some(lost)) => Err(lost),
+            (0, Some(lost)) => Err(lost.with_operation("drive queue")),
             (ready, _) => Ok(ready),
         }
     }

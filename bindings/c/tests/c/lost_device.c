@@ -36,12 +36,14 @@ static void a_lost_device_has_one_status(uint32_t lanes) {
   CHECK(count == 0);
   FAILS(DMA_DEVICE_LOST, dma_queue_copy(queue, &one, 1, NULL));
   FAILS(DMA_DEVICE_LOST, dma_queue_submit(queue, batch, 2));
+  error.size = sizeof error;
+  OK(dma_last_error(&error));
+  CHECK(strstr(error.text, "batch on sim: ") == error.text);
   FAILS(DMA_DEVICE_LOST, dma_queue_arm(queue, &ready));
   FAILS(DMA_DEVICE_LOST, dma_queue_stop(queue, 60000));
   FAILS(DMA_CLOSED, dma_queue_copy(queue, &one, 1, NULL));
   FAILS(DMA_DEVICE_LOST, dma_queue_close(queue, 60000));
   FAILS(DMA_IN_USE, dma_region_close(src));
-  error.size = sizeof error;
   OK(dma_last_error(&error));
   CHECK(strstr(error.remedy, "lost") != NULL);
   OK(dma_batch_close(batch));
