@@ -41,7 +41,7 @@ const RECORD: &str = "record+cpu:file=/dev/null";
 
 const CALLS: [Call; 25] = [
     Call { name: "queue.copy(src, dst)?.wait()?", engine: "cpu", run: copy, figure: 55.0 },
-    Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "cpu", run: batch, figure: 31.7 },
+    Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "cpu", run: batch, figure: 26.6 },
     Call { name: "queue.copy, 32 in flight, extend", engine: "cpu", run: in_flight, figure: 142.1 },
     Call { name: "queue.copy, 32 in flight, push", engine: "cpu", run: pushed, figure: 162.2 },
     Call { name: "shared.copy(src, dst)?.wait()?", engine: "cpu", run: shared, figure: 73.0 },

@@ -427,7 +427,7 @@ impl Inline {
                 let (src, dst) = (src.single(), dst.single());
                 // SAFETY: `check_all` has checked each pair as `copy` does. The operands have not changed
                 // since, because each change of a batch removes the result of the check.
-                unsafe { executor.copy(src.addr, dst.addr, dst.len) };
+                unsafe { self.copy_checked(src.addr, dst.addr, dst.len) };
             }
         }
         Some(Executed { result: 0, operations: pairs.len() as u64, bytes })

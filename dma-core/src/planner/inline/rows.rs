@@ -5,7 +5,7 @@ use crate::memory::operand::RowList;
 use crate::memory::operand::sealed::Operand;
 use crate::memory::range::Range;
 use crate::planner::check::overlap;
-use crate::{InlineExecutor, racy_copy};
+use crate::racy_copy;
 
 /// Number of rows that are prefetched, because the CPU cannot predict their addresses.
 const PREFETCHED_ROWS: usize = 16;
@@ -28,10 +28,10 @@ impl Inline {
                 if !(granted && self.takes_rows(view, list, flat, D::UNIQUE)) {
                     return None;
                 }
-                self.each_row::<READ_LINES>(view, list, |executor, row, at, len| {
+                self.each_row::<READ_LINES>(view, list, |row, at, len| {
                     // SAFETY: `takes_rows` has checked the operands as `copy` does. The rows lie inside the
                     // view, and the sum of their lengths is the length of the other range.
-                    unsafe { executor.copy(view.addr.offset(row), flat.addr.offset(at), len) };
+                    unsafe { self.copy_checked(view.addr.offset(row), flat.addr.offset(at), len) };
                 })
             }
             (None, Some((view, list))) if S::SINGLE => {
@@ -40,10 +40,10 @@ impl Inline {
                 if !(granted && self.takes_rows(view, list, flat, D::UNIQUE) && list.is_disjoint()) {
                     return None;
                 }
-                self.each_row::<WRITTEN_LINES>(view, list, |executor, row, at, len| {
+                self.each_row::<WRITTEN_LINES>(view, list, |row, at, len| {
                     // SAFETY: `takes_rows` has checked the operands as `copy` does. The rows lie inside the
                     // view and do not overlap, and the sum of their lengths is the length of the other range.
-                    unsafe { executor.copy(flat.addr.offset(at), view.addr.offset(row), len) };
+                    unsafe { self.copy_checked(flat.addr.offset(at), view.addr.offset(row), len) };
                 })
             }
             _ => None,
@@ -66,10 +66,9 @@ impl Inline {
         &self,
         view: &Range,
         list: &RowList,
-        copy: impl Fn(&dyn InlineExecutor, usize, usize, usize),
+        copy: impl Fn(usize, usize, usize),
     ) -> Option<Executed> {
-        let executor = &**self.executor.as_ref()?;
-        if !self.admits(1, list.len) {
+        if !(self.exists() && self.admits(1, list.len)) {
             return None;
         }
         let prefetch =
@@ -79,7 +78,7 @@ impl Inline {
         for (index, &(row, len)) in list.rows.iter().enumerate() {
             list.rows.get(index + PREFETCHED_ROWS).iter().copied().for_each(prefetch);
             if len > 0 {
-                copy(executor, row, at, len);
+                copy(row, at, len);
                 at += len;
             }
         }

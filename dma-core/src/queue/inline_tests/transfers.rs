@@ -73,10 +73,14 @@ fn plain_copies_do_not_call_the_executor() {
             let by_executor = usize::from(selects || len > plain);
             let src = engine.window(len);
             src.write_at(0, &vec![7; len]).expect("the CPU can reach it");
-            let copies: [&dyn Fn(&Window); 3] = [
+            let batch = |dst: &Window| -> Batch<_, _> { [(src.clone(), dst.clone())].into_iter().collect() };
+            let rows = || Rows::new(src.clone(), vec![(0, len)]).expect("inside");
+            let copies: [&dyn Fn(&Window); 5] = [
                 &|dst| _ = queue.run(Op::Copy, [&src, dst, dst]).expect("done"),
                 &|dst| _ = shared.run(Op::Copy, [&src, dst, dst]).expect("done"),
                 &|_| assert!(queue.copy_at_once((&src, 0), (&whole, 1), len)),
+                &|dst| _ = queue.submit(batch(dst)).expect("room").wait().expect("done"),
+                &|dst| _ = queue.copy(rows(), dst.clone()).expect("room").wait().expect("done"),
             ];
             for copy in copies {
                 let (before, dst) = (engine.script.executed(), whole.slice(1..=len));
@@ -93,8 +97,8 @@ fn plain_copies_do_not_call_the_executor() {
                 );
             }
         }
-        assert_eq!((queue.counters().completed, shared.counters().completed), (6, 3));
-        assert_eq!(queue.counters().bytes, 2 * (1 + plain + plain + 1) as u64);
+        assert_eq!((queue.counters().completed, shared.counters().completed), (12, 3));
+        assert_eq!(queue.counters().bytes, 4 * (1 + plain + plain + 1) as u64);
         for len in [1, plain] {
             let operands = [&whole.slice(..=len), &whole.slice(1..len + 2), &whole];
             let refused = queue.run(Op::Copy, operands).expect_err("they overlap");
