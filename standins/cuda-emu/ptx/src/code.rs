@@ -74,6 +74,11 @@ pub(super) enum Special {
 }
 
 impl Special {
+    /// Returns the width of a special register in bits.
+    pub(super) fn bits(name: &str) -> u32 {
+        if matches!(name, "%clock64" | "%globaltimer") { 64 } else { 32 }
+    }
+
     /// Returns the register of this name, such as `%tid.x`.
     pub(super) fn named(name: &str) -> Option<Self> {
         let dimension = |rest: &str| match rest {

@@ -96,6 +96,32 @@ impl<'a> Decoder<'_, 'a> {
         self.names.register(name).ok_or_else(|| self.wrong(format!("there is no register `{name}`")))
     }
 
+    /// Reads the register to which `mov` writes `bits`. The register must have this width.
+    fn destination_of(&mut self, bits: u32) -> Result<Register> {
+        let register = self.destination()?;
+        self.check_width(bits, register)?;
+        Ok(register.index)
+    }
+
+    /// Reads a source operand of `mov`. A register must have the width of `ty`.
+    fn source_of(&mut self, ty: Type) -> Result<Src> {
+        let register = self.reader.peek().and_then(|name| self.names.register(name));
+        register.map_or(Ok(()), |register| self.check_width(ty.bits, register))?;
+        self.source(ty)
+    }
+
+    fn check_width(&self, bits: u32, register: RegisterInfo) -> Result<()> {
+        if register.bits == bits { Ok(()) } else { Err(self.other_width(bits, register.bits)) }
+    }
+
+    fn other_width(&self, bits: u32, register_bits: u32) -> PtxError {
+        let [value, register] = [bits, register_bits].map(|bits| match bits {
+            1 => "a predicate".to_owned(),
+            bits => format!("{bits} bits"),
+        });
+        self.wrong(format!("`mov` of {value}, and a register of {register}"))
+    }
+
     /// Reads a source operand.
     fn source(&mut self, ty: Type) -> Result<Src> {
         let is_negative = self.reader.skip("-");
@@ -237,20 +263,27 @@ fn one(name: &str, modifiers: &mut Modifiers<'_>, decoder: &mut Decoder<'_, '_>)
         "mov" => {
             let ty = modifiers.ty()?;
             modifiers.end()?;
+            if ty.bits == 8 {
+                return Err(decoder.wrong("`mov` of 8 bits; use `cvt`"));
+            }
             if decoder.reader.peek() == Some("{") {
                 return unpack(ty, decoder);
             }
-            let to = decoder.destination()?.index;
+            let to = decoder.destination_of(ty.bits)?;
             decoder.comma()?;
             if decoder.reader.peek() == Some("{") {
                 return pack(ty, to, decoder);
             }
             match decoder.reader.peek().and_then(Special::named) {
                 Some(special) => {
-                    decoder.reader.word()?;
+                    let bits = Special::bits(decoder.reader.word()?);
+                    // Programs of PTX 1 read 16 bits of registers that had 16 bits then.
+                    if ty.bits != bits && (ty.bits, bits) != (16, 32) {
+                        return Err(decoder.other_width(ty.bits, bits));
+                    }
                     Instruction::ReadSpecial { to, special }
                 }
-                None => Instruction::Move { to, from: decoder.source(ty)? },
+                None => Instruction::Move { to, from: decoder.source_of(ty)? },
             }
         }
         "cvta" => convert_address(modifiers, decoder)?,
@@ -294,22 +327,29 @@ fn element_bits(ty: Type, number: usize, decoder: &Decoder<'_, '_>) -> Result<us
 fn unpack(ty: Type, decoder: &mut Decoder<'_, '_>) -> Result<Vec<Instruction>> {
     let registers = decoder.elements(|decoder| match decoder.reader.skip("_") {
         true => Ok(None),
-        false => decoder.destination().map(|register| Some(register.index)),
+        false => decoder.destination().map(Some),
     })?;
     let bits = element_bits(ty, registers.len(), decoder)?;
-    let [a] = decoder.sources([ty])?;
+    registers.iter().flatten().try_for_each(|register| decoder.check_width(bits as u32, *register))?;
+    decoder.comma()?;
+    let a = decoder.source_of(ty)?;
     let (ty, len) = (WORD, Src::Value(bits as u64));
     let elements = registers.into_iter().zip((0..).step_by(bits).map(Src::Value));
-    Ok(elements.filter_map(|(to, at)| Some(Instruction::Extract { ty, to: to?, a, at, len })).collect())
+    Ok(elements.filter_map(|(to, at)| Some(Instruction::Extract { ty, to: to?.index, a, at, len })).collect())
 }
 
 /// Reads `mov` of elements to the register of a value.
 fn pack(ty: Type, to: Register, decoder: &mut Decoder<'_, '_>) -> Result<Vec<Instruction>> {
-    let sources = decoder.elements(|decoder| decoder.source(WORD))?;
+    let sources = decoder.elements(|decoder| {
+        let register = decoder.reader.peek().and_then(|name| decoder.names.register(name));
+        Ok((register, decoder.source(WORD)?))
+    })?;
     let bits = element_bits(ty, sources.len(), decoder)?;
+    let mut registers = sources.iter().filter_map(|(register, _)| *register);
+    registers.try_for_each(|register| decoder.check_width(bits as u32, register))?;
     let (ty, b, len) = (WORD, Src::Register(to), Src::Value(bits as u64));
     let elements = sources.into_iter().zip((0..).step_by(bits).map(Src::Value));
-    let inserts = elements.map(|(a, at)| Instruction::Insert { ty, to, a, b, at, len });
+    let inserts = elements.map(|((_, a), at)| Instruction::Insert { ty, to, a, b, at, len });
     Ok([Instruction::Move { to, from: Src::Value(0) }].into_iter().chain(inserts).collect())
 }
 

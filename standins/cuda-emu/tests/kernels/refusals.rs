@@ -25,7 +25,7 @@ fn texts_that_cannot_run_name_the_line() {
     start(0);
     let kernel = |body: &str| {
         format!(
-            "{HEAD}.visible .entry k(.param .u32 a)\n{{\n.reg .b32 %r<3>;\n.reg .pred %p;\n{body}\nret;\n}}\n"
+            "{HEAD}.visible .entry k(.param .u32 a)\n{{\n.reg .b32 %r<3>;\n.reg .pred %p; .reg .b16 %h<3>; .reg .b64 %d;\n{body}\nret;\n}}\n"
         )
     };
     for (body, code, says) in [
@@ -36,11 +36,22 @@ fn texts_that_cannot_run_name_the_line() {
         ),
         ("add.sat.s32 %r1, %r1, %r2;", 801, "line 8: the stand-in does not support `add.sat.s32`"),
         (
-            "mov.b32 {%r1, %r2}, 5;\nmov.b32 {%r1, %r2, %r1}, 5;",
+            "mov.b32 {%h1, %h2}, 5;\nmov.b32 {%r1, %r2, %r1}, 5;",
             801,
             "line 9: the stand-in does not support `mov` of 3 elements",
         ),
         ("mov.b32 %r1, {%r2, %r9};", 218, "line 8: there is no `%r9`"),
+        ("mov.u8 %h1, 5;", 218, "line 8: `mov` of 8 bits"),
+        ("mov.u32 %r1, %tid.x;\nmov.u16 %h1, %tid.x;\nmov.u64 %d, %clock64;\nret", 218, "line 12"),
+        ("mov.u64 %r1, 5;", 218, "line 8: `mov` of 64 bits, and a register of 32 bits"),
+        ("mov.u32 %d, %r1;", 218, "line 8: `mov` of 32 bits, and a register of 64 bits"),
+        ("mov.u32 %r1, %d;", 218, "line 8: `mov` of 32 bits, and a register of 64 bits"),
+        ("mov.pred %p, %r1;", 218, "line 8: `mov` of a predicate, and a register of 32 bits"),
+        ("mov.u64 %d, %tid.x;", 218, "line 8: `mov` of 64 bits, and a register of 32 bits"),
+        ("mov.u32 %r1, %clock64;", 218, "line 8: `mov` of 32 bits, and a register of 64 bits"),
+        ("mov.b32 {%h1, %r1}, %r2;", 218, "line 8: `mov` of 16 bits, and a register of 32 bits"),
+        ("mov.b64 {%r1, %r2}, %r1;", 218, "line 8: `mov` of 64 bits, and a register of 32 bits"),
+        ("mov.b32 %r1, {%h1, %r2};", 218, "line 8: `mov` of 16 bits, and a register of 32 bits"),
         ("\n\nbar.sync 1;", 801, "line 10: the stand-in does not support barriers"),
         (".const .b8 stack[8];", 801, "line 8: the stand-in does not support `.const` in a kernel"),
         ("st.const.u32 [0], %r1;", 218, "line 8: a store to constant memory"),
