@@ -420,9 +420,9 @@ pub unsafe trait InlineExecutor: fmt::Debug + Send + Sync {
 
     /// Returns the maximum length, in bytes, of copies for which [`copy`](Self::copy) only calls
     /// [`racy_copy::copy`](crate::racy_copy::copy), with the device addresses as pointers. The safe API calls
-    /// that function itself for copies of up to this length, also for those of a batch and for rows. This
-    /// saves a call. It does not do so if the executor [selects copies](Self::selects_copies), and the default
-    /// is 0: the executor executes all copies. The value never changes.
+    /// that function itself for copies of up to this length, also for those of a batch and for rows, which
+    /// saves a call. An executor that [selects copies](Self::selects_copies) executes all of them. The value
+    /// never changes. The default is 0: the executor executes all copies.
     fn plain_copy_len(&self) -> usize {
         0
     }

@@ -57,8 +57,8 @@ fn a_dropped_transfer_frees_its_operands_at_once_and_once() {
     assert_eq!(freed.load(Ordering::Relaxed), 3);
 }
 
-/// Copies up to the executor's `plain_copy_len` do not call it, because it would only copy the bytes. They are
-/// checked and counted as all others. An executor that selects copies sees all of them.
+/// Copies up to the executor's `plain_copy_len` do not call it, because it would only copy the bytes. They
+/// are checked and counted as all others. An executor that selects copies sees all of them.
 #[test]
 fn plain_copies_do_not_call_the_executor() {
     let plain = LIMIT / 2;
