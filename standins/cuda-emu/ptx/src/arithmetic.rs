@@ -2,7 +2,7 @@
 
 use super::Result;
 use super::code::{BinaryOp, Compare, Comparison, Instruction, Rounding, Src, Type, TypeKind, UnaryOp, mask};
-use super::decode::{Decoder, Modifiers};
+use super::operands::{Decoder, Modifiers};
 
 const U32: Type = Type::new(TypeKind::Unsigned, 32);
 

@@ -17,6 +17,7 @@ mod functions;
 mod literal;
 mod memory_map;
 mod names;
+mod operands;
 mod parse;
 mod reader;
 mod run;
