@@ -101,7 +101,7 @@ int main(void) {
     pid_t pid = fork();
     if (pid == 0) {
       /* The signal ends a child that blocks. */
-      alarm(60);
+      alarm(120);
       no_call_of_a_child_blocks(all, lanes);
       fflush(stdout);
       _exit(checks_failed);

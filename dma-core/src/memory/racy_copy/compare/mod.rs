@@ -25,7 +25,7 @@ pub unsafe fn first_difference(a: *const u8, b: *const u8, len: usize) -> Option
     if rest == 0 || rest <= PIECE && unsafe { equal(a.wrapping_add(at), b.wrapping_add(at), rest) } {
         return None;
     }
-    // SAFETY: as above.
+    // SAFETY: the caller has mapped both ranges for reads and uses no exclusive reference to them.
     unsafe { first_difference_from(at, a, b, len) }
 }
 

@@ -89,7 +89,8 @@ pub(super) unsafe fn equal_blocks(a: *const u8, b: *const u8, len: usize) -> usi
         // SAFETY: the caller meets the requirements. The ranges have at least one block, and the CPU supports
         // the loop that is selected.
         BY_64 => unsafe { blocks_by_64(a, b, len) },
-        // SAFETY: as above.
+        // SAFETY: the caller meets the requirements. The ranges have at least one block, and the CPU supports
+        // the loop that is selected.
         BY_32 => unsafe { blocks_by_32(a, b, len) },
         _ => 0,
     }
@@ -226,7 +227,8 @@ mod tests {
         let blocks: [unsafe fn(*const u8, *const u8, usize) -> usize; 2] = [blocks_by_32, blocks_by_64];
         for (block, blocks) in [128, 256].into_iter().zip(blocks).filter(|_| widest() == BY_64) {
             let expected = first_difference.map_or(len, |at| at.min(len)) / block * block;
-            // SAFETY: as above.
+            // SAFETY: the callers' ranges have at least `BLOCKS_FROM` accessible bytes, which is at least a
+            // block, and the CPU supports the widest loop.
             assert_eq!(unsafe { blocks(a, b, len) }, expected, "blocks of {block}, {len} bytes");
         }
     }
