@@ -1,10 +1,11 @@
 //! [`Notifier`]: tells an event loop which operations have ended.
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 use dma::Error;
+use dma::process::ProcessLock;
 use pyo3::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -15,7 +16,8 @@ use crate::transfer::PyTransfer;
 
 /// The operations that have ended, and a descriptor that is readable while there are some.
 struct Shared {
-    ended: Mutex<Vec<u64>>,
+    /// A forked child gets no operation of its parent's queues.
+    ended: ProcessLock<Vec<u64>>,
     event: OwnedFd,
 }
 
@@ -29,7 +31,7 @@ impl Wake for Token {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let Self(shared, token) = &**self;
-        let mut ended = shared.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut ended) = shared.ended.lock() else { return };
         let was_empty = ended.is_empty();
         ended.push(*token);
         drop(ended);
@@ -65,7 +67,7 @@ impl Notifier {
             .map_err(|e| raise(py, &e))?,
             _ => None,
         };
-        Ok(Self { shared: Arc::new(Shared { ended: Mutex::default(), event }), core, driver })
+        Ok(Self { shared: Arc::new(Shared { ended: ProcessLock::default(), event }), core, driver })
     }
 }
 
@@ -102,7 +104,7 @@ impl Notifier {
         let mut counter = [0; 8];
         // The read fails if the counter is 0.
         let _ = rustix::io::read(&self.shared.event, &mut counter);
-        std::mem::take(&mut *self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner))
+        self.shared.ended.lock().map(|mut ended| std::mem::take(&mut *ended)).unwrap_or_default()
     }
 
     /// Raises TimedOut if the device has stalled.
