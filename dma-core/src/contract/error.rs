@@ -251,8 +251,8 @@ impl Error {
         self
     }
 
-    /// Marks the error as the answer of a peer. If the peer lacks memory or resources, an import is not repeated
-    /// with the idle memory of this process released.
+    /// Marks the error as the answer of a peer. If the peer lacks memory or resources, an import is not
+    /// repeated with the idle memory of this process released.
     #[must_use]
     pub const fn by_peer(mut self) -> Self {
         self.is_by_peer = true;

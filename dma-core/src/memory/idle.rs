@@ -74,8 +74,8 @@ pub(crate) fn with_idle_memory_released<T>(call: impl FnMut() -> Result<T>) -> R
     released_if(|e| matches!(e.kind(), OutOfMemory | OutOfResources | PermissionDenied), call)
 }
 
-/// Runs `call`, which imports memory. If it fails because this process lacks memory or resources, releases the
-/// idle memory of all engines and runs it again. A lack of permission is not enough: it is the peer that
+/// Runs `call`, which imports memory. If it fails because this process lacks memory or resources, releases
+/// the idle memory of all engines and runs it again. A lack of permission is not enough: it is the peer that
 /// refuses, and it may have ended before it is asked again.
 pub(crate) fn import_with_idle_memory_released<T>(call: impl FnMut() -> Result<T>) -> Result<T> {
     let lacks = |e: &Error| matches!(e.kind(), ErrorKind::OutOfMemory | ErrorKind::OutOfResources);

@@ -177,8 +177,8 @@ fn remove_stale(path: &Path) -> Result<(), Failure> {
 
 /// Removes the socket at `path` if it refuses connections. Returns false if a process listens on it.
 ///
-/// Another process may have replaced a stale socket in the meantime, so this moves the socket to a name that no
-/// other process uses, and tries it there.
+/// Another process may have replaced a stale socket in the meantime, so this moves the socket to a name that
+/// no other process uses, and tries it there.
 fn remove_if_refused(path: &Path) -> io::Result<bool> {
     let moved = unused_name_beside(path);
     match fs::rename(path, &moved) {
@@ -261,7 +261,8 @@ mod tests {
                     }
                 }
             });
-            // The listeners stay open, because a listener that closes refuses connections that are being made.
+            // The listeners stay open, because a listener that closes refuses connections that are being
+            // made.
             let _listeners: Vec<_> = (0..400)
                 .map(|_| {
                     let listener = bind(&path).unwrap();
