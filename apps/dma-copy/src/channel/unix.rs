@@ -136,8 +136,8 @@ fn listen(path: &Path, deadline: Deadline) -> Result<UnixStream, Failure> {
     }
 }
 
-/// Makes a socket at `path` that only this user can connect to. Changes the umask, so no other thread may create
-/// files. Fails with `AlreadyExists` if there is a file at `path`.
+/// Makes a socket at `path` that only this user can connect to. Changes the umask, so no other thread may
+/// create files. Fails with `AlreadyExists` if there is a file at `path`.
 ///
 /// The socket gets this name after it listens. So a socket that refuses connections has no listener any more.
 fn bind(path: &Path) -> io::Result<UnixListener> {
@@ -261,8 +261,7 @@ mod tests {
                     }
                 }
             });
-            // The listeners stay open, because a listener that closes refuses connections that are being
-            // made.
+            // The listeners stay open, because one that closes refuses connections that are being made.
             let _listeners: Vec<_> = (0..400)
                 .map(|_| {
                     let listener = bind(&path).unwrap();
