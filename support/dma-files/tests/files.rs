@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::process::Command;
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dma_core::{
     Access, BufferMut, BufferPool, DmaEngine, DmaEngineExt, ErrorKind, HostMemory, PoolOptions,
@@ -349,7 +349,7 @@ impl Wake for PanickingWaker {
 }
 
 /// Maximum time to wait for an operation that must end. Only a hang takes as long.
-const HANG: Duration = Duration::from_secs(120);
+const HANGS: Duration = Duration::from_secs(120);
 
 #[test]
 fn panics_of_the_program_do_not_affect_other_operations() {
@@ -368,13 +368,18 @@ fn panics_of_the_program_do_not_affect_other_operations() {
             drop(files.read_at(&second, 0, engine.register(memory).expect("registered")).expect("room"));
             to_first.write_all(&[1]).expect("written");
             to_second.write_all(&[2]).expect("written");
-            assert!(awaited.wait_timeout(HANG), "{method:?}");
+            assert!(awaited.wait_timeout(HANGS), "{method:?}");
             assert_eq!(awaited.wait().expect("it reads").0[..], [1]);
         }
         let other = files.read_at(&file, 0, engine.allocate(100).expect("memory")).expect("room");
-        assert!(other.wait_timeout(HANG), "{method:?}: an operation of another task never ends");
+        assert!(other.wait_timeout(HANGS), "{method:?}: an operation of another task never ends");
         assert_eq!(other.wait().expect("it reads").1, 100);
-        assert_eq!(files.in_flight(), 0);
+        // The operation whose transfer was dropped may end after the others.
+        let start = Instant::now();
+        while files.in_flight() > 0 {
+            assert!(start.elapsed() < HANGS, "{method:?}: the operation with the panicking owner never ends");
+            std::thread::yield_now();
+        }
     }
 }
 

@@ -42,7 +42,10 @@ fn running_out_of_descriptors_is_an_error_and_not_the_end() {
         match Import::open_within(export.blob(), Duration::from_secs(60)) {
             Ok(import) => import.check().unwrap(),
             Err(error) => {
-                assert!(matches!(error, RemoteError::Os { .. }), "{spare} free: {error}");
+                assert!(
+                    matches!(error, RemoteError::Os { .. } | RemoteError::PeerOs { .. }),
+                    "{spare} free: {error}"
+                );
                 assert!(error.to_string().contains("ulimit -n"), "{spare} free: {error}");
             }
         }
