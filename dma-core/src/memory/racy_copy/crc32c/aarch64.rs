@@ -27,7 +27,7 @@ pub(super) unsafe fn crc<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, l
     }
     // SAFETY: the caller ensures access to both ranges, which are at least as long as a vector. The CPU
     // supports the instructions.
-    !unsafe { run::<TO>(!crc, dst, src, len) }
+    !unsafe { run::<TO, true>(!crc, dst, src, len) }
 }
 
 folds!(16, "neon,aes,crc");

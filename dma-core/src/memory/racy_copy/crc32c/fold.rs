@@ -36,15 +36,21 @@ macro_rules! folds {
         /// Returns the CRC register after `len` bytes, which fill at least one vector. `TO` selects the
         /// destination of the copy.
         ///
-        /// Long ranges are processed in four chains of one page each, so that the hardware prefetcher follows
-        /// four streams.
+        /// With `PREFETCH`, long ranges are processed in four chains of one page each, so that the hardware
+        /// prefetcher follows four streams, and the next lines are prefetched. Without it, the lines are read
+        /// in order.
         ///
         /// # Safety
         ///
         /// See [`super::copy_crc32c`], or [`super::crc32c()`] if `TO` is [`NOWHERE`]. The CPU has the
         /// features. If the copy bypasses the cache, the destination is aligned to 64 bytes.
         #[target_feature(enable = $features)]
-        pub(super) unsafe fn run<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
+        pub(super) unsafe fn run<const TO: u8, const PREFETCH: bool>(
+            crc: u32,
+            dst: *mut u8,
+            src: *const u8,
+            len: usize,
+        ) -> u32 {
             const WIDTH: usize = $width;
             const PAGE: usize = 4096;
             const BLOCK: usize = 4 * PAGE;
@@ -59,7 +65,7 @@ macro_rules! folds {
             let mut sum = start(crc, next(0));
             let mut at = WIDTH;
 
-            while len - at >= BLOCK {
+            while PREFETCH && len - at >= BLOCK {
                 let by_page = spread(const { factors(PAGE) });
                 let mut a = fold(sum, by_one, next(at));
                 let mut b = next(at + PAGE);
@@ -93,7 +99,7 @@ macro_rules! folds {
                 let mut d = next(at + 3 * WIDTH);
                 at += 4 * WIDTH;
                 while len - at >= 4 * WIDTH {
-                    if len - at >= AHEAD + 4 * WIDTH {
+                    if PREFETCH && len - at >= AHEAD + 4 * WIDTH {
                         let ahead = at + AHEAD;
                         prefetch_next::<TO, { 4 * WIDTH }>(dst.wrapping_add(ahead), src.wrapping_add(ahead));
                     }

@@ -13,6 +13,8 @@ mod aarch64;
 mod fold;
 mod portable;
 #[cfg(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
+mod prefetch_trial;
+#[cfg(all(target_arch = "x86_64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]
 mod x86_64;
 
 #[cfg(all(target_arch = "aarch64", not(any(miri, dma_address_sanitizer, dma_thread_sanitizer))))]

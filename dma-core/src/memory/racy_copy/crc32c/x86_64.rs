@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::fold::factors;
 use super::portable::{CACHE, MEMORY, NOWHERE, buffered};
+use super::prefetch_trial::{self, TRIAL_FROM};
 
 /// Returns the fastest set of instructions that this CPU supports.
 fn instructions() -> u8 {
@@ -64,7 +65,7 @@ fn chains_or_folds() -> u8 {
             // SAFETY: every x86-64 CPU has a time stamp counter.
             let start = unsafe { _rdtsc() };
             // SAFETY: the pointer and the length describe the array, and the CPU supports the instructions.
-            let crc = unsafe { by::<NOWHERE>(instructions, 0, ptr::null_mut(), bytes.as_ptr(), LEN) };
+            let crc = unsafe { by::<NOWHERE>(instructions, true, 0, ptr::null_mut(), bytes.as_ptr(), LEN) };
             black_box(crc);
             // SAFETY: every x86-64 CPU has a time stamp counter.
             unsafe { _rdtsc() }.saturating_sub(start)
@@ -88,15 +89,35 @@ const ALIGN_FROM: usize = 512;
 ///
 /// See [`super::copy_crc32c`], or [`super::crc32c()`] if `TO` is [`NOWHERE`].
 pub(super) unsafe fn crc<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
+    let instructions = instructions();
+    if TO == NOWHERE && len >= TRIAL_FROM && instructions >= FOLDS_16 && prefetch_trial::is_due() {
+        let mut sum = crc;
+        prefetch_trial::divide(len, |at, len, prefetch| {
+            let src = src.wrapping_add(at);
+            // SAFETY: the part lies within the range, for which the caller meets the requirements.
+            // `instructions` returns only instructions that the CPU supports.
+            sum = unsafe { by::<NOWHERE>(instructions, prefetch, sum, dst, src, len) };
+        });
+        return sum;
+    }
     // SAFETY: the caller meets the requirements for both ranges, and `instructions` returns only instructions
     // that the CPU supports.
-    unsafe { by::<TO>(instructions(), crc, dst, src, len) }
+    unsafe { by::<TO>(instructions, prefetch_trial::prefetches(), crc, dst, src, len) }
 }
 
+/// Returns the CRC as [`crc()`] does. `prefetch` selects folds with prefetches, if nothing is copied.
+///
 /// # Safety
 ///
 /// See [`crc()`]. The CPU supports these instructions.
-unsafe fn by<const TO: u8>(instructions: u8, crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
+unsafe fn by<const TO: u8>(
+    instructions: u8,
+    prefetch: bool,
+    crc: u32,
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+) -> u32 {
     if instructions == BASE {
         // SAFETY: the caller meets the requirements for both ranges.
         return unsafe { buffered::<TO>(crc, dst, src, len) };
@@ -106,12 +127,14 @@ unsafe fn by<const TO: u8>(instructions: u8, crc: u32, dst: *mut u8, src: *const
     let past_cache = TO == MEMORY && len >= ALIGN_FROM;
     let to = if TO == MEMORY && !past_cache { CACHE } else { TO };
     let rest: unsafe fn(u32, *mut u8, *const u8, usize) -> u32 = match (instructions, to) {
-        (FOLDS_64, MEMORY) if len - head >= LINE => wide::run::<MEMORY>,
-        (FOLDS_64, NOWHERE) if len - head >= LINE => wide::run::<NOWHERE>,
-        (FOLDS_64, _) if len - head >= LINE => wide::run::<CACHE>,
-        (FOLDS_16, MEMORY) if len - head >= NARROW_FROM => narrow::run::<MEMORY>,
-        (FOLDS_16, NOWHERE) if len - head >= NARROW_FROM => narrow::run::<NOWHERE>,
-        (FOLDS_16, _) if len - head >= NARROW_FROM => narrow::run::<CACHE>,
+        (FOLDS_64, MEMORY) if len - head >= LINE => wide::run::<MEMORY, true>,
+        (FOLDS_64, NOWHERE) if len - head >= LINE && !prefetch => wide::run::<NOWHERE, false>,
+        (FOLDS_64, NOWHERE) if len - head >= LINE => wide::run::<NOWHERE, true>,
+        (FOLDS_64, _) if len - head >= LINE => wide::run::<CACHE, true>,
+        (FOLDS_16, MEMORY) if len - head >= NARROW_FROM => narrow::run::<MEMORY, true>,
+        (FOLDS_16, NOWHERE) if len - head >= NARROW_FROM && !prefetch => narrow::run::<NOWHERE, false>,
+        (FOLDS_16, NOWHERE) if len - head >= NARROW_FROM => narrow::run::<NOWHERE, true>,
+        (FOLDS_16, _) if len - head >= NARROW_FROM => narrow::run::<CACHE, true>,
         (_, MEMORY) => chains::<MEMORY>,
         (_, NOWHERE) => chains::<NOWHERE>,
         _ => chains::<CACHE>,
@@ -546,12 +569,12 @@ mod tests {
             let expected = crc32c::crc32c_append(seed, &src[from..]);
             let start = src.as_ptr().wrapping_add(from);
             let mut dst = vec![0; to + len + 70];
-            for set in BASE..=widest() {
+            for (set, prefetch) in (BASE..=widest()).flat_map(|set| [false, true].map(|prefetch| (set, prefetch))) {
                 for by in [by::<NOWHERE>, by::<CACHE>, by::<MEMORY>] {
                     dst.fill(0xA5);
                     // SAFETY: the ranges lie within both vectors, and a CPU also supports the instructions of
                     // every lower set.
-                    prop_assert_eq!(unsafe { by(set, seed, dst.as_mut_ptr().wrapping_add(to), start, len) }, expected);
+                    prop_assert_eq!(unsafe { by(set, prefetch, seed, dst.as_mut_ptr().wrapping_add(to), start, len) }, expected);
                     prop_assert!(dst[..to].iter().chain(&dst[to + len..]).all(|byte| *byte == 0xA5));
                 }
                 prop_assert_eq!(&dst[to..to + len], &src[from..]);
