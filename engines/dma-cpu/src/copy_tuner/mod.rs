@@ -20,10 +20,9 @@ use dma_core::{CacheHint, InlineCopy};
 
 use super::Kernel;
 use super::clock::{ticks, ticks_in};
-use super::kernel::{SHORT, second_level_cache};
+use super::kernel::{SHORT, hot_cost, second_level_cache};
 use class_index::LENGTH_CLASSES;
 pub(super) use class_index::{LEARN_MIN, class_of};
-pub(super) use core_cache::hot_cost;
 use core_cache::{MAYBE_ALONE_MAX, alone_max};
 use length_class::LengthClass;
 use schedule::RETRY_AFTER;

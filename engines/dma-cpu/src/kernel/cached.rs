@@ -45,10 +45,16 @@ pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
 unsafe fn copy_long(dst: *mut u8, src: *const u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
     if len < VECTORS_BELOW
-        && let Some(copy) = super::vectors::by_vectors()
+        && let Some(vectors) = super::vectors::by_vectors()
     {
+        let distance = dst.addr().wrapping_sub(src.addr()) % PAGE;
+        if (1..=LINE).contains(&distance) {
+            // `rep movsb` is slow at these distances.
+            // SAFETY: the caller ensures access to both ranges, which are longer than `SHORT` and do not overlap.
+            return unsafe { vectors(dst, src, len) };
+        }
         // SAFETY: the caller ensures access to both ranges, which are longer than `SHORT` and do not overlap.
-        return unsafe { copy(dst, src, len) };
+        return unsafe { super::cache_speed::copy_by_vectors_if_hot(vectors, dst, src, len) };
     }
     if is_behind(dst.addr(), src.addr()) {
         // SAFETY: the caller ensures access to both ranges, and that they do not overlap.

@@ -10,6 +10,7 @@
 mod aarch64;
 #[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 mod asan;
+mod cache_speed;
 mod cached;
 #[cfg(target_arch = "x86_64")]
 mod cpuid;
@@ -31,6 +32,7 @@ type CopyFn = unsafe fn(dst: *mut u8, src: *const u8, len: usize);
 type CopyAllFn = unsafe fn(copies: &[InlineCopy]);
 type FillFn = unsafe fn(dst: *mut u8, pattern: [u8; 8], len: usize);
 
+pub(super) use cache_speed::hot_cost;
 pub(super) use cached::SHORT;
 
 /// See [`Kernel::piece_of_both`]. A piece and its two copies fit in a level-1 cache of 32 KiB.
@@ -72,7 +74,8 @@ impl Kernel {
     /// of more than one byte value.
     ///
     /// On CPUs with fast short `rep movsb`, lengths above 2 KiB and below 16 KiB are copied by vectors
-    /// instead: of 32 bytes on AMD CPUs with AVX2, of 64 bytes on other CPUs with AVX-512.
+    /// instead: of 32 bytes on AMD CPUs with AVX2, of 64 bytes on other CPUs with AVX-512. One in 64 of these
+    /// copies is timed. If it was slower than a copy in the core's own cache, the next ones use `memcpy`.
     ///
     /// On AMD CPUs with fast short `rep movsb`, lengths above 2 KiB and up to 1 MiB are copied 2 KiB at a
     /// time if the page offset of the destination is up to 63 bytes greater than that of the source, which is

@@ -14,11 +14,12 @@ use dma_core::{
 };
 
 use super::clock::ticks;
-use super::copy_tuner::{CopyTuner, Pick, STREAM_MIN, hot_cost};
+use super::copy_tuner::{CopyTuner, Pick, STREAM_MIN};
 use super::event::Event;
 use super::execute::{Failure, Work, WorkKind, is_local};
 use super::inline::ShortOperations;
 use super::job_queue::{BusyPeriod, Job, JobQueue};
+use super::kernel::hot_cost;
 use super::long_copy::LongCopies;
 use super::pool::Pool;
 use super::ring::Owner;
