@@ -50,7 +50,8 @@ unsafe fn copy_long(dst: *mut u8, src: *const u8, len: usize) {
         let distance = dst.addr().wrapping_sub(src.addr()) % PAGE;
         if (1..=LINE).contains(&distance) {
             // `rep movsb` is slow at these distances.
-            // SAFETY: the caller ensures access to both ranges, which are longer than `SHORT` and do not overlap.
+            // SAFETY: the caller ensures access to both ranges, which are longer than `SHORT` and do not
+            // overlap.
             return unsafe { vectors(dst, src, len) };
         }
         // SAFETY: the caller ensures access to both ranges, which are longer than `SHORT` and do not overlap.

@@ -1,8 +1,8 @@
 //! Learns whether a CRC of bytes that are not cached is faster with prefetches or without them.
 //!
-//! That depends on the CPU: an EPYC (Zen 4) takes 3.9 us for 64 KiB with prefetches, and 2.5 us without them.
-//! For cached bytes there is no difference. So the CRC of some ranges is computed one half with prefetches and
-//! one half without them, and the times are compared.
+//! That depends on the CPU: an EPYC (Zen 4) takes 3.9 us for 64 KiB with prefetches, and 2.5 us without
+//! them. For cached bytes there is no difference. So the CRC of some ranges is computed one half with
+//! prefetches and one half without them, and the times are compared.
 
 use std::arch::x86_64::_rdtsc;
 use std::cell::Cell;
