@@ -37,6 +37,8 @@ fn mixed(engine: &dyn DmaEngine, time: Duration) {
     let queue = engine.open_queue(&QueueOptions::new().with_depth(64)).expect("a queue");
     let memory = || engine.allocate_window(&MemoryRequest::new(MEMORY)).expect("memory");
     let (src, dst) = (memory(), memory());
+    // Pages that nobody has written are one page of zeros, which is always in the cache.
+    src.write_at(0, &vec![7; MEMORY]).expect("the CPU reaches it");
     let mut state = 1_u64;
     let mut random = |below: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
