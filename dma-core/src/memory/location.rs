@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 
 use dma_process::ForkLock;
+use once_cell::race::OnceBox;
 
 use crate::{DeviceAddr, ExportDescriptor};
 
@@ -46,8 +47,9 @@ fn exports() -> MutexGuard<'static, HashMap<u64, Arc<Listed>>> {
 /// Returns the number of an export: a hash that is never 0. Two exports have the same number with a
 /// probability of 2^-63.
 fn number_of(descriptor: &ExportDescriptor) -> u64 {
-    static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-    HASHER.hash_one((descriptor.backend(), descriptor.native())) | 1
+    static HASHER: OnceBox<RandomState> = OnceBox::new();
+    let hasher = HASHER.get_or_init(|| Box::new(RandomState::new()));
+    hasher.hash_one((descriptor.backend(), descriptor.native())) | 1
 }
 
 impl Location {

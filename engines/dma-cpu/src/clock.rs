@@ -2,13 +2,14 @@
 
 #![cfg_attr(not(miri), expect(unsafe_code, reason = "reads the time stamp counter"))]
 
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+use once_cell::race::OnceBox;
 
 /// Converts a time to ticks of [`ticks`]. The first call measures the rate, which takes 60 us.
 pub(crate) fn ticks_in(time: Duration) -> u64 {
     const MEASURED: Duration = Duration::from_micros(20);
-    static PER_SECOND: OnceLock<f64> = OnceLock::new();
+    static PER_SECOND: OnceBox<f64> = OnceBox::new();
     let measure = || {
         let (since, start) = (Instant::now(), ticks());
         loop {
@@ -22,7 +23,7 @@ pub(crate) fn ticks_in(time: Duration) -> u64 {
         // The median is used, because the thread may be preempted between the two clock readings.
         let mut measured = [measure(), measure(), measure()];
         measured.sort_unstable_by(f64::total_cmp);
-        measured[1]
+        Box::new(measured[1])
     });
     (per_second * time.as_secs_f64()) as u64
 }

@@ -299,8 +299,8 @@ mod barrier {
     /// Returns whether the process can call [`of_all_threads`]. A sandbox may forbid it.
     #[cfg(not(any(loom, miri)))]
     pub(super) fn is_available() -> bool {
-        static AVAILABLE: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-        *AVAILABLE.get_or_init(|| register() && of_all_threads())
+        static AVAILABLE: once_cell::race::OnceBool = once_cell::race::OnceBool::new();
+        AVAILABLE.get_or_init(|| register() && of_all_threads())
     }
 
     #[cfg(not(any(loom, miri)))]

@@ -4,10 +4,10 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::cell::Cell;
-use std::sync::OnceLock;
 
 #[cfg(target_arch = "x86_64")]
 use dma_core::racy_copy;
+use once_cell::race::OnceBox;
 
 #[cfg(target_arch = "x86_64")]
 use super::CopyFn;
@@ -17,7 +17,7 @@ use crate::clock::ticks;
 /// Returns the cost of `memcpy` within a core's second level cache, in ticks per byte. The cost is measured
 /// once, which takes some 20 us.
 pub(crate) fn hot_cost() -> f32 {
-    static COST: OnceLock<f32> = OnceLock::new();
+    static COST: OnceBox<f32> = OnceBox::new();
     *COST.get_or_init(|| {
         /// Larger than any first level cache, and small enough for two of them to fit any second level cache.
         /// Miri has no caches, and copies each byte.
@@ -37,7 +37,7 @@ pub(crate) fn hot_cost() -> f32 {
             std::hint::black_box(&mut *dst);
             ticks
         });
-        times.min().unwrap_or(0) as f32 / LEN as f32
+        Box::new(times.min().unwrap_or(0) as f32 / LEN as f32)
     })
 }
 

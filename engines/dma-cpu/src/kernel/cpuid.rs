@@ -1,15 +1,16 @@
 //! Properties of this x86-64 CPU that the CPUID instruction reports.
 
 use std::arch::asm;
-use std::sync::OnceLock;
+
+use once_cell::race::{OnceBool, OnceBox};
 
 /// Returns true on AMD CPUs with fast short `rep movsb`. On these CPUs, glibc 2.36 uses `rep movsb` for all
 /// lengths above 2 KiB. This instruction is slow if the page offset of the destination is greater than that
 /// of the source by less than a cache line (glibc bug 30994). The last table of
 /// `cargo bench -p dma-cpu --bench copy -- --table` shows the cost.
 pub(super) fn has_slow_rep_movsb() -> bool {
-    static SLOW: OnceLock<bool> = OnceLock::new();
-    *SLOW.get_or_init(|| {
+    static SLOW: OnceBool = OnceBool::new();
+    SLOW.get_or_init(|| {
         let [_, ebx, ecx, edx] = cpuid(0);
         let vendor = [ebx, edx, ecx].map(u32::to_le_bytes).concat();
         let by_amd = [b"AuthenticAMD", b"HygonGenuine"].iter().any(|amd| vendor == **amd);
@@ -30,12 +31,12 @@ pub(super) fn second_level_cache() -> Option<usize> {
     const LEAF: u32 = 0x8000_0006;
     // The value is cached, because every queue needs it, and under a hypervisor each CPUID instruction exits
     // to the hypervisor.
-    static BYTES: OnceLock<Option<usize>> = OnceLock::new();
+    static BYTES: OnceBox<Option<usize>> = OnceBox::new();
     *BYTES.get_or_init(|| {
         let [last, ..] = cpuid(0x8000_0000);
         let kib = if last >= LEAF { cpuid(LEAF)[2] >> 16 } else { 0 };
         // A hypervisor may hide this leaf.
-        (kib > 0).then_some(kib as usize * 1024)
+        Box::new((kib > 0).then_some(kib as usize * 1024))
     })
 }
 

@@ -24,9 +24,9 @@ mod vectors;
 mod x86_64;
 
 use std::fmt;
-use std::sync::OnceLock;
 
 use dma_core::InlineCopy;
+use once_cell::race::OnceBox;
 
 type CopyFn = unsafe fn(dst: *mut u8, src: *const u8, len: usize);
 type CopyAllFn = unsafe fn(copies: &[InlineCopy]);
@@ -109,14 +109,14 @@ impl Kernel {
     /// has one order of lines.
     #[must_use]
     pub fn all() -> &'static [Self] {
-        static ALL: OnceLock<Vec<Kernel>> = OnceLock::new();
+        static ALL: OnceBox<Vec<Kernel>> = OnceBox::new();
         ALL.get_or_init(|| {
             let mut all = vec![Self::memcpy()];
             #[cfg(target_arch = "x86_64")]
             all.extend(x86_64::available());
             #[cfg(target_arch = "aarch64")]
             all.push(aarch64::STNP);
-            all
+            Box::new(all)
         })
     }
 

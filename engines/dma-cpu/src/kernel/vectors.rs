@@ -1,7 +1,8 @@
 //! Copies by vectors through the cache, for ranges of more than 2 KiB that the level-1 cache holds.
 
 use std::arch::{asm, is_x86_feature_detected};
-use std::sync::OnceLock;
+
+use once_cell::race::OnceBox;
 
 use super::{CopyFn, asan, cpuid};
 
@@ -13,15 +14,16 @@ use super::{CopyFn, asan, cpuid};
 /// 207). Intel CPUs write one vector in a cycle, so only vectors of 64 bytes are faster there.
 #[inline]
 pub(super) fn by_vectors() -> Option<CopyFn> {
-    static COPY: OnceLock<Option<CopyFn>> = OnceLock::new();
+    static COPY: OnceBox<Option<CopyFn>> = OnceBox::new();
     *COPY.get_or_init(|| {
-        if !cpuid::has_fast_short_rep_movsb() {
+        let copy: Option<CopyFn> = if !cpuid::has_fast_short_rep_movsb() {
             None
         } else if cpuid::has_slow_rep_movsb() {
             is_x86_feature_detected!("avx2").then_some(copy_by_32)
         } else {
             is_x86_feature_detected!("avx512f").then_some(copy_by_64)
-        }
+        };
+        Box::new(copy)
     })
 }
 

@@ -78,6 +78,8 @@ fn chains_or_folds() -> u8 {
 
 /// Length of a cache line, in bytes.
 const LINE: usize = 64;
+/// Minimum length, in bytes, of ranges whose CRC is computed without prefetches if that is faster.
+const LONG_FROM: usize = 2 << 10;
 /// Minimum length, in bytes, of ranges that are folded 16 bytes at a time.
 const NARROW_FROM: usize = 256;
 /// Minimum length, in bytes, of copies that write whole cache lines past the cache.
@@ -88,21 +90,37 @@ const ALIGN_FROM: usize = 512;
 /// # Safety
 ///
 /// See [`super::copy_crc32c`], or [`super::crc32c()`] if `TO` is [`NOWHERE`].
+#[inline]
 pub(super) unsafe fn crc<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
-    let instructions = instructions();
-    if TO == NOWHERE && len >= TRIAL_FROM && instructions >= FOLDS_16 && prefetch_trial::is_due() {
-        let mut sum = crc;
-        prefetch_trial::divide(len, |at, len, prefetch| {
-            let src = src.wrapping_add(at);
-            // SAFETY: the part lies within the range, for which the caller meets the requirements.
-            // `instructions` returns only instructions that the CPU supports.
-            sum = unsafe { by::<NOWHERE>(instructions, prefetch, sum, dst, src, len) };
-        });
-        return sum;
+    if TO == NOWHERE && len >= LONG_FROM {
+        // SAFETY: the caller meets the requirements.
+        return unsafe { long(crc, src, len) };
     }
     // SAFETY: the caller meets the requirements for both ranges, and `instructions` returns only instructions
     // that the CPU supports.
-    unsafe { by::<TO>(instructions, prefetch_trial::prefetches(), crc, dst, src, len) }
+    unsafe { by::<TO>(instructions(), true, crc, dst, src, len) }
+}
+
+/// Returns the CRC of a range that is long enough for prefetches to matter.
+///
+/// # Safety
+///
+/// See [`super::crc32c()`].
+#[inline(never)]
+unsafe fn long(mut crc: u32, src: *const u8, len: usize) -> u32 {
+    let instructions = instructions();
+    let mut add = |at, len, prefetch| {
+        let src = src.wrapping_add(at);
+        // SAFETY: the part lies within the range, for which the caller meets the requirements.
+        // `instructions` returns only instructions that the CPU supports.
+        crc = unsafe { by::<NOWHERE>(instructions, prefetch, crc, ptr::null_mut(), src, len) };
+    };
+    if len >= TRIAL_FROM && instructions >= FOLDS_16 && prefetch_trial::is_due() {
+        prefetch_trial::divide(len, add);
+    } else {
+        add(0, len, prefetch_trial::prefetches());
+    }
+    crc
 }
 
 /// Returns the CRC as [`crc()`] does. `prefetch` selects folds with prefetches, if nothing is copied.
@@ -110,6 +128,7 @@ pub(super) unsafe fn crc<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, l
 /// # Safety
 ///
 /// See [`crc()`]. The CPU supports these instructions.
+#[inline]
 unsafe fn by<const TO: u8>(
     instructions: u8,
     prefetch: bool,
