@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use dma_handshake::{Origin, Verdict, admit};
@@ -140,20 +140,28 @@ fn listen(path: &Path, deadline: Deadline) -> Result<UnixStream, Failure> {
 /// create files. Fails with `AlreadyExists` if there is a file at `path`.
 ///
 /// The socket gets this name after it listens. So a socket that refuses connections has no listener any more.
+/// Only where the path is too long for another name beside it, the socket has its name an instant earlier.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     let unused = unused_name_beside(path);
     let before = umask(Mode::RWXG | Mode::RWXO | Mode::XUSR);
-    let listener = UnixListener::bind(&unused);
+    let listener = UnixListener::bind(unused.as_deref().unwrap_or(path));
     umask(before);
+    let Some(unused) = unused else {
+        return listener.map_err(|e| match e.kind() {
+            io::ErrorKind::AddrInUse => io::ErrorKind::AlreadyExists.into(),
+            _ => e,
+        });
+    };
     let listener = listener?;
     let _unused = RemoveOnDrop(&unused);
     fs::hard_link(&unused, path)?;
     Ok(listener)
 }
 
-/// Returns a short random name in the directory of `path`.
-fn unused_name_beside(path: &Path) -> PathBuf {
-    path.with_file_name(format!(".{:08x}", RandomState::new().build_hasher().finish() as u32))
+/// Returns a short random name in the directory of `path`, or `None` if it is too long for a socket.
+fn unused_name_beside(path: &Path) -> Option<PathBuf> {
+    let name = format!(".{:08x}", RandomState::new().build_hasher().finish() as u32);
+    Some(path.with_file_name(name)).filter(|unused| SocketAddr::from_pathname(unused).is_ok())
 }
 
 /// Removes a socket file that has no listener. Fails if a process listens on it, or if it is not a socket.
@@ -178,9 +186,15 @@ fn remove_stale(path: &Path) -> Result<(), Failure> {
 /// Removes the socket at `path` if it refuses connections. Returns false if a process listens on it.
 ///
 /// Another process may have replaced a stale socket in the meantime, so this moves the socket to a name that
-/// no other process uses, and tries it there.
+/// no other process uses, and tries it there. If such a name is too long, the caller's attempt to connect has
+/// to suffice.
 fn remove_if_refused(path: &Path) -> io::Result<bool> {
-    let moved = unused_name_beside(path);
+    let Some(moved) = unused_name_beside(path) else {
+        return match fs::remove_file(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
+            removed => removed.map(|()| true),
+        };
+    };
     match fs::rename(path, &moved) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
         renamed => renamed?,
@@ -287,5 +301,26 @@ mod tests {
         remove_stale(&path).expect("no process listens");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no file is left");
         bind(&path).unwrap();
+    }
+
+    /// The temporary name of the socket does not fit into an address any more.
+    #[test]
+    fn the_longest_path_of_a_socket_can_be_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let used = folder.path().as_os_str().len() + "//s".len();
+        let inner = folder.path().join("d".repeat(107 - used));
+        fs::create_dir(&inner).unwrap();
+        let path = inner.join("s");
+        assert_eq!(path.as_os_str().len(), 107);
+        let listener = bind(&path).unwrap();
+        assert_eq!(fs::symlink_metadata(&path).unwrap().mode() & 0o777, 0o600);
+        connect_now(&path).expect("the socket listens");
+        assert_eq!(bind(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        remove_stale(&path).expect_err("a process listens");
+        drop(listener);
+        remove_stale(&path).expect("no process listens");
+        assert_eq!(fs::read_dir(&inner).unwrap().count(), 0, "no file is left");
+        bind(&path).unwrap();
+        assert_eq!(bind(&inner.join("ss")).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 }
