@@ -164,6 +164,12 @@ pub struct NativeError {
     pub description: Cow<'static, str>,
 }
 
+impl NativeError {
+    /// The code of a copy that the engine `verify+NAME` found to be wrong. The description names the first
+    /// wrong byte. The code is outside the range of errno values and of the vendors' codes.
+    pub const VERIFY_MISMATCH: i32 = i32::MIN;
+}
+
 impl fmt::Display for NativeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.name.is_empty() {

@@ -56,6 +56,9 @@ const REOPEN: &str = "open another queue";
 /// The hint for a device failure.
 const RETRY: &str = "submit the operation again, a few times; if it fails each time, read the log of the device's driver (dmesg)";
 
+/// The hint for a copy that was verified and is wrong.
+const WRONG_BYTES: &str = "copy again; if the bytes differ each time, check the device and its memory, and that the program does not write to the source or destination of a copy in flight";
+
 /// Makes the error for a submission to a closed or abandoned queue.
 #[cold]
 pub(crate) fn closed() -> Error {
@@ -169,10 +172,17 @@ impl Failure {
     pub(crate) fn into_error(self, operation: TransferKind, backend: &'static str) -> Error {
         let error = match self.outcome {
             Outcome::Failed(kind) => {
-                let told = || Error::new(kind, "the device reported a failure");
-                let error = self.refusal.unwrap_or_else(told);
+                let is_mismatch =
+                    self.native.as_ref().is_some_and(|native| native.code == NativeError::VERIFY_MISMATCH);
+                let told = if is_mismatch {
+                    "the destination does not have the bytes that the source had at the submission"
+                } else {
+                    "the device reported a failure"
+                };
+                let error = self.refusal.unwrap_or_else(|| Error::new(kind, told));
                 match kind {
                     _ if !error.hint().is_empty() => error,
+                    _ if is_mismatch => error.with_hint(WRONG_BYTES),
                     ErrorKind::DeviceFault if operation.writes() => {
                         error.with_hint(format!("the destination's bytes are undefined; {RETRY}"))
                     }

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use dma_core::{Access, Batch, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, Place, QueueOptions};
+use dma_core::{
+    Access, Batch, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, NativeError, Place, QueueOptions,
+};
 use dma_cpu::{CpuEngine, CpuOptions};
 use dma_layers::verify::{VerifyEngine, VerifyOptions};
 use dma_sim::sim::{SimEngine, SimOptions};
@@ -38,6 +40,11 @@ fn every_wrong_copy_is_an_error_that_names_the_byte() {
             }
             Err(error) => {
                 assert_eq!((i % 3, error.kind()), (0, ErrorKind::DeviceFault), "{error}");
+                let native = error.error().native().expect("a code");
+                assert_eq!(native.code, NativeError::VERIFY_MISMATCH, "the same for each: {error}");
+                assert!(error.error().message().contains("does not have the bytes"), "{error}");
+                let hint = error.error().hint();
+                assert!(hint.starts_with("copy again;") && !hint.contains("driver"), "{error}");
                 let text = error.to_string();
                 let (src, dst) = error.into_operands().unwrap();
                 let wrong = src.iter().zip(&dst[..]).position(|(a, b)| a != b);

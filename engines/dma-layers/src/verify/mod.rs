@@ -69,8 +69,8 @@ const CHUNK: usize = 32;
 const EXPLAINED: usize = 64;
 /// Maximum number of pieces that are compared or fetched in one poll.
 const STAGING_STEPS: usize = 16;
-/// The first code of a mismatch. This code is outside the range of errno values and of the vendors' codes.
-const FIRST_CODE: i32 = i32::MIN;
+/// The first code of a mismatch within a queue. Each mismatch has its own, by which its error is made.
+const FIRST_CODE: i32 = NativeError::VERIFY_MISMATCH;
 
 dma_core::options! {
     /// The options of a [`VerifyEngine`]. A copy is verified once both numbers, of copies and of bytes, are
@@ -539,7 +539,8 @@ unsafe impl QueueHook for VerifyQueue {
             }
             None => format!("the {len} bytes of the source changed while they were copied"),
         };
-        Some(NativeError { code: native, name: "VERIFY_MISMATCH".into(), description: description.into() })
+        let (code, name) = (NativeError::VERIFY_MISMATCH, "VERIFY_MISMATCH".into());
+        Some(NativeError { code, name, description: description.into() })
     }
 }
 
