@@ -5,7 +5,6 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::LazyLock;
 
 use dma::{Error, ErrorKind, OpError, Retry};
 
@@ -86,12 +85,24 @@ const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_V
 
 /// Returns a status in a few words.
 fn text_of(status: dma_status) -> &'static CStr {
-    static TEXTS: LazyLock<Vec<CString>> = LazyLock::new(|| {
-        (0..=DMA_OS as dma_status)
-            .map(|status| c_string(kind_of(status).map_or("done", |kind| kind.as_str())))
-            .collect()
-    });
-    match usize::try_from(status).ok().and_then(|at| TEXTS.get(at)) {
+    /// The texts by status, each with a NUL at its end. Made by the compiler, because a program may need them
+    /// when it has no memory.
+    static TEXTS: [[u8; 32]; DMA_OS as usize + 1] = {
+        let mut texts = [[0; 32]; DMA_OS as usize + 1];
+        let mut status = 0;
+        while status < texts.len() {
+            let text = match kind_of(status as dma_status) {
+                Some(kind) => kind.as_str(),
+                None => "done",
+            };
+            texts[status].split_at_mut(text.len()).0.copy_from_slice(text.as_bytes());
+            assert!(text.len() < texts[status].len(), "a NUL follows");
+            status += 1;
+        }
+        texts
+    };
+    let text = usize::try_from(status).ok().and_then(|at| TEXTS.get(at));
+    match text.and_then(|text| CStr::from_bytes_until_nul(text).ok()) {
         Some(text) => text,
         None if status == DMA_INTERNAL as dma_status => c"defect of the library",
         None => c"unknown status",

@@ -2,9 +2,9 @@
 #![expect(unsafe_code, reason = "maps a page that the kernel clears in forked children")]
 
 use std::ptr::NonNull;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use once_cell::race::OnceRef;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Distinguishes the process that made the mark from its forked children.
@@ -33,9 +33,10 @@ impl ForkMark {
         reason = "a default value would not suggest that it depends on the process"
     )]
     pub fn new() -> Self {
-        static CURRENT: OnceLock<&'static AtomicU32> = OnceLock::new();
+        // Without a lock: a thread of the parent may be in this function at the fork.
+        static CURRENT: OnceRef<'static, AtomicU32> = OnceRef::new();
         static LAST: AtomicU32 = AtomicU32::new(0);
-        let current = *CURRENT.get_or_init(|| wiped_by_kernel().unwrap_or_else(wiped_by_handler));
+        let current = CURRENT.get_or_init(|| wiped_by_kernel().unwrap_or_else(wiped_by_handler));
         let own = match current.load(Ordering::Relaxed) {
             0 => {
                 let new = LAST.fetch_add(1, Ordering::Relaxed) + 1;

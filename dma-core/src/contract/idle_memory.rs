@@ -1,6 +1,7 @@
 //! [`IdleMemory`]: allocated memory that an engine keeps after its last use, for later allocations.
 #![expect(unsafe_code, reason = "frees memory whose type it does not know")]
 
+use std::collections::TryReserveError;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -259,21 +260,22 @@ impl IdleStore {
         idle.map(|idle| idle.region)
     }
 
-    /// Keeps memory whose length is that of a class, or releases it.
+    /// Keeps memory whose length is that of a class, or releases it. Releases it if there is no memory for the
+    /// lists: a drop must not end the program.
     pub(crate) fn keep(&self, region: IdleRegion) {
         let len = region.len;
         let mut region = Some(region);
         let released = self.with(|state| {
             let mut released = state.next_call();
-            if state.is_closed {
+            let (class, since) = (class_of(len), state.calls);
+            if state.is_closed || state.reserve(class).is_err() {
                 return released;
             }
             while state.report.bytes > self.limit().saturating_sub(len) {
+                if released.try_reserve(1).is_err() {
+                    return released;
+                }
                 released.push(state.release_oldest());
-            }
-            let (class, since) = (class_of(len), state.calls);
-            if state.classes.len() <= class {
-                state.classes.resize_with(class + 1, Vec::new);
             }
             state.classes[class].extend(region.take().map(|region| Idle { region, since }));
             state.report.bytes += len;
@@ -315,9 +317,13 @@ impl State {
         let mut released = Vec::new();
         if self.calls.is_multiple_of(SWEEP_EVERY) {
             let kept_until = self.calls.saturating_sub(MAX_AGE);
+            let old = |class: &Vec<Idle>| class.partition_point(|idle| idle.since < kept_until);
+            // Without memory for the list, a later call releases them.
+            if released.try_reserve(self.classes.iter().map(old).sum()).is_err() {
+                return released;
+            }
             for class in &mut self.classes {
-                let old = class.partition_point(|idle| idle.since < kept_until);
-                released.extend(class.drain(..old).map(|idle| idle.region));
+                released.extend(class.drain(..old(class)).map(|idle| idle.region));
             }
             for region in &released {
                 self.report.bytes -= region.len;
@@ -326,6 +332,14 @@ impl State {
             }
         }
         released
+    }
+
+    /// Makes room for a region of a class.
+    fn reserve(&mut self, class: usize) -> Result<(), TryReserveError> {
+        let missing = (class + 1).saturating_sub(self.classes.len());
+        self.classes.try_reserve(missing)?;
+        self.classes.resize_with(self.classes.len() + missing, Vec::new);
+        self.classes[class].try_reserve(1)
     }
 
     /// Returns the region that has not been used for longest. There must be one.

@@ -1,12 +1,13 @@
 //! [`Location`]: the address space and the address of a region's bytes, to detect whether two ranges overlap.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 
 use dma_process::ForkLock;
-use once_cell::race::OnceBox;
+use once_cell::race::OnceNonZeroUsize;
 
 use crate::{DeviceAddr, ExportDescriptor};
 
@@ -45,11 +46,14 @@ fn exports() -> MutexGuard<'static, HashMap<u64, Arc<Listed>>> {
 }
 
 /// Returns the number of an export: a hash that is never 0. Two exports have the same number with a
-/// probability of 2^-63.
+/// probability of 2^-63. A peer that knows the function cannot choose equal numbers, because each process
+/// hashes a random number first.
 fn number_of(descriptor: &ExportDescriptor) -> u64 {
-    static HASHER: OnceBox<RandomState> = OnceBox::new();
-    let hasher = HASHER.get_or_init(|| Box::new(RandomState::new()));
-    hasher.hash_one((descriptor.backend(), descriptor.native())) | 1
+    static RANDOM: OnceNonZeroUsize = OnceNonZeroUsize::new();
+    let random = RANDOM.get_or_init(|| NonZeroUsize::MIN | RandomState::new().hash_one(()) as usize);
+    let mut hasher = DefaultHasher::new();
+    (random, descriptor.backend(), descriptor.native()).hash(&mut hasher);
+    hasher.finish() | 1
 }
 
 impl Location {

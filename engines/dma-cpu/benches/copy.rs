@@ -144,7 +144,7 @@ fn criterion(src: Memory, dst: Memory) {
 }
 
 fn cold_table(src: Memory, dst: Memory) {
-    let kernels = Kernel::all();
+    let kernels: Vec<_> = Kernel::all().collect();
     let mut tuned = Tuned::start();
     let names: Vec<_> = kernels.iter().map(Kernel::name).chain(["tuner", "memcpy tuned"]).collect();
     header("cold, one core: GB/s, and speed relative to memcpy", &names);
@@ -184,7 +184,7 @@ fn cold_table(src: Memory, dst: Memory) {
 }
 
 fn hot_table(src: Memory, dst: Memory) {
-    let kernels: Vec<_> = Kernel::all().iter().take(3).copied().collect();
+    let kernels: Vec<_> = Kernel::all().take(3).collect();
     let names: Vec<_> = kernels.iter().map(Kernel::name).chain(["tuner"]).collect();
     header("hot, one core: GB/s, and speed relative to memcpy", &names);
     for (slots, sizes) in [(1, &HOT_SIZES[..]), (32, &HOT_SIZES[..9])] {

@@ -2,30 +2,34 @@
 
 #![cfg_attr(not(miri), expect(unsafe_code, reason = "reads the time stamp counter"))]
 
+use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use once_cell::race::OnceBox;
+use once_cell::race::OnceNonZeroUsize;
 
 /// Converts a time to ticks of [`ticks`]. The first call measures the rate, which takes 60 us.
 pub(crate) fn ticks_in(time: Duration) -> u64 {
     const MEASURED: Duration = Duration::from_micros(20);
-    static PER_SECOND: OnceBox<f64> = OnceBox::new();
+    /// The bits of an `f32`.
+    static PER_SECOND: OnceNonZeroUsize = OnceNonZeroUsize::new();
     let measure = || {
         let (since, start) = (Instant::now(), ticks());
         loop {
             let (took, now) = (since.elapsed(), ticks());
             if took >= MEASURED {
-                return now.wrapping_sub(start) as f64 / took.as_secs_f64();
+                return now.wrapping_sub(start) as f32 / took.as_secs_f32();
             }
         }
     };
-    let per_second = PER_SECOND.get_or_init(|| {
+    let bits = PER_SECOND.get_or_try_init(|| {
         // The median is used, because the thread may be preempted between the two clock readings.
         let mut measured = [measure(), measure(), measure()];
-        measured.sort_unstable_by(f64::total_cmp);
-        Box::new(measured[1])
+        measured.sort_unstable_by(f32::total_cmp);
+        // A clock that stands still has the rate 0, which is measured at each call.
+        NonZeroUsize::new(measured[1].to_bits() as usize).ok_or(())
     });
-    (per_second * time.as_secs_f64()) as u64
+    let per_second = f32::from_bits(bits.map_or(0, NonZeroUsize::get) as u32);
+    (f64::from(per_second) * time.as_secs_f64()) as u64
 }
 
 /// Reads a cheap clock. The unit of the clock does not matter, because only ratios are used.

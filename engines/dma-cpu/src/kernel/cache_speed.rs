@@ -4,10 +4,11 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::cell::Cell;
+use std::num::NonZeroUsize;
 
 #[cfg(target_arch = "x86_64")]
 use dma_core::racy_copy;
-use once_cell::race::OnceBox;
+use once_cell::race::OnceNonZeroUsize;
 
 #[cfg(target_arch = "x86_64")]
 use super::CopyFn;
@@ -15,30 +16,39 @@ use super::Kernel;
 use crate::clock::ticks;
 
 /// Returns the cost of `memcpy` within a core's second level cache, in ticks per byte. The cost is measured
-/// once, which takes some 20 us.
+/// once, which takes some 20 us. Returns 0 if there is no memory for the measurement: then no copy counts as
+/// one within the cache, and the next call measures.
 pub(crate) fn hot_cost() -> f32 {
-    static COST: OnceBox<f32> = OnceBox::new();
-    *COST.get_or_init(|| {
-        /// Larger than any first level cache, and small enough for two of them to fit any second level cache.
-        /// Miri has no caches, and copies each byte.
-        const LEN: usize = if cfg!(miri) { 64 } else { 64 << 10 };
-        /// Source and destination are half a page apart. At a distance of few bytes within a page, CPUs
-        /// mistake loads and stores for aliases.
-        const GAP: usize = 2 << 10;
-        let mut bytes = vec![1_u8; LEN + GAP + LEN];
-        let (src, rest) = bytes.split_at_mut(LEN);
-        let dst = &mut rest[GAP..];
-        let times = (0..10).map(|_| {
-            let start = ticks();
-            // SAFETY: both vectors have `LEN` bytes and do not overlap.
-            unsafe { Kernel::memcpy().copy(dst.as_mut_ptr(), src.as_ptr(), LEN) };
-            let ticks = ticks().wrapping_sub(start);
-            // Prevents the compiler from removing the copy.
-            std::hint::black_box(&mut *dst);
-            ticks
-        });
-        Box::new(times.min().unwrap_or(0) as f32 / LEN as f32)
-    })
+    /// The bits of the cost.
+    static COST: OnceNonZeroUsize = OnceNonZeroUsize::new();
+    let measure = || NonZeroUsize::new(measure_hot_cost()?.to_bits() as usize);
+    let bits = COST.get_or_try_init(|| measure().ok_or(())).map_or(0, NonZeroUsize::get);
+    f32::from_bits(bits as u32)
+}
+
+/// Returns `None` if there is no memory.
+fn measure_hot_cost() -> Option<f32> {
+    /// Larger than any first level cache, and small enough for two of them to fit any second level cache.
+    /// Miri has no caches, and copies each byte.
+    const LEN: usize = if cfg!(miri) { 64 } else { 64 << 10 };
+    /// Source and destination are half a page apart. At a distance of few bytes within a page, CPUs mistake
+    /// loads and stores for aliases.
+    const GAP: usize = 2 << 10;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(LEN + GAP + LEN).ok()?;
+    bytes.resize(LEN + GAP + LEN, 1_u8);
+    let (src, rest) = bytes.split_at_mut(LEN);
+    let dst = &mut rest[GAP..];
+    let times = (0..10).map(|_| {
+        let start = ticks();
+        // SAFETY: both ranges have `LEN` bytes and do not overlap.
+        unsafe { Kernel::memcpy().copy(dst.as_mut_ptr(), src.as_ptr(), LEN) };
+        let ticks = ticks().wrapping_sub(start);
+        // Prevents the compiler from removing the copy.
+        std::hint::black_box(&mut *dst);
+        ticks
+    });
+    Some(times.min().unwrap_or(0) as f32 / LEN as f32)
 }
 
 /// From this cost on, relative to [`hot_cost`], the ranges of a copy by vectors are not in the core's own

@@ -1,8 +1,9 @@
 //! Properties of this x86-64 CPU that the CPUID instruction reports.
 
 use std::arch::asm;
+use std::num::NonZeroUsize;
 
-use once_cell::race::{OnceBool, OnceBox};
+use once_cell::race::{OnceBool, OnceNonZeroUsize};
 
 /// Returns true on AMD CPUs with fast short `rep movsb`. On these CPUs, glibc 2.36 uses `rep movsb` for all
 /// lengths above 2 KiB. This instruction is slow if the page offset of the destination is greater than that
@@ -12,8 +13,8 @@ pub(super) fn has_slow_rep_movsb() -> bool {
     static SLOW: OnceBool = OnceBool::new();
     SLOW.get_or_init(|| {
         let [_, ebx, ecx, edx] = cpuid(0);
-        let vendor = [ebx, edx, ecx].map(u32::to_le_bytes).concat();
-        let by_amd = [b"AuthenticAMD", b"HygonGenuine"].iter().any(|amd| vendor == **amd);
+        let vendor = [ebx, edx, ecx].map(u32::to_le_bytes);
+        let by_amd = [b"AuthenticAMD", b"HygonGenuine"].iter().any(|amd| vendor.as_flattened() == *amd);
         by_amd && has_fast_short_rep_movsb()
     })
 }
@@ -31,13 +32,15 @@ pub(super) fn second_level_cache() -> Option<usize> {
     const LEAF: u32 = 0x8000_0006;
     // The value is cached, because every queue needs it, and under a hypervisor each CPUID instruction exits
     // to the hypervisor.
-    static BYTES: OnceBox<Option<usize>> = OnceBox::new();
-    *BYTES.get_or_init(|| {
+    // The value is the number of KiB plus 1.
+    static KIB: OnceNonZeroUsize = OnceNonZeroUsize::new();
+    let kib = KIB.get_or_init(|| {
         let [last, ..] = cpuid(0x8000_0000);
         let kib = if last >= LEAF { cpuid(LEAF)[2] >> 16 } else { 0 };
-        // A hypervisor may hide this leaf.
-        Box::new((kib > 0).then_some(kib as usize * 1024))
-    })
+        NonZeroUsize::MIN.saturating_add(kib as usize)
+    });
+    // A hypervisor may hide this leaf.
+    (kib > NonZeroUsize::MIN).then(|| (kib.get() - 1) * 1024)
 }
 
 /// Returns EAX, EBX, ECX and EDX of subleaf 0 of `leaf`. `std`'s `__cpuid_count` is not used, because it is

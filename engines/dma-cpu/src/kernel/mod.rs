@@ -26,7 +26,6 @@ mod x86_64;
 use std::fmt;
 
 use dma_core::InlineCopy;
-use once_cell::race::OnceBox;
 
 type CopyFn = unsafe fn(dst: *mut u8, src: *const u8, len: usize);
 type CopyAllFn = unsafe fn(copies: &[InlineCopy]);
@@ -101,23 +100,20 @@ impl Kernel {
         #[cfg(target_arch = "x86_64")]
         let streaming = measured::kernel();
         #[cfg(not(target_arch = "x86_64"))]
-        let streaming = Self::all().iter().copied().find(|kernel| kernel.streaming);
+        let streaming = Self::all().find(|kernel| kernel.streaming);
         streaming
     }
 
     /// Returns every kernel that this CPU can run: `memcpy` first, then the streaming kernels. Each of these
     /// has one order of lines.
-    #[must_use]
-    pub fn all() -> &'static [Self] {
-        static ALL: OnceBox<Vec<Kernel>> = OnceBox::new();
-        ALL.get_or_init(|| {
-            let mut all = vec![Self::memcpy()];
-            #[cfg(target_arch = "x86_64")]
-            all.extend(x86_64::available());
-            #[cfg(target_arch = "aarch64")]
-            all.push(aarch64::STNP);
-            Box::new(all)
-        })
+    pub fn all() -> impl Iterator<Item = Self> {
+        #[cfg(target_arch = "x86_64")]
+        let streaming = x86_64::available();
+        #[cfg(target_arch = "aarch64")]
+        let streaming = std::iter::once(aarch64::STNP);
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let streaming = std::iter::empty();
+        std::iter::once(Self::memcpy()).chain(streaming)
     }
 
     /// Returns a short name for reports: `memcpy`; `avx2`, `sse2` or `stnp` for

@@ -2,7 +2,7 @@
 
 use std::arch::{asm, is_x86_feature_detected};
 
-use once_cell::race::OnceBox;
+use once_cell::race::OnceRef;
 
 use super::{CopyFn, asan, cpuid};
 
@@ -14,16 +14,16 @@ use super::{CopyFn, asan, cpuid};
 /// 207). Intel CPUs write one vector in a cycle, so only vectors of 64 bytes are faster there.
 #[inline]
 pub(super) fn by_vectors() -> Option<CopyFn> {
-    static COPY: OnceBox<Option<CopyFn>> = OnceBox::new();
+    static COPY: OnceRef<'static, Option<CopyFn>> = OnceRef::new();
+    static BY_32: Option<CopyFn> = Some(copy_by_32);
+    static BY_64: Option<CopyFn> = Some(copy_by_64);
     *COPY.get_or_init(|| {
-        let copy: Option<CopyFn> = if !cpuid::has_fast_short_rep_movsb() {
-            None
-        } else if cpuid::has_slow_rep_movsb() {
-            is_x86_feature_detected!("avx2").then_some(copy_by_32)
+        let (copy, has_feature) = if cpuid::has_slow_rep_movsb() {
+            (&BY_32, is_x86_feature_detected!("avx2"))
         } else {
-            is_x86_feature_detected!("avx512f").then_some(copy_by_64)
+            (&BY_64, is_x86_feature_detected!("avx512f"))
         };
-        Box::new(copy)
+        if has_feature && cpuid::has_fast_short_rep_movsb() { copy } else { &None }
     })
 }
 

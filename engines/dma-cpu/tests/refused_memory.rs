@@ -1,0 +1,75 @@
+//! Operations that the CPU executes within the call allocate nothing, not even the first ones of a process,
+//! because an allocation that fails ends the program. Memory is also freed without an allocation.
+#![expect(unsafe_code, reason = "implements a global allocator; copies between raw addresses")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::hint::black_box;
+
+use dma_core::{DmaEngineExt, QueueOptions, SharedQueueOptions};
+use dma_cpu::{CpuEngine, CpuOptions, Kernel};
+
+/// The system's allocator, which can refuse.
+struct Refusing;
+
+#[global_allocator]
+static ALLOCATOR: Refusing = Refusing;
+
+thread_local! {
+    static REFUSES: Cell<bool> = const { Cell::new(false) };
+}
+
+// SAFETY: every call goes to the system's allocator, or returns null, which is allowed.
+unsafe impl GlobalAlloc for Refusing {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if REFUSES.get() {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the inner method has the same requirements, which the caller meets.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the inner method has the same requirements, which the caller meets.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+/// Runs `work` while this thread gets no memory.
+fn without_memory<R>(work: impl FnOnce() -> R) -> R {
+    REFUSES.set(true);
+    let result = work();
+    REFUSES.set(false);
+    result
+}
+
+// This is the only test in the file, because the first calls of the process count.
+#[test]
+fn the_first_short_operations_and_drops_of_a_process_need_no_memory() {
+    let (mut dst, src) = ([0_u8; 3000], [7_u8; 3000]);
+    without_memory(|| {
+        for kernel in Kernel::all() {
+            // SAFETY: both arrays have the length, and do not overlap.
+            unsafe { kernel.copy(dst.as_mut_ptr(), src.as_ptr(), dst.len()) };
+        }
+    });
+    assert_eq!(black_box(dst), src);
+
+    let engine = CpuEngine::open(&CpuOptions::new()).expect("in range");
+    let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+    let shared = engine.open_shared_queue(&SharedQueueOptions::new()).expect("a queue");
+    let memory = |len| engine.allocate(len).expect("memory");
+    for len in [64, 1000, 3000, 5000, 20_000] {
+        let (mut pair, other) = ((memory(len), memory(len)), memory(len).freeze());
+        let (pair, digest) = without_memory(|| {
+            pair = queue.copy(pair.0, pair.1).expect("accepted").wait().expect("done");
+            pair.1 = queue.fill(pair.1, [5; 8]).expect("accepted").wait().expect("done");
+            pair = shared.copy(pair.1, pair.0).expect("accepted").wait().expect("done");
+            pair.1 = shared.fill(pair.1, [6; 8]).expect("accepted").wait().expect("done");
+            let (other, digest) = queue.crc32c(other, 0).expect("accepted").wait().expect("done");
+            drop(other);
+            (pair, digest)
+        });
+        assert_eq!((pair.0[len - 1], pair.1[len - 1]), (5, 6), "{len} bytes");
+        assert_eq!(digest, crc32c::crc32c(&vec![0; len]), "{len} bytes");
+    }
+}
