@@ -22,7 +22,8 @@
  *            move between threads. A signal handler must not call any function.
  * Forks.     A forked child cannot use the engines and queues of its parent (DMA_UNSUPPORTED), and no call with them
  *            blocks. It may close them, which leaves the parent's alone, and open its own. An object that a thread of the
- *            parent was calling at the fork stays in use in the child (DMA_IN_USE): leave it open.
+ *            parent was calling at the fork is in use in the child (DMA_IN_USE) until the child closes it, which leaks
+ *            the child's copy.
  * Panics.    A defect of the library is reported as DMA_INTERNAL. It never unwinds into C.
  *
  * C99 and later, C++11 and later; Linux.

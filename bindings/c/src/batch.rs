@@ -94,7 +94,7 @@ fn create(copies: &[dma_copy]) -> Result<dma_batch> {
 }
 
 fn close(batch: dma_batch) -> Result<()> {
-    drop(BATCHES.exclusive(batch.id).map_err(refused)?.remove());
+    drop(BATCHES.to_close(batch.id).map_err(refused)?.map(Exclusive::remove));
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use dma::{Error, Result};
 
 use crate::arguments::{Out, OutStruct, invalid, text, write_text};
 use crate::error::{c_string, guard};
-use crate::handles::{Pin, Table, mark};
+use crate::handles::{Exclusive, Pin, Table, mark};
 use crate::header::*;
 
 /// An engine, with its description as C strings.
@@ -99,7 +99,7 @@ pub(crate) mod calls {
 
         fn dma_close(engine: dma_engine) -> dma_status {
             guard(|| {
-                drop(ENGINES.exclusive(engine.id)?.remove());
+                drop(ENGINES.to_close(engine.id)?.map(Exclusive::remove));
                 Ok(())
             })
         }

@@ -10,6 +10,7 @@ use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::null_mut;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use dma::process::ForkLock;
@@ -50,6 +51,16 @@ struct Slot<T> {
 
 type Chunk<T> = [Slot<T>; CHUNK as usize];
 
+/// The slots of one process. In a forked child, this value begins anew.
+#[derive(Default)]
+struct Slots {
+    /// The free slots that were used before.
+    free: Vec<u32>,
+    /// The number of slots that the process inherited from its parent by a fork. They are not used again,
+    /// because threads of the parent may use their objects for ever.
+    inherited: Option<u32>,
+}
+
 /// The table of all objects of one kind.
 pub(crate) struct Table<T: 'static> {
     /// The name of the kind, for messages.
@@ -57,9 +68,8 @@ pub(crate) struct Table<T: 'static> {
     /// The bit of this kind in the index of every handle; see [`mark`].
     mark: u32,
     chunks: [AtomicPtr<Chunk<T>>; CHUNKS],
-    /// The free slots that were used before. In a forked child, the list begins empty.
-    free: ForkLock<Vec<u32>>,
-    /// The first slot that was never used. Only a thread that has locked `free` changes it.
+    slots: ForkLock<Slots>,
+    /// The first slot that was never used. Only a thread that has locked `slots` changes it.
     next: AtomicU32,
 }
 
@@ -87,16 +97,23 @@ pub(crate) struct Exclusive<T: 'static> {
 impl<T> Table<T> {
     /// Creates a table whose handles have the bit `mark` in their index.
     pub(crate) const fn new(what: &'static str, mark: u32) -> Self {
-        let (free, next) = (ForkLock::new(Vec::new), AtomicU32::new(0));
-        Self { what, mark, chunks: [const { AtomicPtr::new(null_mut()) }; CHUNKS], free, next }
+        let (slots, next) = (ForkLock::new(Slots::default), AtomicU32::new(0));
+        Self { what, mark, chunks: [const { AtomicPtr::new(null_mut()) }; CHUNKS], slots, next }
+    }
+
+    /// Locks the slots of this process. Returns them and the number of inherited ones.
+    fn slots(&'static self) -> (MutexGuard<'static, Slots>, u32) {
+        let mut slots = self.slots.lock();
+        let inherited = *slots.inherited.get_or_insert_with(|| self.next.load(Ordering::Relaxed));
+        (slots, inherited)
     }
 
     /// Stores an object and returns its handle.
     pub(crate) fn insert(&'static self, value: T) -> Result<u64> {
         let index = {
-            let mut free = self.free.lock();
+            let (mut slots, _) = self.slots();
             let next = self.next.load(Ordering::Relaxed);
-            match free.pop() {
+            match slots.free.pop() {
                 Some(index) => index,
                 None if next < CHUNK * CHUNKS as u32 => {
                     if next.is_multiple_of(CHUNK) {
@@ -221,6 +238,31 @@ impl<T> Table<T> {
             std::hint::spin_loop();
         }
     }
+
+    /// Returns exclusive use of a handle's object, to close it. In a forked child, returns `None` if the object
+    /// is the parent's and in use, because a use by a thread of the parent does not end in the child. Then the
+    /// handle is closed, and the object is leaked.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`exclusive`](Self::exclusive), but `InUse` only for objects of this process.
+    pub(crate) fn to_close(&'static self, id: u64) -> Result<Option<Exclusive<T>>> {
+        let in_use = match self.exclusive(id) {
+            Err(e) if e.kind() == ErrorKind::InUse => e,
+            other => return other.map(Some),
+        };
+        let index = id as u32 ^ self.mark;
+        if index >= self.slots().1 {
+            return Err(in_use);
+        }
+        let slot = self.at(index).expect("the slot of an object in use");
+        // The uses remain in the state.
+        let close = |state: u64| ((state ^ id) >> 32 == 0).then(|| state.wrapping_add(GENERATION));
+        match slot.state.fetch_update(Ordering::AcqRel, Ordering::Relaxed, close) {
+            Ok(_) => Ok(None),
+            Err(state) => Err(self.closed(id, state)),
+        }
+    }
 }
 
 impl<T> Held<T> {
@@ -336,9 +378,10 @@ impl<T> Exclusive<T> {
     #[cold]
     fn close(&self) {
         let state = self.slot.state.fetch_add(GENERATION - EXCLUSIVE, Ordering::Release);
+        let (mut slots, inherited) = self.table.slots();
         // A slot whose generations are used up is never used again.
-        if state >> 32 < u64::from(u32::MAX) - 2 {
-            self.table.free.lock().push(self.index);
+        if self.index >= inherited && state >> 32 < u64::from(u32::MAX) - 2 {
+            slots.free.push(self.index);
         }
     }
 }
@@ -427,11 +470,57 @@ mod tests {
         let [closed, open] = [1, 2].map(|value| TABLE.insert(value).unwrap());
         TABLE.exclusive(closed).unwrap().remove();
         // The lock stays held, as by a thread that the child does not have.
-        std::mem::forget(TABLE.free.lock());
+        std::mem::forget(TABLE.slots.lock());
         assert!(test_support::in_child::in_child(|| {
             let own = TABLE.insert(3).unwrap();
             let different = *TABLE.get(own).unwrap() == 3 && *TABLE.get(open).unwrap() == 2;
             different && TABLE.exclusive(open).unwrap().remove() == 2 && TABLE.get(closed).is_err()
+        }));
+    }
+
+    #[test]
+    fn a_child_closes_objects_that_threads_of_the_parent_use() {
+        static TABLE: Table<Vec<u32>> = Table::new("list", mark::QUEUE);
+        let [pinned, exclusive, idle] = [1, 2, 3].map(|value| TABLE.insert(vec![value]).unwrap());
+        // The uses of two calls of the parent.
+        let (pin, mut exclusive_use) = (TABLE.get(pinned).unwrap(), TABLE.exclusive(exclusive).unwrap());
+        for id in [pinned, exclusive] {
+            assert_eq!(kind(TABLE.to_close(id)), ErrorKind::InUse, "the parent closes no object in use");
+        }
+        assert!(test_support::in_child::in_child(|| {
+            for id in [pinned, exclusive] {
+                assert!(TABLE.to_close(id).unwrap().is_none());
+                assert_eq!(kind(TABLE.get(id)), ErrorKind::Closed);
+                assert_eq!(kind(TABLE.to_close(id)), ErrorKind::Closed);
+            }
+            assert_eq!(TABLE.to_close(idle).unwrap().expect("it is idle").remove(), [3]);
+            // An object of the child, in a slot that the child has used before.
+            let first = TABLE.insert(vec![4]).unwrap();
+            TABLE.to_close(first).unwrap().expect("it is idle").remove();
+            let own = TABLE.insert(vec![5]).unwrap();
+            assert!(own as u32 == first as u32 && own as u32 != idle as u32);
+            let _pin = TABLE.get(own).unwrap();
+            kind(TABLE.to_close(own)) == ErrorKind::InUse
+        }));
+        assert_eq!((&**pin, &**exclusive_use), (&[1][..], &[2][..]), "the parent's objects are left alone");
+        exclusive_use.push(6);
+        drop((pin, exclusive_use));
+        assert_eq!(TABLE.to_close(pinned).unwrap().expect("it is idle").remove(), [1]);
+        assert_eq!(TABLE.to_close(exclusive).unwrap().expect("it is idle").remove(), [2, 6]);
+    }
+
+    #[test]
+    fn a_use_that_ends_after_its_object_was_leaked_leaves_the_handle_closed() {
+        static TABLE: Table<u32> = Table::new("number", mark::BATCH);
+        let [exclusive, pinned] = [1, 2].map(|value| TABLE.insert(value).unwrap());
+        assert!(test_support::in_child::in_child(|| {
+            let uses = (TABLE.exclusive(exclusive).unwrap(), TABLE.get(pinned).unwrap());
+            [exclusive, pinned].iter().for_each(|&id| assert!(TABLE.to_close(id).unwrap().is_none()));
+            assert_eq!((*uses.0, *uses.1), (1, 2));
+            drop(uses);
+            [exclusive, pinned].iter().for_each(|&id| assert_eq!(kind(TABLE.get(id)), ErrorKind::Closed));
+            let new = TABLE.insert(3).unwrap();
+            [exclusive, pinned].iter().all(|&id| id as u32 != new as u32)
         }));
     }
 }

@@ -7,7 +7,7 @@ use dma::{Error, ErrorKind, Verdict};
 
 use crate::arguments::{Out, OutStruct, text};
 use crate::error::{c_string, guard};
-use crate::handles::{Table, mark};
+use crate::handles::{Exclusive, Table, mark};
 use crate::header::*;
 
 /// One entry of a report, with its name, subject, text and remedy as C strings.
@@ -120,7 +120,7 @@ pub(crate) mod calls {
 
         fn dma_report_close(report: dma_report) -> dma_status {
             guard(|| {
-                drop(REPORTS.exclusive(report.id)?.remove());
+                drop(REPORTS.to_close(report.id)?.map(Exclusive::remove));
                 Ok(())
             })
         }

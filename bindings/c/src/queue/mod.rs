@@ -87,9 +87,9 @@ fn open(engine: dma_engine, options: &dma_queue_options) -> Result<dma_queue> {
 fn close(queue: dma_queue, timeout: Duration) -> Result<()> {
     // The handle is closed first, because dropping operands may call functions of the program.
     if SHARED.has_mark(queue.id) {
-        SHARED.exclusive(queue.id)?.remove().close(timeout)
+        SHARED.to_close(queue.id)?.map_or(Ok(()), |queue| queue.remove().close(timeout))
     } else {
-        LOCAL.exclusive(queue.id)?.remove().0.close(timeout)
+        LOCAL.to_close(queue.id)?.map_or(Ok(()), |queue| queue.remove().0.close(timeout))
     }
 }
 

@@ -2,6 +2,8 @@
  * leaks. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
+#include <pthread.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +29,7 @@ static struct opened open_all(uint32_t lanes) {
   memset(&options, 0, sizeof options);
   options.size = sizeof options;
   options.lanes = lanes;
+  options.stall_timeout_ms = UINT32_MAX;
   OK(dma_queue_open(all.engine, &options, &all.queue));
   OK(dma_queue_descriptor(all.queue, &fd));
   memset(&exportable, 0, sizeof exportable);
@@ -93,6 +96,40 @@ static void no_call_of_a_child_blocks(struct opened all, uint32_t lanes) {
   OK(dma_close(all.engine));
 }
 
+/* Waits until the program ends. */
+static void *wait_in_a_call(void *queue) {
+  dma_completion done;
+  size_t count;
+  for (;;) dma_queue_wait(*(dma_queue *)queue, &done, 1, UINT32_MAX, &count);
+  return NULL;
+}
+
+static void a_child_closes_a_queue_in_which_a_thread_of_the_parent_waits(void) {
+  static struct opened all;
+  dma_counters counters;
+  pthread_t thread;
+  int status = 1;
+  pid_t pid;
+  all = open_all(0);
+  CHECK(pthread_create(&thread, NULL, wait_in_a_call, &all.queue) == 0);
+  counters.size = sizeof counters;
+  /* From this status on, the thread is in the call, which does not end. */
+  while (dma_queue_counters(all.queue, &counters) != DMA_IN_USE) sched_yield();
+  pid = fork();
+  if (pid == 0) {
+    alarm(120);
+    FAILS(DMA_IN_USE, dma_queue_counters(all.queue, &counters));
+    OK(dma_queue_close(all.queue, UINT32_MAX));
+    FAILS(DMA_CLOSED, dma_queue_close(all.queue, UINT32_MAX));
+    OK(dma_batch_close(all.batch));
+    OK(dma_close(all.engine));
+    fflush(stdout);
+    _exit(checks_failed);
+  }
+  CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+  FAILS(DMA_IN_USE, dma_queue_close(all.queue, 0));
+}
+
 int main(void) {
   uint32_t lanes;
   for (lanes = 0; lanes < 2; lanes++) {
@@ -109,6 +146,7 @@ int main(void) {
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
     CHECK(dma_queue_cancel(all.queue, 7) == DMA_OK);
   }
+  a_child_closes_a_queue_in_which_a_thread_of_the_parent_waits();
   puts(checks_failed ? "wrong" : "right");
   return checks_failed;
 }
