@@ -24,11 +24,12 @@ const GROUP: usize = 16 * PAGE;
 ///
 /// As for the C library's `memcpy`: the ranges do not overlap.
 pub(crate) unsafe fn copy(mut dst: *mut u8, mut src: *const u8, mut len: usize) {
+    let last = src.wrapping_add(len.saturating_sub(1));
     while len > 0 {
         // The first group ends where a line of the destination begins, so that all others begin at a line.
         let mut group = len.min(GROUP - dst.addr() % LINE);
         // SAFETY: these bytes belong to both ranges.
-        unsafe { touch(dst, src, group) };
+        unsafe { touch(dst, src, group, last) };
         len -= group;
         let head = dst.addr().wrapping_neg() % LINE;
         if head > 0 {
@@ -39,14 +40,14 @@ pub(crate) unsafe fn copy(mut dst: *mut u8, mut src: *const u8, mut len: usize) 
         }
         while group >= STREAMS * PAGE {
             // SAFETY: `STREAMS` pages are left, and `dst` is aligned since `head`.
-            unsafe { pages(dst, src) };
+            unsafe { pages(dst, src, last) };
             (dst, src, group) =
                 (dst.wrapping_add(STREAMS * PAGE), src.wrapping_add(STREAMS * PAGE), group - STREAMS * PAGE);
         }
         let lines = group - group % LINE;
         if lines > 0 {
             // SAFETY: `lines` bytes are left, and `dst` is aligned.
-            unsafe { copy_lines(dst, src, lines) };
+            unsafe { copy_lines(dst, src, lines, last) };
             (dst, src, group) = (dst.wrapping_add(lines), src.wrapping_add(lines), group - lines);
         }
         if group > 0 {
@@ -90,7 +91,7 @@ fn fence() {
 /// # Safety
 ///
 /// As for [`copy`].
-unsafe fn touch(dst: *mut u8, src: *const u8, len: usize) {
+unsafe fn touch(dst: *mut u8, src: *const u8, len: usize, last: *const u8) {
     // The first byte of each range and the distances to the next page.
     let [to, from] = [dst.addr(), src.addr()].map(|address| address.wrapping_neg() % PAGE);
     // A line of the destination is written past the cache, which is faster than one byte. But the line must
@@ -105,7 +106,7 @@ unsafe fn touch(dst: *mut u8, src: *const u8, len: usize) {
             if at + LINE <= len && by_lines {
                 if dst.addr().is_multiple_of(PAGE) {
                     // SAFETY: the line belongs to both ranges.
-                    unsafe { copy_lines(dst, src, LINE) };
+                    unsafe { copy_lines(dst, src, LINE, last) };
                 } else {
                     // SAFETY: the byte belongs to the source.
                     unsafe { read_byte(src) };
@@ -174,20 +175,25 @@ pub(crate) unsafe fn fill_bytes(dst: *mut u8, byte: u8, len: usize) {
     }
 }
 
-/// Copies [`STREAMS`] pages side by side, one line of each in turn.
+/// Copies [`STREAMS`] pages side by side, one line of each in turn. Prefetches up to `last`, the last byte of
+/// the copy's source, because the page behind it may not exist.
 ///
 /// # Safety
 ///
 /// As for [`copy`]; `dst` is aligned to a line.
 #[inline(always)]
-unsafe fn pages(dst: *mut u8, src: *const u8) {
+unsafe fn pages(dst: *mut u8, src: *const u8, last: *const u8) {
     // SAFETY: reads and writes 4 pages at the caller's addresses. A prefetch never faults.
     unsafe {
         asm!(
             "2:",
-            ".irp page, 0, 4096, 8192, 12288",
+            ".irp page, 0, 4096, 8192",
             "prefetcht0 byte ptr [{src} + \\page + 512]",
             ".endr",
+            "lea {ahead}, [{src} + 12800]",
+            "cmp {ahead}, {last}",
+            "cmova {ahead}, {last}",
+            "prefetcht0 byte ptr [{ahead}]",
             ".irp page, 0, 4096, 8192, 12288",
             "movdqu {a}, xmmword ptr [{src} + \\page]",
             "movdqu {b}, xmmword ptr [{src} + \\page + 16]",
@@ -204,6 +210,8 @@ unsafe fn pages(dst: *mut u8, src: *const u8) {
             "jnz 2b",
             src = inout(reg) src => _,
             dst = inout(reg) dst => _,
+            last = in(reg) last,
+            ahead = out(reg) _,
             lines = inout(reg) PAGE / LINE => _,
             a = out(xmm_reg) _,
             b = out(xmm_reg) _,
@@ -214,17 +222,20 @@ unsafe fn pages(dst: *mut u8, src: *const u8) {
     }
 }
 
-/// Copies `len` bytes, a positive multiple of a line.
+/// Copies `len` bytes, a positive multiple of a line. Prefetches up to `last`, as [`pages`] does.
 ///
 /// # Safety
 ///
 /// As for [`copy`]; `dst` is aligned to a line.
-unsafe fn copy_lines(dst: *mut u8, src: *const u8, len: usize) {
+unsafe fn copy_lines(dst: *mut u8, src: *const u8, len: usize, last: *const u8) {
     // SAFETY: reads and writes `len` bytes at the caller's addresses. A prefetch never faults.
     unsafe {
         asm!(
             "2:",
-            "prefetcht0 byte ptr [{src} + 512]",
+            "lea {ahead}, [{src} + 512]",
+            "cmp {ahead}, {last}",
+            "cmova {ahead}, {last}",
+            "prefetcht0 byte ptr [{ahead}]",
             "movdqu {a}, xmmword ptr [{src}]",
             "movdqu {b}, xmmword ptr [{src} + 16]",
             "movdqu {c}, xmmword ptr [{src} + 32]",
@@ -239,6 +250,8 @@ unsafe fn copy_lines(dst: *mut u8, src: *const u8, len: usize) {
             "jnz 2b",
             src = inout(reg) src => _,
             dst = inout(reg) dst => _,
+            last = in(reg) last,
+            ahead = out(reg) _,
             len = inout(reg) len => _,
             a = out(xmm_reg) _,
             b = out(xmm_reg) _,

@@ -59,7 +59,8 @@ pub(crate) fn prefetch<const LINES: usize>(start: *const u8, len: usize) {
     // The number of steps is constant. If it depended on the length, the CPU would mispredict the end of the
     // loop for rows of random lengths.
     for at in 0..LINES {
-        let line = start.wrapping_add(len.min(64 * at));
+        // Not the line after a short range, which may be of a page that does not exist.
+        let line = start.wrapping_add(len.saturating_sub(1).min(64 * at));
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: a prefetch cannot fault.
         unsafe {

@@ -91,7 +91,9 @@ pub(super) unsafe fn copy_by_64(dst: *mut u8, src: *const u8, len: usize) {
     asan::check_copy(dst, src, len);
     // SAFETY: the code reads the `len` bytes at `src` and writes them to `dst`: the first 64, the last 256,
     // and from the first aligned vector of the destination on, in steps of 256. The last step begins before
-    // the last 256 bytes, so it ends inside both ranges. A prefetch cannot fault.
+    // the last 256 bytes, so it ends inside both ranges. A prefetch cannot fault, and all are of lines of the
+    // destination: near its end, of the last 256 bytes, which were written first. A prefetch beyond the
+    // destination could be of a page that does not exist, for which the CPU would search.
     unsafe {
         asm!(
             "vmovdqu64 zmm20, [rsi]",
@@ -111,10 +113,13 @@ pub(super) unsafe fn copy_by_64(dst: *mut u8, src: *const u8, len: usize) {
             "neg rax",
             ".p2align 6",
             "2:",
-            "prefetchw [rdi + rax + 512]",
-            "prefetchw [rdi + rax + 576]",
-            "prefetchw [rdi + rax + 640]",
-            "prefetchw [rdi + rax + 704]",
+            "lea rcx, [rax + 512]",
+            "cmp rcx, rdx",
+            "cmova rcx, rdx",
+            "prefetchw [rdi + rcx]",
+            "prefetchw [rdi + rcx + 64]",
+            "prefetchw [rdi + rcx + 128]",
+            "prefetchw [rdi + rcx + 192]",
             "vmovdqu64 zmm16, [rsi + rax]",
             "vmovdqu64 zmm17, [rsi + rax + 64]",
             "vmovdqu64 zmm18, [rsi + rax + 128]",
@@ -130,6 +135,7 @@ pub(super) unsafe fn copy_by_64(dst: *mut u8, src: *const u8, len: usize) {
             inout("rsi") src => _,
             inout("rdx") len => _,
             out("rax") _,
+            out("rcx") _,
             clobber_abi("C"),
             options(nostack),
         );

@@ -304,8 +304,10 @@ unsafe fn in_order<L: Line>(dst: *mut u8, src: *const u8, len: usize, next: *con
 /// See [`Kernel::copy_all`]. The CPU must have the feature of `L`.
 #[inline(always)]
 unsafe fn side_by_side<L: Line>(group: &[InlineCopy; STREAMS], next: &[InlineCopy]) {
+    // If there are fewer next ranges, prefetch the one before, because this one is in the cache.
     let next: [(*const u8, usize); STREAMS] = std::array::from_fn(|stream| {
-        next.get(stream).map_or((std::ptr::null(), 0), |range| (range.src.as_ptr().cast_const(), range.len))
+        let range = next.get(stream).or(next.last()).unwrap_or(&group[stream]);
+        (range.src.as_ptr().cast_const(), range.len)
     });
     let heads = group.map(|range| range.dst.as_ptr().align_offset(LINE).min(range.len));
     let mut ranges = [(std::ptr::null_mut(), std::ptr::null(), 0); STREAMS];
@@ -330,7 +332,7 @@ unsafe fn side_by_side<L: Line>(group: &[InlineCopy; STREAMS], next: &[InlineCop
         turn(at);
     }
     for at in (near..end).step_by(LINE) {
-        next.iter().for_each(|(src, len)| prefetch(*src, (at - near).min(*len)));
+        next.iter().for_each(|(src, len)| prefetch(*src, (at - near).min(len.saturating_sub(1))));
         turn(at);
     }
     for (dst, src, len) in ranges {
