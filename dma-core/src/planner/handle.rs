@@ -92,6 +92,12 @@ impl<P> Ticket<P> {
         self.slot == SPENT
     }
 
+    /// Returns whether the transfer still has its operands, or the queue.
+    #[inline]
+    pub(crate) const fn has_value(&self) -> bool {
+        !(self.is_spent() && self.flags.is_inline())
+    }
+
     /// Marks the transfer as spent, and returns its slot. The transfer must not be spent yet.
     #[inline]
     pub(crate) fn spend(&mut self) -> u32 {
@@ -264,7 +270,7 @@ macro_rules! transfer {
         #[must_use = "dropping a transfer gives up its operands"]
         pub struct $transfer<T: $($send +)? 'static, R: Answer = ()> {
             threads: PhantomData<$threads>,
-            ticket: Ticket<$queue>,
+            ticket: ManuallyDrop<Ticket<$queue>>,
             operands: ManuallyDrop<T>,
             answer: PhantomData<fn() -> R>,
         }
@@ -275,7 +281,8 @@ macro_rules! transfer {
         impl<T: $($send +)? 'static, R: Answer> $transfer<T, R> {
             #[inline]
             pub(super) const fn new(ticket: Ticket<$queue>, operands: T) -> Self {
-                Self { threads: PhantomData, ticket, operands: ManuallyDrop::new(operands), answer: PhantomData }
+                let (ticket, operands) = (ManuallyDrop::new(ticket), ManuallyDrop::new(operands));
+                Self { threads: PhantomData, ticket, operands, answer: PhantomData }
             }
 
             /// Takes the operands out and marks the transfer as spent, so that its destructor does not drop
@@ -285,6 +292,19 @@ macro_rules! transfer {
                 let slot = ticket.spend();
                 // SAFETY: the transfer was not spent, so the operands have not been taken before.
                 (slot, unsafe { ManuallyDrop::take(operands) })
+            }
+
+            /// Drops a transfer.
+            #[inline(never)]
+            fn drop_moved(mut this: ManuallyDrop<Self>) {
+                // SAFETY: only this copy of the ticket is dropped, also if a destructor of the operands
+                // panics.
+                let _ticket = ManuallyDrop::into_inner(unsafe { ptr::read(&this.ticket) });
+                if this.ticket.result().is_some() {
+                    drop(this.take_done());
+                } else if !this.ticket.is_spent() {
+                    this.drop_held();
+                }
             }
 
             /// Returns the operands, if the operation was done when it was submitted.
@@ -316,18 +336,17 @@ macro_rules! transfer {
                 // With `ManuallyDrop`, the operands are not dropped if a panic unwinds, so the compiler moves
                 // them only once.
                 let this = ManuallyDrop::new(self);
-                if let Some(result) = this.ticket.result() {
-                    // SAFETY: as below. No call of other code comes before this, so the compiler can move the
-                    // operands directly from the transfer to their next place.
-                    return Ok(R::with(unsafe { ptr::read(&*this.operands) }, result));
-                }
-                match Self::wait_for_device(&this) {
-                    // SAFETY: `this` is not used afterwards, and its destructor does not run. The ticket has
-                    // a result, or had a slot, so it is not spent, and the operands have not been taken. The
-                    // ticket's destructor would have no effect, or the ticket was dropped.
-                    Some(result) => Ok(R::with(unsafe { ptr::read(&*this.operands) }, result)),
-                    None => slow_path(ManuallyDrop::into_inner(this), Self::wait_slow),
-                }
+                let result = match this.ticket.result() {
+                    Some(result) => result,
+                    None => match Self::wait_for_device(&this) {
+                        Some(result) => result,
+                        None => return slow_path(ManuallyDrop::into_inner(this), Self::wait_slow),
+                    },
+                };
+                // SAFETY: `this` is not used afterwards, and its destructor does not run. The ticket has a
+                // result, or had a slot, so it is not spent, and the operands have not been taken. The
+                // ticket's destructor would have no effect, or the ticket was dropped.
+                Ok(R::with(unsafe { ptr::read(&*this.operands) }, result))
             }
 
             /// Waits as [`wait`](Self::wait) does, for an operation that is still in flight or has failed.
@@ -407,12 +426,13 @@ macro_rules! transfer {
         }
 
         impl<T: $($send +)? 'static, R: Answer> Drop for $transfer<T, R> {
-            #[inline]
+            // The transfer is passed by value. If its address were passed, the compiler would keep every
+            // transfer that a panic may drop in memory, for example during `Vec::push`.
+            #[inline(always)]
             fn drop(&mut self) {
-                if self.ticket.result().is_some() {
-                    drop(self.take_done());
-                } else if !self.ticket.is_spent() {
-                    self.drop_held();
+                if self.ticket.has_value() {
+                    // SAFETY: `self` is not used afterwards, and its fields have no destructors.
+                    Self::drop_moved(ManuallyDrop::new(unsafe { ptr::read(self) }));
                 }
             }
         }

@@ -67,7 +67,7 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
     #[inline(always)]
     fn wait_for_device(this: &ManuallyDrop<Self>) -> Option<u64> {
         // SAFETY: if there is a result, only this copy is used and dropped, otherwise only the other one.
-        complete(ManuallyDrop::new(unsafe { ptr::read(&this.ticket) }))
+        complete(unsafe { ptr::read(&this.ticket) })
     }
 
     fn stall_timeout(&self) -> Duration {

@@ -101,7 +101,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
             return None;
         }
         // SAFETY: the caller does not use the ticket after this read, and its destructor does not run.
-        drop(unsafe { ptr::read(&this.ticket) }.into_queue());
+        drop(ManuallyDrop::into_inner(unsafe { ptr::read(&this.ticket) }).into_queue());
         // Operations with a result have a report.
         Some(0)
     }
