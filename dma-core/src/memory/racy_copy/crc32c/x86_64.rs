@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::fold::factors;
 use super::portable::{CACHE, MEMORY, NOWHERE, buffered};
-use super::prefetch_trial::{self, TRIAL_FROM};
+use super::prefetch_trial::{TRIAL_FROM, Trials};
 
 /// Returns the fastest set of instructions that this CPU supports.
 fn instructions() -> u8 {
@@ -78,7 +78,7 @@ fn chains_or_folds() -> u8 {
 
 /// Length of a cache line, in bytes.
 const LINE: usize = 64;
-/// Minimum length, in bytes, of ranges whose CRC is computed without prefetches if that is faster.
+/// Minimum length, in bytes, of ranges that are processed without prefetches if that is faster.
 const LONG_FROM: usize = 2 << 10;
 /// Minimum length, in bytes, of ranges that are folded 16 bytes at a time.
 const NARROW_FROM: usize = 256;
@@ -92,38 +92,43 @@ const ALIGN_FROM: usize = 512;
 /// See [`super::copy_crc32c`], or [`super::crc32c()`] if `TO` is [`NOWHERE`].
 #[inline]
 pub(super) unsafe fn crc<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
-    if TO == NOWHERE && len >= LONG_FROM {
+    if len >= LONG_FROM {
         // SAFETY: the caller meets the requirements.
-        return unsafe { long(crc, src, len) };
+        return unsafe { long::<TO>(crc, dst, src, len) };
     }
     // SAFETY: the caller meets the requirements for both ranges, and `instructions` returns only instructions
     // that the CPU supports.
     unsafe { by::<TO>(instructions(), true, crc, dst, src, len) }
 }
 
-/// Returns the CRC of a range that is long enough for prefetches to matter.
+/// Does the work of [`crc()`] for ranges that are long enough for prefetches to matter.
 ///
 /// # Safety
 ///
-/// See [`super::crc32c()`].
+/// See [`crc()`].
 #[inline(never)]
-unsafe fn long(mut crc: u32, src: *const u8, len: usize) -> u32 {
-    let instructions = instructions();
+unsafe fn long<const TO: u8>(mut crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
+    /// The trials for each destination.
+    static TRIALS: [Trials; 3] = [Trials::new(NOWHERE), Trials::new(CACHE), Trials::new(MEMORY)];
+    let (instructions, trials) = (instructions(), &TRIALS[usize::from(TO)]);
     let mut add = |at, len, prefetch| {
-        let src = src.wrapping_add(at);
-        // SAFETY: the part lies within the range, for which the caller meets the requirements.
+        let (dst, src) = (dst.wrapping_add(at), src.wrapping_add(at));
+        // SAFETY: the part lies within both ranges, for which the caller meets the requirements.
         // `instructions` returns only instructions that the CPU supports.
-        crc = unsafe { by::<NOWHERE>(instructions, prefetch, crc, ptr::null_mut(), src, len) };
+        crc = unsafe { by::<TO>(instructions, prefetch, crc, dst, src, len) };
     };
-    if len >= TRIAL_FROM && instructions >= FOLDS_16 && prefetch_trial::is_due() {
-        prefetch_trial::divide(len, add);
+    if len >= TRIAL_FROM
+        && instructions >= FOLDS_16
+        && let Some(trial) = trials.due()
+    {
+        trials.divide(trial, len, add);
     } else {
-        add(0, len, prefetch_trial::prefetches());
+        add(0, len, trials.prefetches());
     }
     crc
 }
 
-/// Returns the CRC as [`crc()`] does. `prefetch` selects folds with prefetches, if nothing is copied.
+/// Returns the CRC as [`crc()`] does. `prefetch` selects folds with prefetches.
 ///
 /// # Safety
 ///
@@ -145,18 +150,22 @@ unsafe fn by<const TO: u8>(
     // Ranges without whole lines are written through the cache.
     let past_cache = TO == MEMORY && len >= ALIGN_FROM;
     let to = if TO == MEMORY && !past_cache { CACHE } else { TO };
-    let rest: unsafe fn(u32, *mut u8, *const u8, usize) -> u32 = match (instructions, to) {
-        (FOLDS_64, MEMORY) if len - head >= LINE => wide::run::<MEMORY, true>,
-        (FOLDS_64, NOWHERE) if len - head >= LINE && !prefetch => wide::run::<NOWHERE, false>,
-        (FOLDS_64, NOWHERE) if len - head >= LINE => wide::run::<NOWHERE, true>,
-        (FOLDS_64, _) if len - head >= LINE => wide::run::<CACHE, true>,
-        (FOLDS_16, MEMORY) if len - head >= NARROW_FROM => narrow::run::<MEMORY, true>,
-        (FOLDS_16, NOWHERE) if len - head >= NARROW_FROM && !prefetch => narrow::run::<NOWHERE, false>,
-        (FOLDS_16, NOWHERE) if len - head >= NARROW_FROM => narrow::run::<NOWHERE, true>,
-        (FOLDS_16, _) if len - head >= NARROW_FROM => narrow::run::<CACHE, true>,
-        (_, MEMORY) => chains::<MEMORY>,
-        (_, NOWHERE) => chains::<NOWHERE>,
-        _ => chains::<CACHE>,
+    /// Selects the function for one destination.
+    macro_rules! rest {
+        ($to:ident) => {
+            match instructions {
+                FOLDS_64 if len - head >= LINE && prefetch => wide::run::<$to, true>,
+                FOLDS_64 if len - head >= LINE => wide::run::<$to, false>,
+                FOLDS_16 if len - head >= NARROW_FROM && prefetch => narrow::run::<$to, true>,
+                FOLDS_16 if len - head >= NARROW_FROM => narrow::run::<$to, false>,
+                _ => chains::<$to>,
+            }
+        };
+    }
+    let rest: unsafe fn(u32, *mut u8, *const u8, usize) -> u32 = match to {
+        MEMORY => rest!(MEMORY),
+        NOWHERE => rest!(NOWHERE),
+        _ => rest!(CACHE),
     };
     let mut raw = !crc;
     if head > 0 {
@@ -364,8 +373,9 @@ mod narrow {
 
 /// Prefetches `LEN` bytes of the source, and of a destination that is written through the cache.
 ///
-/// Without this prefetch, stores wait until the lines of a destination that is not cached are loaded.
-/// Copies of 4 KiB then take longer than `rep movsb`, which does not load these lines, followed by a CRC.
+/// Without this prefetch, stores wait on some CPUs until the lines of a destination that is not cached are
+/// loaded. Copies of 4 KiB then take longer than `rep movsb`, which does not load these lines, followed by a
+/// CRC.
 #[inline]
 fn prefetch_next<const TO: u8, const LEN: usize>(dst: *mut u8, src: *const u8) {
     for at in (0..LEN).step_by(LINE) {
