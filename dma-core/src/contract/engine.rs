@@ -412,8 +412,8 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
 ///   call, all bytes of the destination are visible to the calling thread.
 /// - The executor executes every type of [`Operation`] with any number of segments, whatever the engine's
 ///   capabilities and limits are.
-/// - If [`plain_copy_len`](Self::plain_copy_len) is not 0, the device addresses of memory that the CPU can
-///   reach are the CPU's pointers to it.
+/// - If [`plain_copy_len`](Self::plain_copy_len) or [`plain_read_len`](Self::plain_read_len) is not 0, the
+///   device addresses of memory that the CPU can reach are the CPU's pointers to it.
 pub unsafe trait InlineExecutor: fmt::Debug + Send + Sync {
     /// Returns the length of the longest operation, in bytes. The value never changes.
     fn max_len(&self) -> usize;
@@ -421,9 +421,22 @@ pub unsafe trait InlineExecutor: fmt::Debug + Send + Sync {
     /// Returns the maximum length, in bytes, of copies for which [`copy`](Self::copy) only calls
     /// [`racy_copy::copy`](crate::racy_copy::copy), with the device addresses as pointers. The safe API calls
     /// that function itself for copies of up to this length, also for those of a batch and for rows, which
-    /// saves a call. An executor that [selects copies](Self::selects_copies) executes all of them. The value
-    /// never changes. The default is 0: the executor executes all copies.
+    /// saves a call. The same holds for fills with one byte value and [`racy_copy::set`], and for copies with
+    /// a CRC and [`racy_copy::copy_crc32c`]. An executor that [selects copies](Self::selects_copies) executes
+    /// all of them. The value never changes. The default is 0: the executor executes all copies.
+    ///
+    /// [`racy_copy::set`]: crate::racy_copy::set
+    /// [`racy_copy::copy_crc32c`]: crate::racy_copy::copy_crc32c
     fn plain_copy_len(&self) -> usize {
+        0
+    }
+
+    /// Returns the maximum length, in bytes, of comparisons and CRCs for which [`execute`](Self::execute)
+    /// only calls [`racy_copy::first_difference`](crate::racy_copy::first_difference) or
+    /// [`racy_copy::crc32c`](crate::racy_copy::crc32c()), with the device addresses as pointers. The safe API
+    /// calls these functions itself for operations of up to this length. The value never changes. The default
+    /// is 0: the executor executes all comparisons and CRCs.
+    fn plain_read_len(&self) -> usize {
         0
     }
 

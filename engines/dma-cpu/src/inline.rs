@@ -195,6 +195,10 @@ unsafe impl InlineExecutor for ShortOperations {
         SHORT
     }
 
+    fn plain_read_len(&self) -> usize {
+        self.max_len
+    }
+
     #[inline]
     unsafe fn copy(&self, src: DeviceAddr, dst: DeviceAddr, len: usize) {
         let (src, dst) = (src.as_ptr().cast_const(), dst.as_ptr());

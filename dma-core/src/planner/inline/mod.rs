@@ -14,7 +14,8 @@ use super::plan::Plan;
 use crate::memory::operand::sealed::Operand;
 use crate::memory::range::Range;
 use crate::{
-    Access, DeviceAddr, EngineId, InlineCopy, InlineExecutor, Operation, RawQueue, Segment, racy_copy,
+    Access, Completion, DeviceAddr, EngineId, InlineCopy, InlineExecutor, Operation, RawQueue, Segment,
+    racy_copy,
 };
 
 /// Maximum number of bytes of a batch or of a copy of lists, as a multiple of [`InlineExecutor::max_len`].
@@ -43,6 +44,8 @@ pub(crate) struct Inline {
     max_len: usize,
     /// See [`InlineExecutor::plain_copy_len`]; 0 if the executor selects copies.
     plain_copy_len: usize,
+    /// See [`InlineExecutor::plain_read_len`].
+    plain_read_len: usize,
     /// See [`InlineExecutor::batches_short_copies`].
     batches_short_copies: bool,
     /// See [`InlineExecutor::selects_copies`].
@@ -157,10 +160,12 @@ impl Inline {
         let selects_copies = executor.as_ref().is_some_and(|executor| executor.selects_copies());
         let states = executor.as_ref().filter(|_| !selects_copies);
         let plain_copy_len = states.map_or(0, |executor| executor.plain_copy_len());
+        let plain_read_len = executor.as_ref().map_or(0, |executor| executor.plain_read_len());
         let mut inline = Self {
             executor,
             max_len,
             plain_copy_len,
+            plain_read_len,
             batches_short_copies,
             selects_copies,
             ..Self::none(raw.engine_id())
@@ -178,6 +183,7 @@ impl Inline {
             copy_limit: 0,
             max_len: 0,
             plain_copy_len: 0,
+            plain_read_len: 0,
             batches_short_copies: false,
             selects_copies: false,
         }
@@ -501,6 +507,11 @@ impl Inline {
         if !(self.writes(dst) && self.fits(dst.len)) {
             return None;
         }
+        if dst.len <= self.plain_copy_len && pattern == [pattern[0]; 8] {
+            // SAFETY: as below, and the executor would only make this call.
+            unsafe { racy_copy::set(dst.addr.as_ptr(), pattern[0], dst.len) };
+            return Some(Executed::one(0, dst.len));
+        }
         // SAFETY: the lines above have checked the engine, the rights and the length. The caller owns the
         // operand, which keeps its region registered. A writable operand is a buffer without other views, or
         // a window, so no reference to its bytes exists.
@@ -517,6 +528,11 @@ impl Inline {
         if !(self.reads(a) & self.reads(b) & (a.len == b.len) & self.fits(a.len)) {
             return None;
         }
+        if a.len <= self.plain_read_len {
+            // SAFETY: as below, and the executor would only make this call.
+            let differs = unsafe { racy_copy::first_difference(a.addr.as_ptr(), b.addr.as_ptr(), a.len) };
+            return Some(Executed::one(differs.map_or(Completion::EQUAL, |at| at as u64), a.len));
+        }
         // SAFETY: the lines above have checked the engine, the rights and the length. The caller owns the
         // operands, which keep their regions registered. Therefore others can write only bytes of windows.
         let result = unsafe { self.execute(&Operation::Compare { a: a.segment(), b: b.segment() }) }?;
@@ -531,6 +547,11 @@ impl Inline {
         let src = src.single();
         if !(self.reads(src) & self.fits(src.len)) {
             return None;
+        }
+        if src.len <= self.plain_read_len {
+            // SAFETY: as below, and the executor would only make this call.
+            let crc = unsafe { plain_crc32c(seed, src.addr, src.len) };
+            return Some(Executed::one(crc.into(), src.len));
         }
         // SAFETY: the lines above have checked the engine, the rights and the length. The caller owns the
         // operand, which keeps its region registered. Therefore others can write only bytes of windows.
@@ -551,6 +572,11 @@ impl Inline {
         let (src, dst) = (src.single(), dst.single());
         if !self.takes_copy(src, dst, D::UNIQUE) {
             return None;
+        }
+        if src.len <= self.plain_copy_len {
+            // SAFETY: as below, and the executor would only make this call.
+            let crc = unsafe { plain_copy_crc32c(seed, dst.addr, src.addr, src.len) };
+            return Some(Executed::one(crc.into(), dst.len));
         }
         let operation = Operation::CopyCrc32c { src: src.segment(), dst: dst.segment(), seed };
         // SAFETY: `takes_copy` has checked the engine, the rights, the lengths and the overlap. The caller
@@ -581,4 +607,26 @@ impl Inline {
         let result = unsafe { self.execute(&operation) }?;
         Some(Executed::one(result, bytes))
     }
+}
+
+/// Calls [`racy_copy::crc32c()`], whose code would otherwise be in each call of a queue.
+///
+/// # Safety
+///
+/// See [`racy_copy::crc32c()`].
+#[inline(never)]
+unsafe fn plain_crc32c(seed: u32, src: DeviceAddr, len: usize) -> u32 {
+    // SAFETY: both functions have the same requirements, which the caller meets.
+    unsafe { racy_copy::crc32c(seed, src.as_ptr(), len) }
+}
+
+/// Calls [`racy_copy::copy_crc32c()`], whose code would otherwise be in each call of a queue.
+///
+/// # Safety
+///
+/// See [`racy_copy::copy_crc32c()`].
+#[inline(never)]
+unsafe fn plain_copy_crc32c(seed: u32, dst: DeviceAddr, src: DeviceAddr, len: usize) -> u32 {
+    // SAFETY: both functions have the same requirements, which the caller meets.
+    unsafe { racy_copy::copy_crc32c(seed, dst.as_ptr(), src.as_ptr(), len) }
 }

@@ -39,6 +39,8 @@ struct Script {
     queue_panics: AtomicBool,
     /// The executor's `plain_copy_len`.
     plain_copy_len: AtomicUsize,
+    /// The executor's `plain_read_len`.
+    plain_read_len: AtomicUsize,
     /// True if the executor selects copies, and then the copies that it was asked for and its answer.
     selects_copies: AtomicBool,
     asked: Mutex<Vec<(u64, usize)>>,
@@ -171,6 +173,9 @@ unsafe impl InlineExecutor for SpyExecutor {
     }
     fn plain_copy_len(&self) -> usize {
         self.script.plain_copy_len.load(Ordering::Relaxed)
+    }
+    fn plain_read_len(&self) -> usize {
+        self.script.plain_read_len.load(Ordering::Relaxed)
     }
     fn selects_copies(&self) -> bool {
         self.script.selects_copies.load(Ordering::Relaxed)

@@ -107,6 +107,60 @@ fn plain_copies_do_not_call_the_executor() {
     }
 }
 
+/// Comparisons and CRCs up to the executor's `plain_read_len`, and fills with one byte value and copies with
+/// a CRC up to its `plain_copy_len`, do not call it. They have the same results and are counted as all others.
+#[test]
+fn plain_operations_with_results_and_fills_do_not_call_the_executor() {
+    for (plain_copy, plain_read, selects) in [(4, 8, false), (8, 4, false), (8, 8, true)] {
+        let engine = spy();
+        engine.script.plain_copy_len.store(plain_copy, Ordering::Relaxed);
+        engine.script.plain_read_len.store(plain_read, Ordering::Relaxed);
+        engine.script.selects_copies.store(selects, Ordering::Relaxed);
+        engine.script.admits.store(true, Ordering::Relaxed);
+        let queues: [&dyn Run; 2] = [&engine.queue(), &Now(engine.shared())];
+        for (queue, len) in queues.into_iter().flat_map(|queue| [1, 4, 5, 8, 9].map(|len| (queue, len))) {
+            let [a, whole] = [engine.window(len), engine.window(len + 2)];
+            write(&a, 3);
+            let b = whole.slice(1..=len);
+            let crc = u64::from(crc32c::crc32c_append(5, &bytes(&a)));
+            let last = len as u64 - 1;
+            for (op, plain, expected) in [
+                (Op::Fill, plain_copy, 0),
+                (Op::Crc, plain_read, crc),
+                (Op::CopyCrc, plain_copy, crc),
+                (Op::Compare, plain_read, Completion::EQUAL),
+                (Op::Compare, plain_read, last),
+            ] {
+                if expected == last && op == Op::Compare {
+                    a.write_at(len - 1, &[!bytes(&a)[len - 1]]).expect("the CPU can reach it");
+                }
+                let (before, counters) = (engine.script.executed(), queue.counters());
+                assert_eq!(queue.run(op, [&a, &b, &b]), Ok(expected), "{op:?} of {len} bytes");
+                let calls =
+                    usize::from(len > if selects && op != Op::Crc && op != Op::Compare { 0 } else { plain });
+                assert_eq!(engine.script.executed() - before, calls, "{op:?} of {len} bytes");
+                let after = queue.counters();
+                assert_eq!(
+                    (after.completed - counters.completed, after.bytes - counters.bytes),
+                    (1, len as u64),
+                    "{op:?}"
+                );
+                match op {
+                    Op::Fill => assert_eq!(bytes(&b), vec![7; len]),
+                    Op::CopyCrc => assert_eq!(bytes(&b), bytes(&a)),
+                    _ => {}
+                }
+            }
+            assert_eq!((bytes(&whole)[0], bytes(&whole)[len + 1]), (0, 0), "bytes beside the destination");
+        }
+        let (queue, before) = (engine.queue(), engine.script.executed());
+        let pattern = [1, 2, 3, 4, 5, 6, 7, 8];
+        let filled = queue.fill(engine.window(4), pattern).expect("room").wait().expect("done");
+        assert_eq!(bytes(&filled), pattern[..4]);
+        assert_eq!(engine.script.executed() - before, 1, "the executor repeats longer patterns");
+    }
+}
+
 /// A waker that counts its wake-ups.
 #[derive(Default)]
 struct Woken(AtomicUsize);
