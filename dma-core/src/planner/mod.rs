@@ -5,6 +5,7 @@
 //! waiters and operands. These layers are the single-threaded [`Queue`](crate::Queue) and the lanes of
 //! [`SharedQueue`](crate::SharedQueue).
 
+mod abandon;
 mod admission;
 mod answer;
 mod backlog;
@@ -35,15 +36,14 @@ use std::fmt;
 use std::time::Instant;
 
 use crate::{
-    BufferMut, Capabilities, Counters, Descriptor, EngineId, EngineInfo, Error, Outcome, QueueEvents,
-    RawQueue, guarded,
+    BufferMut, Capabilities, Counters, Descriptor, EngineId, EngineInfo, Outcome, QueueEvents, RawQueue,
 };
 pub use answer::Answer;
 use backlog::Backlog;
 pub use batch::Batch;
 use bounce::BounceBuffer;
 use check::Lists;
-use device::{CollectsLog, Device};
+use device::Device;
 pub use error::{OpError, OpFailure};
 use inline::Inline;
 pub(crate) use outcomes::{LogEvent, OpState};
@@ -172,28 +172,6 @@ impl Planner {
         self.device.guard.is_parents()
     }
 
-    /// Returns the error for a submission, if the queue is closed, its engine has panicked, or it belongs to
-    /// the parent of this process.
-    pub(crate) fn refusal(&self) -> Option<Error> {
-        let refuses = self.is_poisoned() || self.is_closed();
-        refuses.then(|| self.why_abandoned().unwrap_or_else(error::closed))
-    }
-
-    /// Returns the error of a forked process or of a lost device.
-    pub(crate) fn why_abandoned(&self) -> Option<Error> {
-        if self.is_parents() { Some(error::forked()) } else { self.lost() }
-    }
-
-    /// Returns whether the device is lost. The layer above must [`abandon`](Self::abandon) its engine.
-    pub(crate) const fn is_lost(&self) -> bool {
-        self.device.lost.is_some()
-    }
-
-    /// Returns the error of a lost device.
-    pub(crate) fn lost(&self) -> Option<Error> {
-        self.device.lost.as_ref().map(error::lost)
-    }
-
     /// Returns whether the device has work: descriptors whose doorbell has rung are in flight, or operations
     /// are open, and all of them were flushed.
     pub(crate) fn is_at_device(&self) -> bool {
@@ -271,56 +249,6 @@ impl Planner {
             self.record_failed(token, Outcome::Aborted, None);
             self.end_if_over(slot_of(token), ended);
         }
-    }
-
-    /// Returns whether the engine has panicked, its device is lost, or it belongs to the parent of this
-    /// process. If so, the layer above must [`abandon`](Self::abandon) the engine.
-    #[inline]
-    pub(crate) fn is_poisoned(&self) -> bool {
-        self.device.guard.is_poisoned()
-    }
-
-    /// Adds a log event for the panic or the fork, once. The layer above logs it. For a lost device, the poll
-    /// that detected it has added the event.
-    #[cold]
-    fn report_poisoned(&mut self) {
-        if self.is_parents() {
-            if !self.is_closed() {
-                self.outcomes.log_events.push(LogEvent::Forked);
-            }
-        } else if self.device.lost.is_none()
-            && !self.outcomes.log_events.iter().any(|event| matches!(event, LogEvent::Panicked))
-        {
-            self.outcomes.log_events.push(LogEvent::Panicked);
-        }
-    }
-
-    /// Abandons the device. Operations that have not ended will never end, and their holders leak the
-    /// operands.
-    pub(crate) fn abandon(&mut self) {
-        self.inline.end();
-        self.alone = BUSY;
-        self.outcomes.counters.abandoned += self.open_operations();
-        if self.is_closed() {
-            return;
-        }
-        if !self.device.is_idle() {
-            // The device may still write to this memory. Leak it first, because the engine may panic.
-            std::mem::forget(self.bounce.take());
-            if !self.is_parents() {
-                self.outcomes.log_events.push(LogEvent::Abandoned { descriptors: self.device.in_flight });
-            }
-        }
-        self.device.abandon(&mut self.outcomes.log_events);
-    }
-
-    /// Abandons the device as [`abandon`](Self::abandon) does, and catches and logs a panic of the engine.
-    pub(crate) fn abandon_guarded(&mut self) {
-        let mut events = Vec::new();
-        let logs = CollectsLog::begin(&mut events);
-        guarded("the engine", || self.abandon());
-        drop(logs);
-        self.outcomes.log_events.append(&mut events);
     }
 
     /// Calls `act` with the queue's events, if the engine has events and the queue is open.
