@@ -3,12 +3,16 @@
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use dma_core::{Error, ErrorKind};
+use dma_core::{BufferPool, Error, ErrorKind, Result};
 use dma_process::ForkMark;
 
-use crate::job::Job;
+use crate::job::{InFlight, Job};
+use crate::options::{FileQueueOptions, Method};
 use crate::ring::Ring;
 use crate::workers::Workers;
+
+/// Maximum length of a buffer that io_uring registers, in bytes.
+const MAX_FIXED: usize = 1 << 30;
 
 /// The queue's method, and the process that opened the queue.
 #[derive(Debug)]
@@ -22,6 +26,48 @@ pub(crate) struct Backend {
 pub(crate) enum By {
     Ring(Ring),
     Workers(Workers),
+}
+
+impl By {
+    /// Opens io_uring or threads. Returns the method, and the buffers that are registered.
+    pub(crate) fn open(
+        options: &FileQueueOptions,
+        in_flight: &Arc<InFlight>,
+        pools: &[&BufferPool],
+    ) -> Result<(Self, Vec<(usize, usize)>)> {
+        let workers = || Ok((Self::Workers(Workers::new(options.threads)?), Vec::new()));
+        if options.method == Some(Method::Threads) {
+            return workers();
+        }
+        let fixed = fixed_buffers(pools);
+        match Ring::new(options.depth, Arc::clone(in_flight), &fixed) {
+            Ok((ring, true)) => Ok((Self::Ring(ring), fixed)),
+            Ok((ring, false)) => Ok((Self::Ring(ring), Vec::new())),
+            Err(e) if options.method.is_some() => Err(e),
+            Err(error) => {
+                dma_core::guarded_log!(info, %error, "threads read and write files");
+                workers()
+            }
+        }
+    }
+}
+
+/// Returns the addresses and lengths of the pools' memory, in parts that io_uring can register.
+fn fixed_buffers(pools: &[&BufferPool]) -> Vec<(usize, usize)> {
+    let mut buffers = Vec::new();
+    for region in pools.iter().flat_map(|pool| pool.regions()) {
+        let info = region.as_raw().info();
+        let Some(begin) = info.cpu else { continue };
+        let begin = begin.as_ptr().expose_provenance();
+        for offset in (0..info.len).step_by(MAX_FIXED) {
+            buffers.push((begin + offset, (info.len - offset).min(MAX_FIXED)));
+        }
+    }
+    buffers.sort_unstable();
+    buffers.dedup();
+    // io_uring registers at most this number of buffers.
+    buffers.truncate(1 << 14);
+    buffers
 }
 
 /// The error of operations on a queue of the parent process.

@@ -13,12 +13,7 @@ use crate::file::DmaFile;
 use crate::job::{InFlight, Job, JobBuffer, JobKind};
 use crate::operand::{FileDestination, FileSource, memory};
 use crate::options::{FileQueueOptions, Method};
-use crate::ring::Ring;
 use crate::transfer::FileTransfer;
-use crate::workers::Workers;
-
-/// Maximum length of a buffer that io_uring registers, in bytes.
-const MAX_FIXED: usize = 1 << 30;
 
 /// Reads and writes files. Clones share one queue, and any thread may use them.
 ///
@@ -63,34 +58,12 @@ impl FileQueue {
         let in_flight = Arc::default();
         let opened = options
             .validate()
-            .and_then(|()| Self::open(options, &in_flight, pools))
+            .and_then(|()| By::open(options, &in_flight, pools))
             .map_err(|e| e.with_operation("open file queue"));
         let (by, fixed) = opened?;
         let backend = Arc::new(Backend::new(by));
         let pools = pools.iter().map(|pool| (*pool).clone()).collect();
         Ok(Self(Arc::new(Inner { depth: options.depth, in_flight, backend, fixed, _pools: pools })))
-    }
-
-    /// Opens io_uring or threads. Returns the method, and the buffers that are registered.
-    fn open(
-        options: &FileQueueOptions,
-        in_flight: &Arc<InFlight>,
-        pools: &[&BufferPool],
-    ) -> Result<(By, Vec<(usize, usize)>)> {
-        let workers = || Ok((By::Workers(Workers::new(options.threads)?), Vec::new()));
-        if options.method == Some(Method::Threads) {
-            return workers();
-        }
-        let fixed = fixed_buffers(pools);
-        match Ring::new(options.depth, Arc::clone(in_flight), &fixed) {
-            Ok((ring, true)) => Ok((By::Ring(ring), fixed)),
-            Ok((ring, false)) => Ok((By::Ring(ring), Vec::new())),
-            Err(e) if options.method.is_some() => Err(e),
-            Err(error) => {
-                dma_core::guarded_log!(info, %error, "threads read and write files");
-                workers()
-            }
-        }
     }
 
     /// Returns the method that the queue uses.
@@ -234,24 +207,6 @@ impl Inner {
         let fits = len > 0 && begin - first + len <= fixed_len;
         u16::try_from(at).ok().filter(|_| fits)
     }
-}
-
-/// Returns the addresses and lengths of the pools' memory, in parts that io_uring can register.
-fn fixed_buffers(pools: &[&BufferPool]) -> Vec<(usize, usize)> {
-    let mut buffers = Vec::new();
-    for region in pools.iter().flat_map(|pool| pool.regions()) {
-        let info = region.as_raw().info();
-        let Some(begin) = info.cpu else { continue };
-        let begin = begin.as_ptr().expose_provenance();
-        for offset in (0..info.len).step_by(MAX_FIXED) {
-            buffers.push((begin + offset, (info.len - offset).min(MAX_FIXED)));
-        }
-    }
-    buffers.sort_unstable();
-    buffers.dedup();
-    // io_uring registers at most this number of buffers.
-    buffers.truncate(1 << 14);
-    buffers
 }
 
 impl fmt::Debug for FileQueue {
