@@ -1,5 +1,6 @@
 //! The engine that all timed channels share, and its calendar of events.
 
+mod costs;
 mod faults;
 
 use std::collections::VecDeque;
@@ -15,7 +16,6 @@ use crate::model::motion::Tearing;
 use crate::model::profile::{Direction, Found, OnFailure, Profile, Reporting};
 use crate::model::remote_memory::{corrupt, move_part};
 use crate::model::resources::Resources;
-use crate::model::rng;
 use crate::model::task::{HaltCause, Refused, Status, TaskError, TaskReport};
 use crate::model::time::Time;
 use crate::model::trace;
@@ -334,23 +334,15 @@ impl TimedEngine {
             channel.running += 1;
             task.stage = Stage::Running;
             task.issued = resources.now;
-            let costs = resources.profile.costs(task.direction);
-            let mine = if task.coalesce { &costs.coalesced } else { &costs.reported };
-            let extra = resources
-                .profile
-                .segment
-                .as_ps()
-                .saturating_mul(extra_segments(task.src.len(), task.dst.len()));
-            let busy = mine.issue.at(task.len) + Time::from_ps(extra) + channel.doorbell_due;
-            channel.doorbell_due = Time::ZERO;
-            channel.issue_free = resources.now + busy;
+            let doorbell = std::mem::replace(&mut channel.doorbell_due, Time::ZERO);
+            channel.issue_free = resources.now + costs::issue(&resources.profile, task) + doorbell;
             let number = task.number;
             resources.trace.record(resources.now, Some(index), |line| write!(line, "start task={number}"));
             if task.faults.has(Fault::Stick) {
                 return self.stick(resources, index);
             }
 
-            let occupied = costs.engine.at(task.len);
+            let occupied = costs::engine(&resources.profile, task);
             let place = server_of(&resources.profile, task.direction);
             let (waiting, server) = (&mut channel.at_server[place], &mut self.servers[place]);
             let idle = server.free_at <= resources.now && server.turns.is_empty();
@@ -386,7 +378,7 @@ impl TimedEngine {
             server.turns.push_back(index);
         }
         let task = &channel.tasks[slot as usize];
-        let occupied = resources.profile.costs(task.direction).engine.at(task.len);
+        let occupied = costs::engine(&resources.profile, task);
         self.run_task(resources, index, slot, occupied);
         let server = &mut self.servers[place];
         if !server.turns.is_empty() {
@@ -410,16 +402,7 @@ impl TimedEngine {
         if occupied > Time::ZERO {
             self.servers[server_of(&resources.profile, task.direction)].free_at = served;
         }
-        let costs = resources.profile.costs(task.direction);
-        let mine = if task.coalesce { &costs.coalesced } else { &costs.reported };
-        let contention = mine.contention.at(u64::from(task.position));
-        let extra =
-            resources.profile.segment.as_ps().saturating_mul(extra_segments(task.src.len(), task.dst.len()));
-        let latency = costs.latency.at(task.len) + Time::from_ps(extra);
-        let latest = (task.rung + latency + contention).max(task.issued + latency);
-        let jittered =
-            jitter(latest, costs.latency.at(0) + contention, resources.profile.jitter, task.chance);
-        let mut due = jittered.max(served) + task.faults.slow;
+        let mut due = costs::end(&resources.profile, task).max(served) + task.faults.slow;
         if resources.profile.in_order {
             due = due.max(channel.last_due);
             channel.last_due = due;
@@ -533,17 +516,6 @@ impl TimedEngine {
             self.start_ready(resources, index);
         }
     }
-}
-
-const fn extra_segments(src: usize, dst: usize) -> u64 {
-    (src.saturating_sub(1) + dst.saturating_sub(1)) as u64
-}
-
-/// Returns `at`, shifted by at most `thousandths` of `span` up or down. `chance` selects the shift.
-fn jitter(at: Time, span: Time, thousandths: u32, chance: u64) -> Time {
-    let reach = span.as_ps().saturating_mul(u64::from(thousandths)) / 1_000;
-    // The chance is mixed first, because its low bits also select the tearing.
-    at + Time::from_ps(rng::scale(rng::mix(chance), reach.saturating_mul(2))) - Time::from_ps(reach)
 }
 
 /// Returns the end of part `part` of `parts` equal parts between two times.
