@@ -7,6 +7,8 @@ mod descriptor;
 mod device_memory;
 mod engine;
 pub(crate) mod error;
+#[cfg(test)]
+mod error_tests;
 mod export;
 mod forward;
 mod host_memory;
