@@ -22,7 +22,8 @@ dma-bench/tests/serve.rs 1 polls until a condition holds
 bindings/c/tests/c/every_call.c 1 polls until a condition holds
 bindings/c/tests/c/forked.c 1 limit against a hang of two minutes
 bindings/c/tests/nixl/agent.hpp 2 polls until a condition holds
-bindings/c/tests/nixl/host.cpp 4 polls until a condition holds; chooses a moment to kill; limits the whole program
+bindings/c/tests/nixl/host.cpp 1 limits the whole program
+bindings/c/tests/nixl/host_peers.hpp 3 polls until a condition holds; chooses a moment to kill
 bindings/c/tests/nixl/kills.py 1 chooses a moment to kill; every moment is right
 bindings/preload/tests/c/every_case.c 1 gives a wrong device time to write what it must not write
 bindings/python/tests/test_waiting.py 2 lets the other tasks of an event loop run, for 0 s
@@ -57,7 +58,7 @@ tests/support/src/in_child.rs 1 limits a child that hangs
 reads_listed='
 bindings/c/tests/nixl/agent.hpp 4 limits against a hang of two minutes
 bindings/c/tests/nixl/figures.c 2 figures that are printed
-bindings/c/tests/nixl/host.cpp 3 a stopped peer is given up after the time limit, not before; repeats what a stop of the machine has disturbed
+bindings/c/tests/nixl/host_peers.hpp 3 a stopped peer is given up after the time limit, not before; repeats what a stop of the machine has disturbed
 bindings/c/tests/nixl/kills.py 2 limit against a hang, and the figure that is printed
 bindings/c/tests/nixl/peers.py 4 limits against a hang of two minutes
 bindings/preload/tests/c/ratios.c 1 figures that are printed

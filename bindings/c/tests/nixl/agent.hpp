@@ -17,14 +17,14 @@ using Notes = std::vector<std::pair<Text, Text>>;
 using Bytes = std::vector<unsigned char>;
 
 static int wrong;
-inline void check(bool holds, int line, const char *what) {
+inline void check(bool holds, const char *file, int line, const char *what) {
   if (!holds) {
-    std::printf("line %d: %s\n", line, what);
+    std::printf("%s:%d: %s\n", file, line, what);
     std::fflush(stdout);
     wrong = 1;
   }
 }
-#define CHECK(condition) check((condition), __LINE__, #condition)
+#define CHECK(condition) check((condition), __FILE__, __LINE__, #condition)
 
 // Statuses, types and operations, by NIXL's numbers.
 enum { IN_PROGRESS = 1, DONE = 0, INVALID = -2, FAILED = -3, NOT_FOUND = -4, MISMATCH = -5, ACTIVE = -7, UNSUPPORTED = -9, GONE = -10 };
