@@ -3,10 +3,10 @@
 # behaviour of C code traps), threads do not race (ThreadSanitizer), and references and pointers are valid in Rust's
 # own model of memory (Miri):
 #   ci/sanitizers.sh [address|thread|miri] [PACKAGE...]
-# Without PACKAGE, all crates run, except those without unsafe code (dma, dma-handshake), those whose unsafe code the
-# stand-ins test (dma-standin), those whose unsafe code only loads libraries or declares their functions (dma-vendor,
-# dma-verbs-sys, ci/bindings), dma-memcpy, which replaces functions that the sanitizers replace, and dma-bench, whose
-# engines and queues the other crates test.
+# Without PACKAGE, all crates run, except those without unsafe code (dma, dma-handshake, dma-dsa-sys), those whose unsafe
+# code the stand-ins test (dma-standin), those whose unsafe code only loads libraries or declares their functions
+# (dma-vendor, dma-verbs-sys, ci/bindings), dma-memcpy, which replaces functions that the sanitizers replace, and
+# dma-bench, whose engines and queues the other crates test.
 # Miri runs tests of dma-core, of dma-cpu's ring and short operations, and of dma-sim's model. It cannot run: inline
 # assembly (racy_copy has a variant for Miri, and dma-cpu only its kernel `memcpy`), signals, fork, io_uring, timers,
 # madvise, pread on a pipe, memory that two mappings share (memfd, so all memory to export), and the libraries of

@@ -4,9 +4,9 @@
 //! past the cache, or a work queue of Intel DSA.
 //!
 //! A program may call `memcpy` before any constructor has run, in a signal handler, in a forked child, and
-//! while it holds any lock. So this crate has no dependencies and no standard library, allocates nothing,
-//! takes no lock, starts no thread, has no thread-local storage, and makes no system call unless a work queue
-//! is in use. All its state is atomic numbers, of which an update may be lost.
+//! while it holds any lock. So this crate has no standard library and no dependency that needs one, allocates
+//! nothing, takes no lock, starts no thread, has no thread-local storage, and makes no system call unless a
+//! work queue is in use. All its state is atomic numbers, of which an update may be lost.
 //!
 //! `install` builds the library with the feature `preload`. Without this feature, the crate is empty.
 #![no_std]

@@ -11,9 +11,9 @@ use rustix::io::Errno;
 
 use crate::DsaOptions;
 use crate::error::{NAME, error};
-use crate::hardware::op;
 use crate::options::{check_name, numbers};
 use crate::portal::{Kernel, Portal};
+use dsa_sys::op;
 
 /// The properties of a work queue.
 #[derive(Clone, Debug, PartialEq, Eq)]

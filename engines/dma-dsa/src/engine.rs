@@ -12,11 +12,11 @@ use dma_process::ForkMark;
 use crate::DsaOptions;
 use crate::device::{self, WorkQueue};
 use crate::error::{NAME, error};
-use crate::hardware::op;
 use crate::opened::{Live, Opened};
 use crate::portal::{Entries, Portal};
 use crate::queue::DsaQueue;
 use crate::region::DsaRegion;
+use dsa_sys::op;
 
 /// The default depth of a queue.
 const DEFAULT_DEPTH: usize = 256;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use dma_core::{Error, ErrorKind, NativeError};
 use rustix::io::Errno;
 
-use crate::hardware::status;
+use dsa_sys::status;
 
 /// The backend's name in errors and engine names.
 pub(crate) const NAME: &str = "dsa";

@@ -22,7 +22,6 @@ mod device;
 mod doctor;
 mod engine;
 mod error;
-mod hardware;
 mod opened;
 mod options;
 mod portal;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-use crate::hardware::HwDescriptor;
+use dsa_sys::HwDescriptor;
 
 /// Size of a work queue's portal in bytes.
 const PAGE: usize = 4096;

@@ -12,15 +12,12 @@ use core::ffi::CStr;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-use self::hardware::{HwDescriptor, Record, flag, op, status};
+use dsa_sys::{HwDescriptor, Record, flag, op, status};
+
 use super::system::{self, File, Mode, SignalsBlocked};
 use super::text::{Stored, Text};
 use crate::options::number;
 use crate::stream;
-
-#[path = "../../../../engines/dma-dsa/src/hardware.rs"]
-#[expect(dead_code, reason = "the engine `dsa` uses the other formats")]
-mod hardware;
 
 /// Number of tries before a shared work queue counts as busy.
 const TRIES: u32 = 16;

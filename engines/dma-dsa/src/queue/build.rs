@@ -6,7 +6,7 @@ use super::lists::List;
 use super::ring::DescriptorRing;
 use super::state::ResultKind;
 use crate::error::error;
-use crate::hardware::{HwDescriptor, flag, op};
+use dsa_sys::{HwDescriptor, flag, op};
 
 /// Writes descriptors to the open list of a ring.
 #[derive(Debug)]

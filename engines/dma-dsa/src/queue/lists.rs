@@ -8,7 +8,7 @@ use dma_core::{Completion, Outcome};
 use super::resume::failed;
 use super::ring::DescriptorRing;
 use super::state::ResultKind;
-use crate::hardware::{flag, status};
+use dsa_sys::{flag, status};
 
 /// Descriptors in consecutive places, which are submitted with one doorbell.
 #[derive(Clone, Copy, Debug)]

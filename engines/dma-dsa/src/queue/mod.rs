@@ -22,8 +22,8 @@ use self::lists::{List, Lists};
 use self::ring::{DescriptorRing, address};
 use self::watch::{DISABLED, FORKED, Watch};
 use crate::error;
-use crate::hardware::{HwDescriptor, flag, op};
 use crate::opened::Opened;
+use dsa_sys::{HwDescriptor, flag, op};
 
 /// Maximum length of a list whose descriptors are submitted one by one.
 const SINGLES_MAX: u64 = 64;

@@ -7,8 +7,8 @@ use dma_core::{Completion, Outcome};
 
 use super::state::{Copy, DescriptorState, ResultKind};
 use crate::error;
-use crate::hardware::{HwDescriptor, Record, op, status};
 use crate::portal::populate;
+use dsa_sys::{HwDescriptor, Record, op, status};
 
 /// Maximum number of consecutive page faults of a descriptor without progress.
 const STUCK_LIMIT: u8 = 8;

@@ -6,7 +6,7 @@ use dma_core::Completion;
 
 use super::resume::{DescriptorEnd, EndedDescriptor};
 use super::state::{Copy, DescriptorState};
-use crate::hardware::{HwDescriptor, Record, flag};
+use dsa_sys::{HwDescriptor, Record, flag};
 
 /// A ring of places. Place numbers only increase; a place's index is its number modulo the length of the
 /// ring. The open list, which the doorbell closes, is `open..head`. The places `tail..head` may be in use.

@@ -11,9 +11,9 @@ use rustix::io::Errno;
 
 use crate::device::WorkQueue;
 use crate::device::tests::tree;
-use crate::hardware::{HwDescriptor, Record, flag, op, status};
 use crate::portal::Portal;
 use crate::{DsaEngine, DsaOptions};
+use dsa_sys::{HwDescriptor, Record, flag, op, status};
 
 /// Settings of a fake device.
 #[derive(Clone, Debug)]

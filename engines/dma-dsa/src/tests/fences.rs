@@ -4,7 +4,7 @@ use dma_core::{Capabilities, Completion, Descriptor, DmaEngine, MemoryRequest, Q
 use proptest::prelude::*;
 
 use super::fake::{Fake, Rig};
-use crate::hardware::op;
+use dsa_sys::op;
 
 #[path = "../../tests/fences/mod.rs"]
 mod programs;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use rustix::io::Errno;
 
 use self::fake::{Fake, Rig};
-use crate::hardware::{op, status};
+use dsa_sys::{op, status};
 use test_support::{counting, script};
 
 #[global_allocator]

@@ -12,9 +12,9 @@ use rustix::io::Errno;
 
 use super::script;
 use crate::device::WorkQueue;
-use crate::hardware::HwDescriptor;
 use crate::portal::Portal;
 use crate::{DsaEngine, DsaOptions};
+use dsa_sys::HwDescriptor;
 
 #[derive(Debug)]
 struct Passed(Arc<Emu>);
