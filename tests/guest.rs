@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -43,6 +44,7 @@ fn part() {
         Ok("threads") => threads(),
         Ok("file-size") => file_size(),
         Ok("memory") => memory(),
+        Ok("standard-streams") => standard_streams(),
         _ => {}
     }
 }
@@ -71,6 +73,11 @@ fn a_child_with_the_number_of_its_parent_gets_errors_and_its_parent_goes_on() {
 #[test]
 fn threads_of_the_library_block_signals() {
     run("threads", Command::new(this_program()));
+}
+
+#[test]
+fn no_file_of_the_library_takes_the_number_of_a_standard_stream() {
+    run("standard-streams", Command::new(this_program()));
 }
 
 #[test]
@@ -322,6 +329,45 @@ fn threads() {
         std::thread::yield_now();
     }
     drop((opened, files, by_threads, export, watched));
+}
+
+/// Closes the standard streams, opens everything that has files, and looks at the numbers of the streams.
+fn standard_streams() {
+    // SAFETY: the numbers are only looked up.
+    let open = || (0..3).filter(|number| unsafe { libc::fcntl(*number, libc::F_GETFD) } != -1);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file");
+    std::fs::write(&path, [7; 4096]).expect("written");
+    let file = DmaFile::open(&path).expect("it opens");
+    let recorded = format!("record+cpu:file={}", folder.path().join("trace").display());
+    // A copy of the standard error, for a failure of this test.
+    let log = std::fs::File::from(std::io::stderr().as_fd().try_clone_to_owned().expect("a copy"));
+    std::panic::set_hook(Box::new(move |panic| _ = writeln!(&log, "{panic}")));
+    for number in 0..3 {
+        // SAFETY: no other code uses these descriptors from here on: the harness ignores that its standard
+        // output is closed.
+        assert_eq!(unsafe { libc::close(number) }, 0);
+    }
+    let opened = ["cpu:threads=2", "sim", "sim:device_memory=1M", "auto", &recorded].map(Opened::new);
+    let free = |what: &str| assert_eq!(open().count(), 0, "{what}: {:?}", open().collect::<Vec<_>>());
+    free("engines");
+    let cpu = &opened[0].engine;
+    for method in [None, Some(dma::files::Method::Threads)] {
+        let files = FileQueueOptions::new().with_method(method);
+        let files = FileQueue::new(&files).expect("a queue");
+        free("files");
+        let memory = cpu.allocate(10).expect("memory");
+        assert_eq!(files.read_at(&file, 0, memory).expect("accepted").wait().expect("it reads").1, 10);
+        free("files");
+    }
+    let exported = cpu.allocate_window(&MemoryRequest::new(4096).exportable(Access::READ)).expect("memory");
+    let export = exported.export(Access::READ).expect("an export");
+    free("an export");
+    let imported = opened[0].engine.import(export.descriptor()).expect("an import");
+    free("an import");
+    opened.iter().for_each(Opened::copies);
+    free("copies");
+    drop((imported, export, exported, opened));
 }
 
 /// Checks the signal masks of the library's threads, and returns the names of the threads without numbers.

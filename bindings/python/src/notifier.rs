@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 use dma::Error;
-use dma::process::ProcessLock;
+use dma::process::{above_stdio, ProcessLock};
 use pyo3::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -56,6 +56,7 @@ impl Notifier {
     /// otherwise its awaited operations poll the device in each round of the loop.
     pub(crate) fn new(py: Python<'_>, core: Arc<Core>) -> PyResult<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map(above_stdio)
             .map_err(|e| raise(py, &Error::of_system_call("eventfd2", e.into())))?;
         let driver = match &core.queue {
             AnyQueue::Local(lock) => Core::with_local(lock, |queue, driver| {

@@ -3,6 +3,7 @@
 //! A library is a guest in the program that uses it. The crates of `dma` check the limits of the process
 //! before they reach them, leave signals to the program, and detect forks.
 
+mod above_stdio;
 mod available;
 mod count;
 mod file_limit;
@@ -15,6 +16,7 @@ mod output_file;
 mod process_lock;
 mod thread;
 
+pub use above_stdio::above_stdio;
 pub use available::{available_memory, check_available};
 pub use count::count;
 pub use file_limit::check_file_size;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, OFlags, XattrFlags, fremovexattr, fsetxattr, lgetxattr};
 use rustix::io::Errno;
 
-use crate::check_file_size;
+use crate::{above_stdio, check_file_size};
 
 /// Maximum length of a file name in bytes, on Linux's file systems.
 const MAX_NAME: usize = 255;
@@ -313,6 +313,7 @@ fn open_special(path: &Path) -> io::Result<File> {
             _ => error,
         }
     })?;
+    let file = above_stdio(file);
     // Make writes wait for the reader, instead of failing.
     rustix::fs::fcntl_setfl(&file, rustix::fs::fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
@@ -345,7 +346,7 @@ fn not_created(folder: &Path, error: &io::Error) -> io::Error {
 }
 
 fn new_file(path: &Path, mode: u32) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
+    OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path).map(above_stdio)
 }
 
 /// Creates an empty temporary file in the directory of `path`. The file is removed unless it is finished. The

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use dma_process::above_stdio;
 use rustix::event::epoll;
 use rustix::event::epoll::{CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
@@ -27,9 +28,11 @@ pub(super) struct StallTimer {
 impl StallTimer {
     pub(super) fn new(interval: Duration, event: BorrowedFd<'_>) -> Result<Self> {
         let failed = |call| move |e: Errno| Error::of_system_call(call, e.into());
-        let both = epoll::create(CreateFlags::CLOEXEC).map_err(failed("epoll_create1"))?;
+        let both = epoll::create(CreateFlags::CLOEXEC).map(above_stdio).map_err(failed("epoll_create1"))?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(failed("timerfd_create"))?;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)
+            .map(above_stdio)
+            .map_err(failed("timerfd_create"))?;
         for fd in [event, timer.as_fd()] {
             epoll::add(&both, fd, EventData::new_u64(0), EventFlags::IN).map_err(failed("epoll_ctl"))?;
         }

@@ -10,7 +10,7 @@ use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dma_core::{Error, ErrorKind, MemoryRequest, Result};
-use dma_process::{available_memory, check_file_size};
+use dma_process::{above_stdio, available_memory, check_file_size};
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
 };
@@ -91,7 +91,7 @@ impl DeviceMemory {
             errno => Error::from(std::io::Error::from(errno)),
         };
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = memfd_create("dma-sim", flags).map_err(failed)?;
+        let file = memfd_create("dma-sim", flags).map(above_stdio).map_err(failed)?;
         check_file_size(&file, size as u64)?;
         ftruncate(&file, size as u64).map_err(failed)?;
         // Programs and engines get this file as a dma-buf. If it became shorter, SIGBUS would end this

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use dma_core::{Error, Result};
+use dma_process::above_stdio;
 use rustix::io::Errno;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
@@ -17,7 +18,10 @@ pub(super) struct TimerFd(std::result::Result<OwnedFd, Errno>);
 
 impl TimerFd {
     pub(super) fn new() -> Self {
-        Self(timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK))
+        Self(
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)
+                .map(above_stdio),
+        )
     }
 
     /// Makes the descriptor readable after the duration `after`.

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use dma_core::{Error, Result};
+use dma_process::above_stdio;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
@@ -13,7 +14,7 @@ pub(super) struct Event(std::result::Result<OwnedFd, Errno>);
 
 impl Event {
     pub(super) fn new() -> Self {
-        Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK))
+        Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(above_stdio))
     }
 
     /// Makes the descriptor readable.

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use dma_core::Result;
+use dma_process::above_stdio;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::driver::Handle;
@@ -23,7 +24,9 @@ pub(crate) struct Signal {
 
 impl Signal {
     pub(crate) fn new(stream: Stream) -> Result<Self> {
-        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?;
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map(above_stdio)
+            .map_err(std::io::Error::from)?;
         Ok(Self { fd: Arc::new(fd), stream })
     }
 

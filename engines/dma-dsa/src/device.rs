@@ -6,6 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use dma_core::{Error, ErrorKind, Result};
+use dma_process::above_stdio;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -220,6 +221,7 @@ impl WorkQueue {
         let (dir, usual) = options.dev();
         let path = dir.join(&self.name);
         let file = rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+            .map(above_stdio)
             .map_err(|errno| cannot_open(&path, errno))?;
         let kind = fs::metadata(&path).map(|meta| meta.file_type());
         if usual && !kind.is_ok_and(|kind| kind.is_char_device()) {

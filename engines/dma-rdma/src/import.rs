@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use dma_core::{Error, ErrorKind, RegionKey, Result};
 use dma_handshake::Secret;
-use dma_process::with_signals_blocked;
+use dma_process::{above_stdio, with_signals_blocked};
 
 use crate::error::error;
 use crate::wire::{End, Grant, PROTOCOL, Reply, Request};
@@ -151,6 +151,7 @@ fn ask_once(
     };
     let limit = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let mut stream = TcpStream::connect_timeout(&service, limit)
+        .map(above_stdio)
         .and_then(|stream| {
             stream.set_nodelay(true)?;
             stream.set_write_timeout(Some(limit))?;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use dma_core::{Error, ErrorKind, Result};
 use dma_handshake::{Answering, Id, Pending, Requested, Step};
-use dma_process::with_signals_blocked;
+use dma_process::{above_stdio, with_signals_blocked};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::sockopt;
 
@@ -101,12 +101,13 @@ impl Service {
                 .with_backend(crate::error::NAME)
                 .with_hint("choose a free port and an address of this host with the option `listen`")
         };
-        let listener = TcpListener::bind(listen).map_err(failed)?;
+        let listener = TcpListener::bind(listen).map(above_stdio).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         rustix::net::listen(&listener, BACKLOG).map_err(|e| failed(e.into()))?;
         let addr = SocketAddr::new(reached, listener.local_addr().map_err(failed)?.port());
-        let wake =
-            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| failed(e.into()))?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map(above_stdio)
+            .map_err(|e| failed(e.into()))?;
         let shared =
             Arc::new(SharedExports { exports: Mutex::default(), wake, stop: AtomicBool::new(false) });
         let thread = with_signals_blocked(|| {
@@ -254,7 +255,7 @@ fn refuse(caller: Answering) {
 fn accept(listener: &TcpListener, pending: &mut Pending<Answering>, served: usize) {
     for _ in 0..ACCEPTS {
         let (stream, address) = match listener.accept() {
-            Ok(accepted) => accepted,
+            Ok((stream, address)) => (above_stdio(stream), address),
             Err(e) if e.kind() == IoKind::WouldBlock => return,
             Err(e) if matches!(e.kind(), IoKind::Interrupted | IoKind::ConnectionAborted) => continue,
             Err(error) => {

@@ -10,6 +10,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use dma_core::guarded;
+use dma_process::above_stdio;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -269,7 +270,7 @@ impl Job {
 
     /// Blocks until the file is ready for the next part, or the operation's cancellation is requested.
     pub(crate) fn wait_ready(&self) -> Result<(), Errno> {
-        let interrupt = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let interrupt = Arc::new(above_stdio(eventfd(0, EventfdFlags::CLOEXEC)?));
         let mut state = self.state();
         if state.cancelled {
             return Ok(());

@@ -87,6 +87,13 @@ impl Ring {
         // Each operation has at most one request and one cancellation, and one more request wakes the thread.
         let entries = u32::try_from(2 * depth + 1).unwrap_or(u32::MAX).next_power_of_two();
         let mut ring = IoUring::builder().build(entries).map_err(refused)?;
+        // As `above_stdio`. The ring cannot change its number, so low numbers are occupied in the meantime.
+        let mut low = Vec::new();
+        while ring.as_raw_fd() < 3 {
+            low.push(ring);
+            ring = IoUring::builder().build(entries).map_err(refused)?;
+        }
+        drop(low);
         probe(&ring)?;
         try_read(&mut ring)?;
         let registered = !buffers.is_empty() && register(&ring, buffers);

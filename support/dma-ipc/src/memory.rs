@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use dma_core::Access;
-use dma_process::{available_memory, check_file_size};
+use dma_process::{above_stdio, available_memory, check_file_size};
 use rustix::fs::{
     FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fchmod, fcntl_add_seals, fcntl_get_seals,
     fstat, fstatfs, ftruncate, memfd_create,
@@ -168,6 +168,7 @@ impl SharedMemory {
     pub(super) fn read_only_file(&self) -> Result<OwnedFd, RemoteError> {
         let path = format!("/proc/thread-self/fd/{}", self.inner.file.as_raw_fd());
         retry_on_intr(|| rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()))
+            .map(above_stdio)
             .map_err(|errno| RemoteError::os("opening shared memory read-only through /proc", errno))
     }
 
@@ -186,6 +187,7 @@ fn create(huge: bool) -> Result<(OwnedFd, usize), Errno> {
         Err(Errno::INVAL) => memfd_create("dma-shared", flags),
         other => other,
     }?;
+    let file = above_stdio(file);
     // The read-only mode prevents only accidental writes, because a process of the same user can change the
     // mode back.
     fchmod(&file, Mode::RUSR)?;

@@ -8,6 +8,7 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use dma_core::Access;
+use dma_process::above_stdio;
 use rustix::fs::{Mode, OFlags, fstatfs, open};
 use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 
@@ -86,7 +87,8 @@ pub(super) fn own_address_space(rights: Access) -> Result<OwnedFd, RemoteError> 
         (false, true) => OFlags::WRONLY,
         (true, true) => OFlags::RDWR,
     };
-    retry_on_intr(|| open("/proc/self/mem", mode | OFlags::CLOEXEC, Mode::empty())).map_err(|errno| {
+    let file = retry_on_intr(|| open("/proc/self/mem", mode | OFlags::CLOEXEC, Mode::empty()));
+    file.map(above_stdio).map_err(|errno| {
         let operation = match errno {
             Errno::ACCESS | Errno::PERM => {
                 "opening /proc/self/mem (the process may be undumpable because of a set-user-id bit or prctl)"

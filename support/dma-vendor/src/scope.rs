@@ -16,7 +16,7 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use dma_process::{ForkLock, OutputFile};
+use dma_process::{ForkLock, OutputFile, above_stdio};
 use object::elf::{
     DT_HASH, DT_NEEDED, DT_NULL, DT_STRSZ, DT_STRTAB, DT_SYMENT, DT_SYMTAB, Dyn64, ELFCLASS64, ELFDATA2LSB,
     ELFDATA2MSB, ELFMAG, ELFOSABI_NONE, ET_DYN, EV_CURRENT, FileFlags, FileHeader64, Ident, PF_R, PF_W,
@@ -223,7 +223,7 @@ fn in_memory(bytes: &[u8]) -> io::Result<File> {
         Err(Errno::INVAL) => memfd_create("dma-vendor", flags),
         other => other,
     }?;
-    let mut file = File::from(file);
+    let mut file = File::from(above_stdio(file));
     dma_process::check_file_size(&file, bytes.len() as u64)?;
     file.write_all(bytes)?;
     fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL)?;

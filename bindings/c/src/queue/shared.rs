@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, MutexGuard, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use dma::process::ProcessLock;
+use dma::process::{ProcessLock, above_stdio};
 use dma::{Answer, Counters, Error, ErrorKind, OpError, Result, SharedQueue, SharedTransfer};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -507,7 +507,7 @@ impl Operations for &Shared {
         self.queue()?;
         let mut state = self.in_flight.lock()?;
         if state.event.is_none() {
-            let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+            let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(above_stdio);
             state.event = Some(Arc::new(event.map_err(|e| Error::of_system_call("eventfd", e.into()))?));
         }
         state.event.as_ref().map(|event| event.as_raw_fd()).ok_or_else(|| invalid("no descriptor"))

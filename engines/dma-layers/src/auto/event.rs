@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use dma_core::{Error, Result};
+use dma_process::above_stdio;
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::time::{
@@ -25,8 +26,11 @@ impl Files {
     /// Opens the descriptor and the timer for events of `queues`.
     fn open<'a>(queues: impl IntoIterator<Item = Result<BorrowedFd<'a>>>) -> Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(refused("timerfd_create"))?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(refused("epoll_create1"))?;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)
+            .map(above_stdio)
+            .map_err(refused("timerfd_create"))?;
+        let epoll =
+            epoll::create(epoll::CreateFlags::CLOEXEC).map(above_stdio).map_err(refused("epoll_create1"))?;
         let files = Self { epoll, timer };
         files.add(files.timer.as_fd())?;
         for fd in queues {

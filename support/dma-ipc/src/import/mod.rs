@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dma_core::Access;
+use dma_process::above_stdio;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
@@ -458,7 +459,7 @@ impl<'a> Exporter<'a> {
             RecvAncillaryMessage::ScmRights(received) => Some(received),
             _ => None,
         });
-        let files: Vec<_> = files.flatten().collect();
+        let files: Vec<_> = files.flatten().map(above_stdio).collect();
         let broke = |what| RemoteError::Protocol { pid: self.pid, what };
         if received.bytes == 0 {
             return Err(self.absent());

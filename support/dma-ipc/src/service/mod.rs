@@ -19,7 +19,7 @@ use std::{hint, process, thread};
 
 use dma_core::{deferred_log, with_deferred_log};
 use dma_handshake::{Origin, Pending};
-use dma_process::{ForkLock, ForkMark, with_signals_blocked};
+use dma_process::{ForkLock, ForkMark, above_stdio, with_signals_blocked};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, retry_on_intr};
@@ -198,8 +198,10 @@ impl Service {
     fn start() -> Result<Self, RemoteError> {
         let failed = |errno| RemoteError::os("starting the thread that shares memory", errno);
         let shared = Arc::new(SharedService {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?,
-            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?,
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map(above_stdio).map_err(failed)?,
+            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                .map(above_stdio)
+                .map_err(failed)?,
             stop: AtomicBool::new(false),
             socket: random()?,
             state: Mutex::default(),
@@ -381,7 +383,7 @@ impl ServiceState {
             let Some(listener) = &self.listener else { return };
             let accepted = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
             let socket = match accepted {
-                Ok(socket) => socket,
+                Ok(socket) => above_stdio(socket),
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
                 Err(errno @ (Errno::MFILE | Errno::NFILE)) if self.reserve.take().is_some() => {
@@ -435,7 +437,7 @@ impl ServiceState {
 
 /// Returns a descriptor that only occupies its number, if one is free.
 fn reserve(listener: &OwnedFd) -> Option<OwnedFd> {
-    fcntl_dupfd_cloexec(listener, 0).ok()
+    fcntl_dupfd_cloexec(listener, 0).map(above_stdio).ok()
 }
 
 impl Caller {
@@ -548,6 +550,7 @@ pub(super) fn address(socket: &[u8; 16]) -> Result<SocketAddrUnix, Errno> {
 /// peer.
 pub(super) fn new_socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags | SocketFlags::CLOEXEC, None)
+        .map(above_stdio)
 }
 
 /// Creates the listening socket of the name `socket`.
