@@ -214,12 +214,12 @@ impl Device {
         }
         // If the engine panics from here on, the device may have the descriptor.
         self.in_flight = 1;
+        self.descriptors += 1;
         raw.flush();
         // There is room for two, so that an engine which reports the descriptor twice is found out.
         let reported = raw.poll(&mut self.reports[..2]);
         self.guard.in_call = false;
         drop(logs);
-        self.descriptors += 1;
         self.polls += 1;
         match reported {
             1 => {

@@ -180,14 +180,12 @@ impl<P> Drop for Ticket<P> {
     }
 }
 
-/// The low 7 bits are the [`TransferKind`], the next 5 bits are flags, the next 4 bits are the low bits of
+/// The low 7 bits are the [`TransferKind`], bits 8 to 11 are flags, the next 4 bits are the low bits of
 /// the stall detector's steps at the first poll, and the upper half is the lane.
 #[derive(Clone, Copy)]
 pub(crate) struct TransferFlags(u32);
 
 impl TransferFlags {
-    /// When the operation was submitted, no other operation was open.
-    const ALONE: u32 = 1 << 7;
     /// The transfer's task has yielded once, to let other tasks submit operations before the doorbell.
     const YIELDED: u32 = 1 << 8;
     /// The operation was done when it was submitted.
@@ -216,16 +214,6 @@ impl TransferFlags {
 
     pub(crate) const fn operation(self) -> TransferKind {
         TransferKind::ALL[(self.0 & 0x7f) as usize]
-    }
-
-    #[inline]
-    pub(crate) const fn alone(self) -> Self {
-        Self(self.0 | Self::ALONE)
-    }
-
-    #[inline]
-    pub(crate) const fn was_alone(self) -> bool {
-        self.0 & Self::ALONE != 0
     }
 
     pub(crate) const fn has_yielded(self) -> bool {

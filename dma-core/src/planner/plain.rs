@@ -2,6 +2,8 @@
 //! only open operation of a queue has a short path.
 #![expect(unsafe_code, reason = "submits a checked descriptor to the raw queue")]
 
+use std::slice;
+
 use super::backlog::Backlog;
 use super::device::Progress;
 use super::outcomes::{slot_of, token};
@@ -17,14 +19,6 @@ pub(super) const IDLE: u32 = u32::MAX - 2;
 /// with this number.
 pub(super) const BUSY: u32 = u32::MAX - 3;
 
-/// The result of [`Planner::begin_plain`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Begun {
-    /// No other operation is open.
-    Alone,
-    WithOthers,
-}
-
 /// The result of [`Planner::run_alone`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RanAlone {
@@ -38,29 +32,27 @@ pub(crate) enum RanAlone {
 
 impl Planner {
     /// Begins a copy of one range to another range in `slot`, which must be idle, if it can become a pending
-    /// descriptor now. If not, returns `None`: pending descriptors must be
+    /// descriptor now. If not, returns false: pending descriptors must be
     /// [submitted](Self::submit_pending) first, or the copy must be deferred, or it is invalid. The caller
     /// must put the operands into a transfer before any other code can run.
     #[inline(always)]
-    pub(crate) fn begin_plain<D: Operand>(&mut self, slot: u32, src: &Range, dst: &Range) -> Option<Begun> {
+    pub(crate) fn begin_plain<D: Operand>(&mut self, slot: u32, src: &Range, dst: &Range) -> bool {
         if !check::is_plain::<D>(self.engine, src, dst, self.max_transfer) || self.is_poisoned() {
-            return None;
+            return false;
         }
-        let begun = if self.alone == IDLE {
+        if self.alone == IDLE {
             debug_assert!(
                 self.backlog.is_clear() && self.backlog.waiting() == 0 && self.delayed_since.is_none()
             );
             self.alone = slot;
-            Begun::Alone
         } else if self.backlog.is_clear() && !self.has_full_batch() {
             self.alone = BUSY;
             self.inline.allow(false);
-            Begun::WithOthers
         } else {
-            return None;
-        };
+            return false;
+        }
         self.push_descriptor(slot, src.segment(), dst.segment(), false);
-        Some(begun)
+        true
     }
 
     /// Returns whether a copy of `len` bytes that has passed all checks can become a pending descriptor now.
@@ -159,8 +151,9 @@ impl Planner {
         debug_assert!(pending.len() == 1 && *submitted == 0 && deferred.is_empty() && queries.is_empty());
         debug_assert!(self.open_operations() == 1 && self.device.in_flight == 0);
         debug_assert!(!self.backlog.fence && self.delayed_since.is_none());
+        let Some(descriptor) = pending.first() else { return false };
         // SAFETY: the pending descriptor was checked, and its operands are kept, as in `submit_while_room`.
-        match unsafe { self.device.run_one(pending, &mut self.outcomes.log_events) } {
+        match unsafe { self.device.run_one(slice::from_ref(descriptor), &mut self.outcomes.log_events) } {
             Ok(Progress::Reported) => {}
             Ok(progress) => return self.continue_alone(progress == Progress::Accepted),
             Err(error) => return self.refuse_alone(error),

@@ -12,7 +12,7 @@ use crate::planner::handle::{Ticket, TransferFlags};
 use crate::planner::inline::{Executed, Inline};
 use crate::planner::operations::operations;
 use crate::planner::plan::{Plan, QueueCaps};
-use crate::planner::{Answer, Batch, Begun, OpError, Planner};
+use crate::planner::{Answer, Batch, OpError, Planner};
 use crate::slow_path::slow_path;
 use crate::{Destination, Error, Result, Source};
 
@@ -63,14 +63,11 @@ impl Queue {
                 return Ok(Transfer::new(Ticket::done(result, TransferKind::Copy), operands));
             }
             if let Some(slot) = state.free.pop() {
-                if let Some(begun) = state.planner.begin_plain::<D>(slot, from, to) {
+                if state.planner.begin_plain::<D>(slot, from, to) {
                     drop(guard);
                     // No other code runs after this, so the compiler can build the transfer in place.
                     let operands = ManuallyDrop::into_inner(operands);
-                    let mut flags = TransferFlags::new(TransferKind::Copy);
-                    if begun == Begun::Alone {
-                        flags = flags.alone();
-                    }
+                    let flags = TransferFlags::new(TransferKind::Copy);
                     let ticket = Ticket::new(Rc::clone(&self.shared), slot, flags);
                     return Ok(Transfer::new(ticket, operands));
                 }

@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::OneThread;
 use super::state::{QueueState, flush, poll, run};
 use crate::guarded::drop_waker;
-use crate::planner::handle::{Ticket, TransferFlags, transfer};
+use crate::planner::handle::{Ticket, transfer};
 use crate::planner::wait::{Backoff, deadline};
 use crate::planner::{Answer, OpError, OpState, error};
 use crate::slow_path::slow_path;
@@ -136,9 +136,9 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
 /// operand types share it.
 #[inline(never)]
 fn complete(ticket: ManuallyDrop<Ticket<Rc<RefCell<QueueState>>>>) -> Option<u64> {
-    let (slot, flags) = (ticket.slot(), ticket.flags());
+    let slot = ticket.slot();
     let queue = ManuallyDrop::new(ManuallyDrop::into_inner(ticket).into_queue()?);
-    let result = if drive_alone(&queue, slot, flags) { 0 } else { complete_slow(&queue, slot)? };
+    let result = if drive_alone(&queue, slot) { 0 } else { complete_slow(&queue, slot)? };
     drop(ManuallyDrop::into_inner(queue));
     Some(result)
 }
@@ -146,10 +146,7 @@ fn complete(ticket: ManuallyDrop<Ticket<Rc<RefCell<QueueState>>>>) -> Option<u64
 /// Does the work of [`complete`] for a copy that is the only open operation. Returns false if there are
 /// others, or if the copy is not done.
 #[inline]
-fn drive_alone(queue: &RefCell<QueueState>, slot: u32, flags: TransferFlags) -> bool {
-    if !flags.was_alone() {
-        return false;
-    }
+fn drive_alone(queue: &RefCell<QueueState>, slot: u32) -> bool {
     let Ok(mut state) = queue.try_borrow_mut() else { return false };
     let done = state.planner.drive_alone(slot);
     if done {
