@@ -78,7 +78,7 @@ fn why_invalid(engine: EngineId, src: &Range, dst: &Range) -> Error {
     let checked = check_range(engine, src, Access::READ)
         .and_then(|()| check_range(engine, dst, Access::WRITE))
         .and_then(|()| check_lengths(src.len as u128, dst.len as u128));
-    checked.err().unwrap_or_else(|| overlap_error(shared_bytes(src, dst), false))
+    checked.err().unwrap_or_else(|| sides_overlap(shared_bytes(src, dst)))
 }
 
 /// Checks a copy of lists or rows, and returns its plan.
@@ -104,7 +104,7 @@ fn copy_lists<S: Operand, D: Operand>(engine: EngineId, src: &S, dst: &D, lists:
     let checked = collect_segments(engine, src, Access::READ, &mut from, extents).and_then(|src_len| {
         let dst_len = collect_segments(engine, dst, Access::WRITE, &mut to, extents)?;
         check_lengths(src_len, dst_len)?;
-        extents.check_disjoint()?;
+        extents.check_disjoint().map_err(|e| name_overlap(dst, e))?;
         countable(dst_len)
     });
     lists.plan(checked, Plan::Lists(from, to))
@@ -122,8 +122,9 @@ pub(crate) fn fill<D: Operand>(
     }
     let mut to = lists.take();
     let extents = lists.extents.restart(!dst.is_disjoint());
-    let checked = collect_segments(caps.engine, dst, Access::WRITE, &mut to, extents)
-        .and_then(|len| extents.check_disjoint().and_then(|()| countable(len)));
+    let checked = collect_segments(caps.engine, dst, Access::WRITE, &mut to, extents).and_then(|len| {
+        extents.check_disjoint().map_err(|e| name_overlap(dst, e)).and_then(|()| countable(len))
+    });
     lists.plan(checked, Plan::Fill(pattern, to))
 }
 
@@ -165,7 +166,7 @@ pub(crate) fn query<A: Operand, B: Operand>(
             let other = collect_segments(engine, b, access, &mut query.b, extents)?;
             query.cpu[1] = is_reachable(b);
             check_lengths(len, other)?;
-            extents.check_disjoint()?;
+            extents.check_disjoint().map_err(|e| name_overlap(b, e))?;
         }
         countable(len)
     });
@@ -324,14 +325,34 @@ pub(crate) fn lengths_differ(src: u128, dst: u128) -> Error {
 }
 
 #[cold]
-fn overlap_error(bytes: u64, in_destination: bool) -> Error {
-    let message = if in_destination {
-        format!("{} in the destination twice", count(bytes, "byte is", "bytes are"))
-    } else {
-        format!("source and destination share {}", count(bytes, "byte", "bytes"))
-    };
+fn sides_overlap(bytes: u64) -> Error {
+    overlap_error(format!("source and destination share {}", count(bytes, "byte", "bytes")))
+}
+
+#[cold]
+fn overlap_error(message: String) -> Error {
     Error::new(ErrorKind::Overlap, message)
         .with_hint("use ranges that do not overlap: a device may copy the bytes in any order")
+}
+
+/// Returns an error that names two ranges of a destination that share bytes, or `error` if there are none.
+#[cold]
+fn name_overlap<D: Operand>(dst: &D, error: Error) -> Error {
+    let (mut ranges, mut number) = (Vec::new(), 0_usize);
+    dst.each(&mut |range| {
+        if let Some(more) = range.len.checked_sub(1) {
+            let (space, first) = range.located();
+            ranges.push((space, first, first.wrapping_add(more as u64), number));
+        }
+        number += 1;
+    });
+    ranges.sort_unstable();
+    // If any ranges overlap, then also two that are neighbours in this order.
+    let overlap = ranges.windows(2).find(|pair| pair[0].0 == pair[1].0 && pair[1].1 <= pair[0].2);
+    let Some(&[(_, _, end, one), (_, first, last, other)]) = overlap else { return error };
+    let bytes = count(last.min(end) - first + 1, "byte", "bytes");
+    let (one, other) = (one.min(other), one.max(other));
+    overlap_error(format!("ranges {one} and {other} of the destination share {bytes}"))
 }
 
 /// Checks every view of one operand. Appends the segments that are not empty to `out`, and their extents to
@@ -407,8 +428,16 @@ impl Extents {
             }
             let taken = if extent.is_written { written_to.max(read_to) } else { written_to };
             if let Some(taken) = taken.filter(|taken| extent.first <= *taken) {
-                let in_destination = extent.is_written && Some(extent.first) <= written_to;
-                return Err(overlap_error(extent.last.min(taken) - extent.first + 1, in_destination));
+                let bytes = extent.last.min(taken) - extent.first + 1;
+                let is_in_destination = extent.is_written && Some(extent.first) <= written_to;
+                return Err(if is_in_destination {
+                    overlap_error(format!(
+                        "{} in the destination twice",
+                        count(bytes, "byte is", "bytes are")
+                    ))
+                } else {
+                    sides_overlap(bytes)
+                });
             }
             let to = if extent.is_written { &mut written_to } else { &mut read_to };
             *to = (*to).max(Some(extent.last));

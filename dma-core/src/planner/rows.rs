@@ -193,6 +193,29 @@ mod tests {
     }
 
     #[test]
+    fn an_overlap_names_the_rows_of_the_destination() {
+        let engine = engine(0, 4);
+        let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+        let rows = |rows: &[(usize, usize)]| Rows::new(table(&engine), rows.to_vec()).expect("inside");
+        let message = |dst: &[(usize, usize)]| {
+            let src = rows(&[(0, dst.iter().map(|(_, len)| len).sum())]);
+            queue.copy(src, rows(dst)).expect_err("they overlap").error().message().to_owned()
+        };
+        assert_eq!(
+            message(&[(90, 10), (0, 9), (9, 0), (50, 5), (8, 3)]),
+            "ranges 1 and 4 of the destination share 1 byte"
+        );
+        assert_eq!(message(&[(7, 20), (0, 10), (9, 1)]), "ranges 0 and 1 of the destination share 3 bytes");
+        let fill = queue.fill(rows(&[(0, 5), (2, 3)]), [0; 8]).expect_err("they overlap");
+        assert_eq!(fill.error().message(), "ranges 0 and 1 of the destination share 3 bytes");
+        // The sides share bytes, and the destination has each byte once.
+        let both = table(&engine).share();
+        let rows = |rows: &[(usize, usize)]| Rows::new(both.clone(), rows.to_vec()).expect("inside");
+        let error = queue.copy(rows(&[(0, 9)]), rows(&[(20, 4), (5, 5)])).expect_err("they overlap");
+        assert_eq!(error.error().message(), "source and destination share 4 bytes");
+    }
+
+    #[test]
     fn rows_know_their_bytes_and_return_their_parts() {
         let engine = engine(0, 4);
         let rows = Rows::new(table(&engine), vec![(5, 10), (0, 3)]).expect("inside");
