@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Programs of other projects run on the stand-in driver, which is installed as libcuda.so.1:
 # NVIDIA's Python bindings of the driver API (PyPI: cuda-bindings, 13 MB), NVIDIA's cuda-core, and the
-# tests and eight examples of the Rust crate cudarc, except the tests that time a card or keep one busy for long and those of stream capture. The engine loads the same library: its hardware
-# tests run on it, and dma-bench labels it as a model. CUDA C++ that NVIDIA's compiler NVRTC (PyPI: nvidia-cuda-nvrtc-cu12,
-# 90 MB) makes into PTX for six generations of devices stores what numpy computes. NVIDIA's assembler (PyPI:
-# nvidia-cuda-nvcc-cu12, 40 MB) takes the text of the engine's kernel for each generation of devices without spilling
-# registers. Exits with 77 ("skipped") if PyPI or crates.io cannot be reached.
+# tests and eight examples of the Rust crate cudarc, except the tests that time a card or keep one busy for
+# long and those of stream capture. The engine loads the same library: its hardware tests and the example
+# 18_load_safetensors run on it, and dma-bench labels it as a model. CUDA C++ that NVIDIA's compiler NVRTC
+# (PyPI: nvidia-cuda-nvrtc-cu12, 90 MB) makes into PTX for six generations of devices stores what numpy
+# computes. NVIDIA's assembler (PyPI: nvidia-cuda-nvcc-cu12, 40 MB) takes the text of the engine's kernel for
+# each generation of devices without spilling registers. Exits with 77 ("skipped") if PyPI or crates.io
+# cannot be reached.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -60,6 +62,12 @@ for way in to-device from-device on-device; do
         exit 1
     }
 done
+# A file goes into the GPU's memory and back, and all CRCs are equal.
+example=$(ci/built.sh dma example 18_load_safetensors)
+CUDA_EMU='profile = "hopper"' TMPDIR=$dir limited "$example" --engine cuda:0 >"$dir/example" || {
+    echo "the example 18_load_safetensors fails on the stand-in: $(<"$dir/example")" >&2
+    exit 1
+}
 unset DMA_CUDA_LIB_DIR
 
 echo "--- NVIDIA's Python bindings"
