@@ -68,8 +68,8 @@ macro_rules! into_owner {
             /// The buffer, unchanged, if another view, a transfer in flight or an export uses the region, if
             /// the owner is of another type, or if the memory belongs to the engine or to a pool.
             pub fn into_owner<M: std::any::Any>(self) -> Result<M, Self> {
-                let Range { region, addr, len } = self.0;
-                region.into_owner().map_err(|region| Self(Range { region, addr, len }))
+                let Range { region, addr, len, .. } = self.0;
+                region.into_owner().map_err(|region| Self(Range::of(region, addr, len)))
             }
         }
     };

@@ -1,6 +1,7 @@
 //! [`Range`]: a part of a region, and the methods that all views of a region share.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 
 use super::region::Region;
 use crate::{DeviceAddr, Segment};
@@ -90,14 +91,23 @@ pub(crate) use view_methods;
 pub(crate) struct Range {
     pub(crate) addr: DeviceAddr,
     pub(crate) len: usize,
+    /// Not used. It precedes the region, because the compiler moves the region alone, and the other three
+    /// words then in aligned parts.
+    pad: MaybeUninit<usize>,
     pub(crate) region: Region,
 }
 
 impl Range {
+    /// Makes a range of a region that contains it.
+    #[inline]
+    pub(crate) const fn of(region: Region, addr: DeviceAddr, len: usize) -> Self {
+        Self { addr, len, pad: MaybeUninit::uninit(), region }
+    }
+
     /// Returns the range of the whole region.
     pub(crate) fn whole(region: Region) -> Self {
         let (addr, len) = (region.0.info.addr, region.0.info.len);
-        Self { region, addr, len }
+        Self::of(region, addr, len)
     }
 
     /// Returns the offset of the range in its region, in bytes.
@@ -114,7 +124,7 @@ impl Range {
     /// Splits off and returns the first `at` bytes.
     pub(crate) fn split_to(&mut self, at: usize) -> Self {
         assert!(at <= self.len, "split_to out of bounds: {at} of {} bytes", self.len);
-        let front = Self { region: self.region.clone(), addr: self.addr, len: at };
+        let front = Self::of(self.region.clone(), self.addr, at);
         self.addr = self.after(at);
         self.len -= at;
         front
@@ -123,7 +133,7 @@ impl Range {
     /// Splits off and returns the bytes after the first `at`.
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
         assert!(at <= self.len, "split_off out of bounds: {at} of {} bytes", self.len);
-        let back = Self { region: self.region.clone(), addr: self.after(at), len: self.len - at };
+        let back = Self::of(self.region.clone(), self.after(at), self.len - at);
         self.len = at;
         back
     }
@@ -163,7 +173,7 @@ impl Range {
             Bound::Unbounded => self.len,
         };
         assert!(begin <= end && end <= self.len, "slice {begin}..{end} out of bounds of {} bytes", self.len);
-        Self { region: self.region.clone(), addr: self.after(begin), len: end - begin }
+        Self::of(self.region.clone(), self.after(begin), end - begin)
     }
 }
 

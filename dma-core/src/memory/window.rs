@@ -260,8 +260,8 @@ impl Window {
     /// The window, unchanged, if the memory has no owner of this type, or another view, a transfer in flight
     /// or an export uses the region.
     pub fn into_owner<M: std::any::Any>(self) -> Result<M, Self> {
-        let Range { region, addr, len } = self.0;
-        region.into_owner().map_err(|region| Self(Range { region, addr, len }))
+        let Range { region, addr, len, .. } = self.0;
+        region.into_owner().map_err(|region| Self(Range::of(region, addr, len)))
     }
 
     /// Deregisters the window's region. Returns the host memory if the region was made by registering
@@ -273,8 +273,8 @@ impl Window {
     /// `InUse`, with the window, while another view, a transfer in flight or an export uses the region;
     /// `Unsupported`, with the window, in a process that was forked after the memory was registered.
     pub fn deregister(self) -> Result<Option<HostMemory>, (Self, Error)> {
-        let Range { region, addr, len } = self.0;
-        region.deregister().map_err(|(region, e)| (Self(Range { region, addr, len }), e))
+        let Range { region, addr, len, .. } = self.0;
+        region.deregister().map_err(|(region, e)| (Self(Range::of(region, addr, len)), e))
     }
 
     /// Converts the window to a unique buffer, if it is the last view of local memory and no export exists.
