@@ -56,6 +56,28 @@ fn every_wrong_copy_is_an_error_that_names_the_byte() {
     assert_eq!((report.verified, report.unverified, report.mismatches), (200, 0, 100), "{report}");
 }
 
+/// The reports of a batch arrive in one poll, which is more mismatches than a queue explains.
+#[test]
+fn every_one_of_many_mismatches_has_the_code() {
+    let engine = VerifyEngine::new(sim("sim:faults=corrupt,seed=7,depth=256"), &VerifyOptions::new());
+    let queue = engine.open_queue(&QueueOptions::new().with_depth(256)).unwrap();
+    let memory = || engine.allocate(64).unwrap();
+    let copies: Vec<_> = (0..200).map(|_| queue.copy(memory(), memory()).unwrap()).collect();
+    queue.flush();
+    while copies.iter().any(|copy| !copy.is_done()) {
+        queue.poll();
+    }
+    let errors: Vec<_> = copies.into_iter().map(|copy| copy.wait().expect_err("it is wrong")).collect();
+    for error in &errors {
+        let native = error.error().native().expect("a code");
+        assert_eq!(native.code, NativeError::VERIFY_MISMATCH, "{error}");
+        assert!(error.error().message().contains("does not have the bytes"), "{error}");
+    }
+    for text in ["byte 2", "some byte is wrong"] {
+        assert!(errors.iter().any(|error| error.to_string().contains(text)), "{text}");
+    }
+}
+
 #[test]
 fn a_wrong_list_and_a_wrong_second_destination_are_found() {
     // The fault flips a bit of any byte of the destinations. Over many copies it hits each destination.

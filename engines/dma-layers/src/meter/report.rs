@@ -120,8 +120,8 @@ impl Counts {
     }
 }
 
-/// Values counted in buckets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Values counted in buckets. Its [`Debug`](fmt::Debug) has the number of values and some quantiles.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Distribution {
     histogram: Histogram,
     /// Offset that is added to the histogram's values.
@@ -150,6 +150,17 @@ impl Distribution {
     #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.as_slice().iter().sum()
+    }
+}
+
+impl fmt::Debug for Distribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Distribution")
+            .field("count", &self.count())
+            .field("p50", &self.quantile(0.5))
+            .field("p99", &self.quantile(0.99))
+            .field("max", &self.quantile(1.0))
+            .finish_non_exhaustive()
     }
 }
 
@@ -251,6 +262,16 @@ mod tests {
             }
             prop_assert_eq!(report.nanoseconds, values.iter().sum::<u64>());
         }
+    }
+
+    #[test]
+    fn the_debug_text_of_a_report_has_a_few_words_for_each_count() {
+        let counts = Counts::default();
+        (0..40).for_each(|power| counts.count(&done(0, 1 << power, 1), 1 << power));
+        let text = format!("{:?}", MeterReport { queues: vec![counts.report()] });
+        assert!(text.len() < 600, "{} bytes: {text}", text.len());
+        let sizes = "sizes: Distribution { count: 40, p50: Some(524288), p99: Some(549755813888), max: ";
+        assert!(text.contains(sizes), "{text}");
     }
 
     #[test]

@@ -531,13 +531,18 @@ unsafe impl QueueHook for VerifyQueue {
     }
 
     fn explain(&self, native: i32) -> Option<NativeError> {
-        let mismatch = self.mismatches.iter().rev().find(|mismatch| mismatch.code == native)?;
-        let len = mismatch.len;
-        let description = match mismatch.wrong {
-            Some((offset, addr)) => {
+        if !(FIRST_CODE..=FIRST_CODE + i32::from(u16::MAX)).contains(&native) {
+            return None;
+        }
+        let known = self.mismatches.iter().rev().find(|mismatch| mismatch.code == native);
+        let description = match known.map(|known| (known.wrong, known.len)) {
+            Some((Some((offset, addr)), len)) => {
                 format!("byte {offset} of {len} is wrong, at address {addr:#x} of the destination")
             }
-            None => format!("the {len} bytes of the source changed while they were copied"),
+            Some((None, len)) => format!("the {len} bytes of the source changed while they were copied"),
+            None => format!(
+                "some byte is wrong; a queue knows the place only for its latest {EXPLAINED} mismatches"
+            ),
         };
         let (code, name) = (NativeError::VERIFY_MISMATCH, "VERIFY_MISMATCH".into());
         Some(NativeError { code, name, description: description.into() })
