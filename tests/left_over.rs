@@ -21,7 +21,7 @@ fn left() -> [usize; 3] {
 fn round(work: &str) {
     match work {
         "discover" => drop(dma::discover()),
-        "doctor" => drop(dma::doctor::<&str>(&[]).unwrap()),
+        "doctor" => drop(dma::doctor(&[]).unwrap()),
         name => drop(dma::open(name).unwrap()),
     }
 }

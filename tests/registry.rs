@@ -90,7 +90,7 @@ fn an_added_backend_is_known_everywhere() {
         ("opens as `mine:second`", Verdict::Bad),
     ];
     assert_eq!(lines, expected);
-    assert!(dma::doctor::<&str>(&[]).expect("all").iter().any(|diagnosis| diagnosis.name == "mine"));
+    assert!(dma::doctor(&[]).expect("all").iter().any(|diagnosis| diagnosis.name == "mine"));
 }
 
 #[test]

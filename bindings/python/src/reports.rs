@@ -35,6 +35,7 @@ pub(crate) fn discover(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 #[pyfunction]
 pub(crate) fn doctor(py: Python<'_>, names: Vec<String>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
     for diagnosis in detached(py, || dma::doctor(&names)).map_err(|e| raise(py, &e))? {
         let findings = PyList::empty(py);
         for finding in diagnosis.findings {

@@ -20,7 +20,8 @@ pub struct DoctorReport {
 
 /// Examines the named backends, or all if none is named.
 pub fn examine(names: &[String]) -> Result<DoctorReport, String> {
-    let backends = dma::doctor(names).map_err(|e| e.to_string())?;
+    let wanted: Vec<_> = names.iter().map(String::as_str).collect();
+    let backends = dma::doctor(&wanted).map_err(|e| e.to_string())?;
     Ok(DoctorReport { backends, named: !names.is_empty() })
 }
 
