@@ -37,6 +37,11 @@ pub(crate) mod sealed {
     }
 
     /// A single view.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is not a view of registered memory",
+        label = "not a `BufferMut`, `Buffer` or `Window`",
+        note = "pass the view itself: it moves into the operation, and the completion returns it"
+    )]
     pub trait View: Operand {}
 }
 use sealed::{Operand, View};
