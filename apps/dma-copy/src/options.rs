@@ -215,6 +215,13 @@ impl Options {
             ));
         }
         if options.role.is_none() && options.rep_pci.is_none() {
+            // A wrong engine name is the user's first mistake, and would be reported first with a role.
+            if !options.is_stream()
+                && let Err(error) = dma::parse_untrusted(&options.engine())
+                && command::is_bad_name(&error)
+            {
+                return Err(fail(error.to_string()));
+            }
             return Err(fail(
                 "the role of this side is unknown; give --role host or --role dpu (--rep-pci implies dpu)"
                     .to_owned(),
@@ -363,6 +370,20 @@ fn parse_window(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wrong_engine_name_is_reported_before_a_missing_role() {
+        for (engine, says) in [
+            ("nosuch", "nosuch"),
+            ("cpu", "--role host or --role dpu"),
+            (STREAM, "--role host or --role dpu"),
+        ] {
+            let args = ["dma-copy", "-f", "copy.img", "--engine", engine].map(OsString::from);
+            let error = Options::from_args(args.into()).expect_err("it is refused").to_string();
+            assert!(error.contains(says), "{engine}: {error}");
+            assert_eq!(error.contains("the role of this side"), engine != "nosuch", "{error}");
+        }
+    }
 
     #[test]
     fn channels_have_a_port_that_exists() {
