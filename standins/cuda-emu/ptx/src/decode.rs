@@ -140,7 +140,10 @@ const WORD: Type = Type::new(TypeKind::Unsigned, 64);
 fn element_bits(ty: Type, number: usize, decoder: &Decoder<'_, '_>) -> Result<usize> {
     match ty.bits as usize / number {
         bits @ (16 | 32) if matches!(number, 2 | 4) => Ok(bits),
-        _ => Err(PtxError::unsupported(decoder.line, format!("`mov` of {number} elements"))),
+        _ => {
+            let elements = if number == 1 { "1 element".to_owned() } else { format!("{number} elements") };
+            Err(PtxError::unsupported(decoder.line, format!("`mov` of {elements} of {} bits", ty.bits)))
+        }
     }
 }
 

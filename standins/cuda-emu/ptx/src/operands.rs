@@ -118,7 +118,11 @@ impl<'a> Decoder<'_, 'a> {
         match place.or_else(|| names.parameter(name)) {
             Some(place) => Ok(Src::Value(place)),
             None if Special::named(name).is_some() => {
-                Err(PtxError::unsupported(self.line, format!("`{name}` outside `mov`")))
+                let message = format!("`{name}` as an operand of anything but `mov` to one register");
+                Err(PtxError::unsupported(self.line, message))
+            }
+            None if Special::named(&format!("{name}.x")).is_some() => {
+                Err(self.wrong(format!("`{name}` is a vector; name an element, such as `{name}.x`")))
             }
             None => Err(self.wrong(format!("there is no `{name}`"))),
         }

@@ -320,6 +320,9 @@ impl<'s> BodyReader<'s> {
             let register = self.names.register(name);
             let register =
                 register.ok_or_else(|| PtxError::wrong(line, format!("there is no register `{name}`")))?;
+            if register.bits != 1 {
+                return Err(PtxError::wrong(line, format!("the guard `{name}` is not a predicate")));
+            }
             guard = Some(Guard { register: register.index, is_negated });
         }
         let opcode = reader.word()?;

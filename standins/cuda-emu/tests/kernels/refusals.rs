@@ -40,6 +40,13 @@ fn texts_that_cannot_run_name_the_line() {
             801,
             "line 9: the stand-in does not support `mov` of 3 elements",
         ),
+        ("mov.b32 {%r1}, %r2;", 801, "line 8: the stand-in does not support `mov` of 1 element of 32 bits"),
+        (
+            "mov.b64 {%r1, %r2}, %clock64;",
+            801,
+            "line 8: the stand-in does not support `%clock64` as an operand of anything but `mov` to one",
+        ),
+        ("mov.u32 %r1, %tid;", 218, "line 8: `%tid` is a vector; name an element, such as `%tid.x`"),
         ("mov.b32 %r1, {%r2, %r9};", 218, "line 8: there is no `%r9`"),
         ("mov.u8 %h1, 5;", 218, "line 8: `mov` of 8 bits"),
         ("mov.u32 %r1, %tid.x;\nmov.u16 %h1, %tid.x;\nmov.u64 %d, %clock64;\nret", 218, "line 12"),
@@ -65,6 +72,7 @@ fn texts_that_cannot_run_name_the_line() {
         ("ld.param.u32 %r1, [b];", 218, "line 8: there is no `b`"),
         (".reg .b32 %tid.x;", 218, "line 8: `%tid.x` is a special register"),
         ("@%q ret;", 218, "line 8: there is no register `%q`"),
+        ("@!%r1 ret;", 218, "line 8: the guard `%r1` is not a predicate"),
         ("ld.global.v2.u32 {%r1}, [%r2];", 218, "line 8: the vector has another length"),
         ("/* no end", 218, "line 8: a comment does not end"),
     ] {
