@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use dma_core::{Access, Error, ErrorKind, Result};
-use dma_process::{MEMLOCK_REMEDY, exceeded_memlock};
+use dma_process::{MEMLOCK_REMEDY, count, exceeded_memlock};
 use doca_sys::bindings::*;
 
 use crate::device::Device;
@@ -291,7 +291,7 @@ fn pinning(error: Error, len: usize) -> Error {
     if !matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::OutOfMemory) {
         return error;
     }
-    let error = error.with_message(format!("registering and pinning {len} bytes"));
+    let error = error.with_message(format!("registering and pinning {}", count(len, "byte", "bytes")));
     match exceeded_memlock(len as u64) {
         Some(limit) => error.with_numbers(len as u64, limit).with_hint(MEMLOCK_REMEDY),
         None => error.with_hint(

@@ -9,6 +9,7 @@ use dma_core::{
     Access, DeviceAddr, DeviceMemory, Error, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest,
     RawExport, RawRegion, RegionInfo, Result,
 };
+use dma_process::count;
 use doca_sys::bindings::*;
 
 use crate::buffers::BufferSource;
@@ -139,8 +140,11 @@ pub fn join_native(address: u64, blob: &[u8]) -> Vec<u8> {
 /// `Malformed` if `native` has fewer than 8 bytes.
 pub fn split_native(native: &[u8]) -> Result<(u64, &[u8])> {
     let (address, blob) = native.split_first_chunk().ok_or_else(|| {
-        error(ErrorKind::Malformed, format!("{} bytes, but the address alone needs 8", native.len()))
-            .with_hint("give the importer the bytes of the export descriptor without changes")
+        error(
+            ErrorKind::Malformed,
+            format!("{}, but the address alone needs 8", count(native.len(), "byte", "bytes")),
+        )
+        .with_hint("give the importer the bytes of the export descriptor without changes")
     })?;
     Ok((u64::from_le_bytes(*address), blob))
 }
@@ -149,7 +153,7 @@ pub fn split_native(native: &[u8]) -> Result<(u64, &[u8])> {
 /// error, because the descriptor claims too much.
 fn granted(map: &Mmap, addr: u64, len: u64) -> Result<*mut u8> {
     let too_much = |grants: String| {
-        let message = format!("the descriptor states {len} bytes at {addr:#x}, {grants}");
+        let message = format!("the descriptor states {} at {addr:#x}, {grants}", count(len, "byte", "bytes"));
         error(ErrorKind::Malformed, message)
             .with_hint("have the peer export the memory again, and pass its descriptor on unchanged")
     };
@@ -166,7 +170,8 @@ fn granted(map: &Mmap, addr: u64, len: u64) -> Result<*mut u8> {
     let inside =
         addr >= first && addr.checked_add(len).is_some_and(|end| end <= first.saturating_add(granted));
     if !inside {
-        return Err(too_much(format!("but grants {granted} bytes at {first:#x}")).with_numbers(len, granted));
+        return Err(too_much(format!("but grants {} at {first:#x}", count(granted, "byte", "bytes")))
+            .with_numbers(len, granted));
     }
     Ok(base.with_addr(addr as usize))
 }
@@ -244,7 +249,7 @@ unsafe impl RawRegion for DocaRegion {
         if offset.checked_add(len).is_none_or(|end| end > self.info.len) {
             return Err(error(
                 ErrorKind::OutOfRange,
-                format!("{len} bytes at {offset} of {}", self.info.len),
+                format!("{} at {offset} of {}", count(len, "byte", "bytes"), self.info.len),
             ));
         }
         let fabric = self.engine.fabric;

@@ -8,6 +8,7 @@ use dma_core::{
     Access, DeviceAddr, EngineId, Error, ErrorKind, HostMemory, MemoryRequest, RawExport, RawRegion,
     RegionInfo, RegionKey, Result,
 };
+use dma_process::count;
 
 use crate::env::Environment;
 use crate::error::{self, error};
@@ -42,7 +43,10 @@ impl IoatRegion {
             } else {
                 "give SPDK more memory with the option `mem`"
             };
-            let message = format!("SPDK's environment has no {len} bytes aligned to {align} in one piece");
+            let message = format!(
+                "SPDK's environment has no {} aligned to {align} in one piece",
+                count(len, "byte", "bytes")
+            );
             let usual = request.out_of_memory();
             error(ErrorKind::OutOfMemory, message)
                 .with_hint(format!("{huge}, free some regions, or {}", usual.hint()))
@@ -90,7 +94,10 @@ impl IoatRegion {
         // unregisters it.
         let code = unsafe { ffi::register(&environment.spdk, base, len) };
         if code != 0 {
-            let wrapped = error::failed(format!("{len} bytes at {base:p} cannot be registered"), code);
+            let wrapped = error::failed(
+                format!("{} at {base:p} cannot be registered", count(len, "byte", "bytes")),
+                code,
+            );
             return Err(match -code {
                 error::EBUSY => wrapped.with_hint(
                     "all or part of it is registered already, which SPDK allows only once: share the region, or register all of it at once",

@@ -45,7 +45,12 @@ impl<'a> Arrivals<'a> {
         self.session.release(bytes.len());
         let len = self.received.len() + bytes.len();
         if self.ended.is_some() || self.at >= self.plan.size || len > self.plan.block_at(self.at) {
-            return self.violated(&format!("it sent {len} bytes of block {} at byte {}", self.seq, self.at));
+            return self.violated(&format!(
+                "it sent {} of block {} at byte {}",
+                count(len, "byte", "bytes"),
+                self.seq,
+                self.at
+            ));
         }
         self.received.extend_from_slice(bytes);
         Ok(())
@@ -68,7 +73,8 @@ impl<'a> Arrivals<'a> {
                     }
                     _ => {
                         return self.violated(&format!(
-                            "it announced block {seq} of {len} bytes in slot {slot}, when byte {at} was due"
+                            "it announced block {seq} of {} in slot {slot}, when byte {at} was due",
+                            count(len, "byte", "bytes")
                         ));
                     }
                 }
@@ -88,7 +94,8 @@ impl<'a> Arrivals<'a> {
                     _ => {
                         let size = plan.size;
                         return self.violated(&format!(
-                            "it announced a hole of {len} bytes at byte {at}, in a file of {size} bytes"
+                            "it announced a hole of {} at byte {at}, in a file of {size}",
+                            count(len, "byte", "bytes")
                         ));
                     }
                 }

@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 
 use dma::ExportDescriptor;
 use dma::prelude::*;
+use dma::process::count;
 use indicatif::ProgressBar;
 
 use crate::block::Block;
@@ -94,9 +95,10 @@ fn import(engine: &dyn DmaEngine, plan: &Plan, session: &Session) -> Result<Wind
     })?;
     // The window's length comes from the exporter, which may have granted less than the descriptor says.
     if window.len() != len {
-        return Err(
-            session.violates(&format!("it exports {} bytes; both sides agreed on {len}", window.len()))
-        );
+        return Err(session.violates(&format!(
+            "it exports {}; both sides agreed on {len}",
+            count(window.len(), "byte", "bytes")
+        )));
     }
     Ok(window)
 }

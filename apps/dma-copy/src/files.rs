@@ -9,6 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use dma::process::count;
 use rustix::fs::{Access, CWD, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom};
 use rustix::io::Errno;
 use twox_hash::XxHash3_128;
@@ -232,7 +233,8 @@ impl Target {
         if len != self.size {
             return Err(failure!(
                 Finishing,
-                "another program wrote to {partial}: it has {len} bytes, not {}; copy again",
+                "another program wrote to {partial}: it has {}, not {}; copy again",
+                count(len, "byte", "bytes"),
                 self.size
             ));
         }

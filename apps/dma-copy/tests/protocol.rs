@@ -471,7 +471,7 @@ fn a_host_checks_every_number_of_its_dpu() {
         (&["in slot 2"], vec![filled(0, 2, 8192)]),
         (&["block 1 of"], vec![filled(1, 0, 8192)]),
         (&["it ended after 0 bytes"], vec![Message::End { total: size, retries: 0, digest: 0 }]),
-        (&["hole of 1 bytes"], vec![Message::Hole { len: 1 }]),
+        (&["hole of 1 byte"], vec![Message::Hole { len: 1 }]),
         (&["hole of 24576 bytes"], vec![Message::Hole { len: 3 * 8192 }]),
         (
             &["the digest of the bytes sent"],

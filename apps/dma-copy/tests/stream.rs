@@ -160,7 +160,7 @@ fn a_receiver_checks_every_number_of_its_sender() {
         ("a hole within block 0", vec![data(1), hole(BLOCK as u64)]),
         ("101 bytes of block 2", [&whole(0, 0, BLOCK)[..], &whole(1, 1, BLOCK), &[data(101)]].concat()),
         (
-            "1 bytes of block 3 at byte 16484",
+            "1 byte of block 3 at byte 16484",
             [&whole(0, 0, BLOCK)[..], &whole(1, 1, BLOCK), &whole(2, 0, 100), &[data(1)]].concat(),
         ),
         (

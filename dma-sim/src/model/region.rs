@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use dma_core::RegionKey;
+use dma_process::count;
 
 bitflags::bitflags! {
     /// Access rights of a region.
@@ -173,7 +174,7 @@ impl RegionSpec {
 #[non_exhaustive]
 pub enum RegionError {
     /// The range exceeds the address space.
-    #[error("a region of {len} bytes at {addr:#x} ends beyond the last address; check both numbers")]
+    #[error("a region of {} at {addr:#x} ends beyond the last address; check both numbers", count(*len, "byte", "bytes"))]
     OutOfAddresses {
         /// The requested first address.
         addr: u64,
@@ -187,7 +188,7 @@ pub enum RegionError {
         max: usize,
     },
     /// The system does not have enough memory.
-    #[error("there is not enough memory for a region of {len} bytes; request less")]
+    #[error("there is not enough memory for a region of {}; request less", count(*len, "byte", "bytes"))]
     OutOfMemory {
         /// The requested length.
         len: u64,
@@ -216,7 +217,7 @@ pub enum RegionError {
         key: RegionKey,
     },
     /// The range is not within the region.
-    #[error("{len} bytes at {addr:#x} are not within region {}", KeyName(*.key))]
+    #[error("not within region {}: {} at {addr:#x}", KeyName(*.key), count(*len, "byte", "bytes"))]
     OutOfRange {
         /// The given key.
         key: RegionKey,

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use dma_core::{Completion, RegionKey};
+use dma_process::count;
 
 use super::region::{KeyName, PeerError, Rights};
 use super::rng;
@@ -78,7 +79,7 @@ pub enum TaskError {
         key: RegionKey,
     },
     /// A segment exceeds its region.
-    #[error("{len} bytes at {addr:#x} exceed region {}, which has {size} bytes at {base:#x}", KeyName(*.key))]
+    #[error("beyond region {}, which has {} at {base:#x}: {} at {addr:#x}", KeyName(*.key), count(*size, "byte", "bytes"), count(*len, "byte", "bytes"))]
     OutOfRange {
         /// The key in the segment.
         key: RegionKey,
@@ -110,7 +111,7 @@ pub enum TaskError {
         max: u64,
     },
     /// The task has no segments on one side, or more than the device's limit.
-    #[error("{segments} segments on one side of a task; the device supports 1 to {max}")]
+    #[error("{} on one side of a task; the device supports 1 to {max}", count(*segments as u64, "segment", "segments"))]
     Segments {
         /// Number of segments on the offending side.
         segments: usize,
@@ -118,7 +119,7 @@ pub enum TaskError {
         max: usize,
     },
     /// Sources and destinations differ in length.
-    #[error("{src} bytes of sources for {dst} bytes of destinations")]
+    #[error("sources of {} for destinations of {}", count(*src, "byte", "bytes"), count(*dst, "byte", "bytes"))]
     LengthMismatch {
         /// Bytes to read.
         src: u64,

@@ -9,6 +9,7 @@ use dma_core::{
     Access, DeviceAddr, Error, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest, RawExport, RawRegion,
     RegionInfo, Result,
 };
+use dma_process::count;
 
 use super::NAME;
 use super::device_memory::{Allocation, DeviceMemory};
@@ -106,7 +107,10 @@ impl SimRegion {
     ) -> Result<Self> {
         let (addr, len) = (memory.addr().0, memory.len());
         let Some(base) = own.find(addr, len) else {
-            let message = format!("{len} bytes at {addr:#x} are not within one allocation of this device");
+            let message = format!(
+                "not within one allocation of this device: {} at {addr:#x}",
+                count(len, "byte", "bytes")
+            );
             return Err(Error::new(ErrorKind::InvalidArgument, message)
                 .with_hint("register device memory on the engine of its device, before it is freed"));
         };

@@ -11,6 +11,7 @@ use dma_core::{
     Access, DeviceAddr, DeviceMemory, EngineId, Error, ErrorKind, HostMemory, MemoryRequest, Place,
     RawExport, RawRegion, RegionInfo, RegionKey, Result,
 };
+use dma_process::count;
 
 use crate::device::Device;
 use crate::driver::{Address, HOST_DEVICE_MAP, HOST_PORTABLE, HOST_READ_ONLY};
@@ -110,7 +111,8 @@ impl CudaRegion {
                     _ => error.with_hint("ask for less: pinned memory is not swapped"),
                 }
             }
-            code => device.failed(format!("{} bytes of {} memory", request.len, request.place), code),
+            code => device
+                .failed(format!("{} of {} memory", count(request.len, "byte", "bytes"), request.place), code),
         };
         let (memory, start) = CudaMemory::allocate(device, request).map_err(refused)?;
         let addr = start.next_multiple_of(request.align as u64);
@@ -172,7 +174,7 @@ impl CudaRegion {
 
     /// Returns the error for memory that the driver does not pin.
     fn not_registered(device: &Device, memory: &HostMemory, code: c_int) -> Error {
-        let message = format!("{} bytes at {:p}", memory.len(), memory.as_ptr());
+        let message = format!("{} at {:p}", count(memory.len(), "byte", "bytes"), memory.as_ptr());
         match code {
             error::ALREADY_REGISTERED => device.failed(message, code).with_hint(
                 "a part of it is already registered or pinned: register it once, and use this registration for all \
@@ -212,7 +214,9 @@ impl CudaRegion {
                 let end = addr.0.checked_add(len as u64);
                 if end.is_none_or(|end| addr.0 < start || end > start + size as u64) {
                     let message = format!(
-                        "{len} bytes at {addr:?} exceed their allocation, which has {size} bytes at {start:#x}"
+                        "beyond the allocation, which has {} at {start:#x}: {} at {addr:?}",
+                        count(size, "byte", "bytes"),
+                        count(len, "byte", "bytes")
                     );
                     return Err(foreign(message));
                 }

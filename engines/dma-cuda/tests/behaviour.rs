@@ -291,7 +291,7 @@ fn memory_of_others_is_checked_against_the_driver() {
         assert!(error.hint().contains("cudaMalloc"), "{error}");
         error.to_string()
     };
-    assert!(refused(addr + 512, len).contains("exceed their allocation"));
+    assert!(refused(addr + 512, len).contains("beyond the allocation"));
     let host = engine.allocate(4096).unwrap();
     assert!(refused(host.as_ptr().addr() as u64, 4096).contains("host memory"));
     assert!(refused(0xdead_0000, 64).contains("has no memory"));

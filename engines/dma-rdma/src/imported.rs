@@ -7,6 +7,7 @@ use dma_core::{
     Access, DeviceAddr, Error, ErrorKind, ExportDescriptor, RawExport, RawRegion, RegionInfo, RegionKey,
     Result,
 };
+use dma_process::count;
 
 use crate::engine_state::EngineState;
 use crate::error::{NAME, error};
@@ -34,8 +35,10 @@ impl Imported {
         let (len, rights) = (descriptor.len(), descriptor.rights());
         if (grant.len, grant.rights) != (len, rights) {
             let message = format!(
-                "the descriptor states {len} bytes to {rights}, but the exporter grants {} to {}",
-                grant.len, grant.rights
+                "the descriptor states {} to {rights}, but the exporter grants {} to {}",
+                count(len, "byte", "bytes"),
+                grant.len,
+                grant.rights
             );
             return Err(error(ErrorKind::Malformed, message)
                 .with_hint("give the importer the bytes of the export descriptor without changes"));
@@ -75,7 +78,9 @@ fn not_ours(foreign: ForeignBlob, len: usize) -> Error {
             .with_hint("give the importer the bytes of the export descriptor without changes")
     };
     match foreign {
-        ForeignBlob::Length => malformed(format!("{len} bytes, where an RDMA export has {BLOB}")),
+        ForeignBlob::Length => {
+            malformed(format!("{}, where an RDMA export has {BLOB}", count(len, "byte", "bytes")))
+        }
         ForeignBlob::Address(service) => malformed(format!("{service} is not the address of a service")),
         ForeignBlob::Version(version) => {
             error(ErrorKind::VersionMismatch, format!("an RDMA export of version {version}"))

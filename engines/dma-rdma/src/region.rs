@@ -8,6 +8,7 @@ use dma_core::{
     Access, DeviceAddr, DeviceMemory, ErrorKind, HostMemory, MemoryRequest, PageMemory, RawExport, RawRegion,
     RegionInfo, RegionKey, Result,
 };
+use dma_process::count;
 
 use crate::engine_state::EngineState;
 use crate::error::error;
@@ -136,7 +137,7 @@ unsafe impl RawRegion for RdmaRegion {
                 .with_hint("allocate or register it with `MemoryRequest::exportable` and these rights"));
         }
         if !offset.checked_add(len).is_some_and(|end| len > 0 && end <= info.len) {
-            let message = format!("{len} bytes at {offset} of a region of {}", info.len);
+            let message = format!("{} at {offset} of a region of {}", count(len, "byte", "bytes"), info.len);
             return Err(error(ErrorKind::OutOfRange, message));
         }
         let bytes = match (info.cpu, &self.dmabuf) {

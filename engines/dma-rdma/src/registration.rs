@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use dma_core::{Access, Error, ErrorKind, PageMemory, Result};
-use dma_process::{MEMLOCK_REMEDY, exceeded_memlock};
+use dma_process::{MEMLOCK_REMEDY, count, exceeded_memlock};
 use rustix::io::Errno;
 
 use crate::device::Device;
@@ -131,7 +131,7 @@ pub(crate) fn rights(access: Access, write: i32) -> i32 {
 
 /// Returns the error for memory that the device does not register.
 pub(crate) fn refused(len: usize, errno: Errno) -> Error {
-    let what = format!("{len} bytes cannot be registered");
+    let what = format!("{} cannot be registered", count(len, "byte", "bytes"));
     match errno {
         Errno::NOMEM => match exceeded_memlock(len as u64) {
             Some(limit) => {
@@ -154,7 +154,7 @@ pub(crate) fn refused(len: usize, errno: Errno) -> Error {
 
 /// Returns the error for a dma-buf that the device does not register.
 fn refused_dmabuf(len: usize, errno: Errno) -> Error {
-    let what = format!("{len} bytes of a dma-buf cannot be registered");
+    let what = format!("{} of a dma-buf cannot be registered", count(len, "byte", "bytes"));
     let (kind, hint) = match errno {
         Errno::INVAL | Errno::FAULT | Errno::BADF => (
             ErrorKind::InvalidArgument,
