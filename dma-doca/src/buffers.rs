@@ -4,11 +4,12 @@
 use std::sync::{Arc, Mutex, Weak};
 
 use dma_core::{ErrorKind, RegionKey, Result, Segment};
+use dma_process::lock;
 use doca_sys::bindings::*;
 
 use crate::device::Device;
 use crate::error::{check, error, failed, kind};
-use crate::ffi::{lock, out};
+use crate::ffi::out;
 
 /// Stands for "no region".
 pub(crate) const NONE: usize = usize::MAX;

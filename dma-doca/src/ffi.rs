@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "calls C")]
 
 use std::ffi::{CStr, c_char};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use dma_core::Result;
 use dma_process::ForkLock;
@@ -19,11 +19,6 @@ pub(crate) type Sdk = Arc<Library>;
 pub(crate) fn creation() -> MutexGuard<'static, ()> {
     static CREATION: ForkLock<()> = ForkLock::new(|| ());
     CREATION.lock()
-}
-
-/// Locks a mutex. Poisoning is ignored, because no holder leaves the data inconsistent.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the value that `call` writes through its pointer, if `call` succeeds.

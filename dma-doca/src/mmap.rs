@@ -10,12 +10,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use dma_core::{Access, Error, ErrorKind, Result};
-use dma_process::{MEMLOCK_REMEDY, count, exceeded_memlock};
+use dma_process::{MEMLOCK_REMEDY, count, exceeded_memlock, lock};
 use doca_sys::bindings::*;
 
 use crate::device::Device;
 use crate::error::{check, error};
-use crate::ffi::{lock, out};
+use crate::ffi::out;
 use crate::memory::Mapping;
 use crate::options::Fabric;
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use dma_core::{Error, ErrorKind, Result};
-use dma_process::{ForkLock, ForkMark};
+use dma_process::{ForkLock, ForkMark, lock};
 use spdk_sys::{EnvOpts, Library};
 
 use crate::channels::Channels;
@@ -50,11 +50,6 @@ static ENVIRONMENTS: ForkLock<Vec<Arc<Environment>>> = ForkLock::new(Vec::new);
 
 /// The process whose environment is set up.
 static SET_UP: OnceLock<ForkMark> = OnceLock::new();
-
-/// Locks a mutex. Poisoning is ignored, because no holder leaves the data inconsistent.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Environment {
     /// Returns the environment of the library that `options` name. Loads the library on first use.

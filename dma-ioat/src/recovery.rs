@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use dma_core::{Result, with_deferred_log};
-use dma_process::with_signals_blocked;
+use dma_process::{lock, with_signals_blocked};
 
 use crate::channels::{Channel, InFlight};
-use crate::env::{Environment, lock};
+use crate::env::Environment;
 use crate::{PciAddress, ffi};
 
 /// Time limit for attaching a channel again. DPDK offers a released function again after two seconds.

@@ -1,8 +1,9 @@
 //! [`ProcessLock`]: the lock of an object, which a forked child cannot take.
 #![expect(unsafe_code, reason = "keeps a forked child from dropping a value that is half changed")]
 
+use crate::lock;
 use std::mem::ManuallyDrop;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use crate::ForkMark;
 
@@ -36,7 +37,7 @@ impl<T> ProcessLock<T> {
     /// Returns `None` in a forked child of the process that made the lock.
     #[inline]
     pub fn lock(&self) -> Option<MutexGuard<'_, T>> {
-        (!self.process.is_child()).then(|| self.value.lock().unwrap_or_else(PoisonError::into_inner))
+        (!self.process.is_child()).then(|| lock(&self.value))
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 #[cfg(not(test))]
 use dma_process::ForkLock;
-use dma_process::ForkMark;
+use dma_process::{ForkMark, lock};
 
 /// Memory is kept in classes of lengths. This is the length of the shortest class, in bytes.
 const MIN_LEN: usize = 4096;
@@ -223,7 +223,7 @@ impl IdleStore {
         if self.process.is_child() {
             return None;
         }
-        Some(f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner)))
+        Some(f(&mut lock(&self.state)))
     }
 
     fn limit(&self) -> usize {

@@ -15,7 +15,7 @@ use crate::planner::Planner;
 use crate::planner::inline::Executed;
 use crate::planner::wait::deadline;
 use crate::{BufferMut, Counters, EngineInfo, Error, RawQueue, Result};
-use dma_process::ForkMark;
+use dma_process::{ForkMark, lock};
 
 /// One clone of the queue, shared with the transfers of this clone. Each clone has its own reference count,
 /// so that threads with different clones do not contend.
@@ -97,7 +97,7 @@ impl Hub {
             };
             let thread =
                 dma_process::spawn_thread(format!("dma-lane-{i}"), body).map_err(|e| fail(e.into()))?;
-            hub.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+            lock(&hub.threads).push(thread);
             if !options.cores.is_empty() {
                 begins.recv().unwrap_or(Ok(())).map_err(fail)?;
             }
@@ -136,7 +136,7 @@ impl Hub {
     fn join(&self, deadline: Instant) {
         let mut orphans = Vec::new();
         // Hold the lock during the joins, so that a second thread that closes the queue waits for the first.
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = lock(&self.threads);
         for (lane, thread) in self.lanes.iter().zip(threads.drain(..)) {
             if thread.join().is_err() {
                 orphans.push(lane);

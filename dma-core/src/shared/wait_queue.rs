@@ -6,8 +6,9 @@
 //! slot may wake two tasks.
 
 use std::collections::VecDeque;
-use std::sync::PoisonError;
 use std::task::Waker;
+
+use dma_process::lock;
 
 use crate::memory::sync::{AtomicU32, Mutex, Ordering};
 
@@ -43,7 +44,7 @@ impl WaitQueue {
 
     /// Locks the list for `f`, and then updates `sleeping`.
     fn with<R>(&self, f: impl FnOnce(&mut Tasks) -> R) -> R {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = lock(&self.tasks);
         let result = f(&mut tasks);
         self.sleeping.store(tasks.sleeping, Ordering::SeqCst);
         result

@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use dma_core::{Error, ErrorKind, PciAddress, Result};
+use dma_process::lock;
 
 use crate::device::{Device, List, OpenRepresentor, c_name, pick};
 use crate::error::{error, load};
-use crate::ffi::{Sdk, lock};
+use crate::ffi::Sdk;
 use crate::options::DocaOptions;
 use endpoint::{Endpoint, Sent};
 

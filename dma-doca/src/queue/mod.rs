@@ -14,12 +14,12 @@ use dma_core::{
     Completion, Descriptor, EngineId, Error, ErrorKind, NativeError, Operation, Outcome, QueueEvents,
     QueueOptions, QueueStats, RawQueue, Result,
 };
+use dma_process::lock;
 use doca_sys::bindings::*;
 
 use crate::buffers::{QueueBuffers, Shortage, is_full};
 use crate::engine_state::EngineState;
 use crate::error::{error, explain, failed, task_kind};
-use crate::ffi::lock;
 use context::DmaContext;
 
 /// Completions are coalesced in batches whose first descriptor is at most this long. For longer copies, the

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dma_core::{ErrorKind, Outcome, STOP_GRACE};
+use dma_process::lock;
 use doca_sys::bindings::*;
 
 use super::context::RESTART_TIMEOUT;
 use super::{ContextState, DocaQueue, call_failed};
 use crate::error::{native, on_imported};
-use crate::ffi::lock;
 use crate::mmap::Mmap;
 
 impl DocaQueue {

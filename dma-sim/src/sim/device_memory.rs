@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use dma_core::{Error, ErrorKind, MemoryRequest, Result};
-use dma_process::{above_stdio, available_memory, check_file_size};
+use dma_process::{above_stdio, available_memory, check_file_size, lock};
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
 };
@@ -102,16 +102,12 @@ impl DeviceMemory {
         Ok(Self { addresses, bytes, file, used: Mutex::default() })
     }
 
-    fn used(&self) -> MutexGuard<'_, Ranges> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the host's pointer to the `len` bytes at the device's address `addr`, if they are within one
     /// allocation.
     pub(super) fn find(&self, addr: u64, len: usize) -> Option<NonNull<u8>> {
         let offset = addr.checked_sub(self.addresses.start.addr().get() as u64)?;
         let offset = usize::try_from(offset).ok()?;
-        let used = self.used();
+        let used = lock(&self.used);
         let (start, size) = used.range(..=offset).next_back()?;
         let inside = offset - start < *size && len <= size - (offset - start);
         inside.then(|| self.bytes.at(offset))
@@ -127,7 +123,7 @@ impl DeviceMemory {
             || request.out_of_memory().with_hint("free device memory, or open with more `device_memory`");
         let size = request.len.checked_next_multiple_of(page()).ok_or_else(full)?;
         let offset = {
-            let mut used = self.used();
+            let mut used = lock(&self.used);
             let offset = self.find_room(&used, size, request.align).ok_or_else(full)?;
             if let Some(available) = available_memory().filter(|available| size as u64 > *available) {
                 return Err(request.out_of_memory().with_numbers(size as u64, available));
@@ -192,7 +188,7 @@ impl Drop for Allocation {
         // never reused.
         match fallocate(&self.memory.file, flags, self.offset as u64, self.size as u64) {
             Ok(()) => {
-                self.memory.used().remove(&self.offset);
+                lock(&self.memory.used).remove(&self.offset);
             }
             Err(errno) => {
                 let len = self.size;

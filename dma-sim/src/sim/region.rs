@@ -3,13 +3,13 @@
 
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use dma_core::{
     Access, DeviceAddr, Error, ErrorKind, ExportDescriptor, HostMemory, MemoryRequest, RawExport, RawRegion,
     RegionInfo, Result,
 };
-use dma_process::count;
+use dma_process::{count, lock};
 
 use super::NAME;
 use super::device_memory::{Allocation, DeviceMemory};
@@ -220,11 +220,11 @@ struct MemoryExporter {
 impl PeerAccess for MemoryExporter {
     fn acquire(&self) -> Result<(), PeerError> {
         let lease = self.import.lease_owned()?;
-        self.leases.lock().unwrap_or_else(PoisonError::into_inner).push(lease);
+        lock(&self.leases).push(lease);
         Ok(())
     }
 
     fn release(&self) {
-        self.leases.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        lock(&self.leases).pop();
     }
 }

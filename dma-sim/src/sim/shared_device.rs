@@ -1,10 +1,11 @@
 //! State that an engine, its regions and its queues share: the device, its clock and the sleeping
 //! owners of queues.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use dma_core::EngineId;
+use dma_process::lock;
 
 use super::Clock;
 use super::event::TimerFd;
@@ -32,7 +33,7 @@ impl SharedDevice {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, DeviceState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Locks the state. On the real clock, advances the device to the current time.

@@ -1,8 +1,10 @@
 //! [`Helpers`]: the sleep of helper threads, and the decision to wake one.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
+
+use dma_process::lock;
 
 use super::clock::{ticks, ticks_in};
 
@@ -193,10 +195,6 @@ fn smooth(smoothed: &AtomicU64, ticks: u64) {
     };
     // A lost concurrent update does no harm.
     smoothed.store(next, Ordering::Relaxed);
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 
 use std::cell::Cell;
 use std::convert::Infallible;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::LocalKey;
 
 use dma_core::{CacheHint, Completion, DeviceAddr, InlineCopy, InlineExecutor, Operation, racy_copy};
+use dma_process::lock;
 
 use super::Kernel;
 use super::clock::ticks;
@@ -173,10 +174,6 @@ impl ShortOperations {
         // SAFETY: the caller meets the requirements of the kernel for this range.
         self.run_tuned(&self.fills, len, move |kernel| unsafe { kernel.fill(dst, pattern, len) });
     }
-
-    fn batch_tuner(&self) -> MutexGuard<'_, CopyTuner> {
-        self.batches.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Returns the index of the class of a length up to [`MAX_LEN`].
@@ -217,7 +214,7 @@ unsafe impl InlineExecutor for ShortOperations {
     unsafe fn copy_all(&self, copies: &[InlineCopy]) {
         let len = copies.iter().map(|copy| copy.len).sum();
         let (pick, kernel) = {
-            let mut tuner = self.batch_tuner();
+            let mut tuner = lock(&self.batches);
             let pick = tuner.pick(len, self.hint);
             (pick, tuner.kernel(pick))
         };
@@ -226,7 +223,7 @@ unsafe impl InlineExecutor for ShortOperations {
         unsafe { kernel.copy_all(copies) };
         if pick.is_timed() {
             let took = ticks().wrapping_sub(start);
-            self.batch_tuner().record(pick, took, len);
+            lock(&self.batches).record(pick, took, len);
         }
     }
 

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use dma_core::Result;
-use dma_process::{ForkMark, spawn_thread};
+use dma_process::{ForkMark, lock, spawn_thread};
 
 use super::clock::ticks_in;
-use super::helpers::{Helpers, MAX_WAKE_UP_PART, lock};
+use super::helpers::{Helpers, MAX_WAKE_UP_PART};
 use super::job_queue::{BusyPeriod, JobQueue};
 
 /// The helper threads. Dropping this value ends them.

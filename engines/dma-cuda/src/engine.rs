@@ -8,6 +8,7 @@ use dma_core::{
     ErrorKind, ExportDescriptor, HostMemory, IdleMemory, Limits, MemoryRequest, Queue, QueueOptions,
     RawQueue, RawRegion, Result,
 };
+use dma_process::lock;
 
 use crate::Driver;
 use crate::device::{self, Device};
@@ -288,7 +289,7 @@ unsafe impl DmaEngine for Lender<'_> {
     fn open_queue_raw(&self, options: &QueueOptions) -> Result<Box<dyn RawQueue>> {
         let queue = self.engine.open_cuda_queue(options)?;
         let stream = CudaStream(Arc::clone(queue.stream()));
-        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
+        *lock(&self.stream) = Some(stream);
         Ok(Box::new(queue))
     }
 }

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use dma_core::{EngineId, ErrorKind, Result};
+use dma_process::lock;
 
 use crate::device::Device;
 use crate::error::error;
 use crate::import::Import;
-use crate::service::{Service, lock};
+use crate::service::Service;
 
 /// The first address of imported memory. Memory of this process has lower addresses.
 const FIRST: u64 = 1 << 63;

@@ -5,13 +5,13 @@ use std::io::{ErrorKind as IoKind, Read};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dma_core::{Error, ErrorKind, Result};
 use dma_handshake::{Answering, Id, Pending, Requested, Step};
-use dma_process::{above_stdio, with_signals_blocked};
+use dma_process::{above_stdio, lock, with_signals_blocked};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::sockopt;
 
@@ -60,11 +60,6 @@ enum Next {
     Wait(Answering),
     Serve(Served),
     Close,
-}
-
-/// Locks the mutex, even after a panic, because a panic leaves no value half changed.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the address of the port's GID, if the service can listen on it.

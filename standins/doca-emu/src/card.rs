@@ -1,9 +1,10 @@
 //! Cards. All functions of a card share one DMA engine.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
+use dma_process::lock;
 use dma_sim::model::{
     Device, DeviceConfig, Found as ModelFound, OnFailure, Profile, Reporting, Time, ZeroLength,
 };
@@ -102,7 +103,7 @@ impl Card {
     /// Locks the engine. With the clock `Real`, advances the engine to the present time.
     #[inline]
     pub(crate) fn engine(&self) -> MutexGuard<'_, Device> {
-        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut engine = lock(&self.engine);
         if self.clock == Clock::Real {
             engine.advance(self.started.elapsed().into());
         }
@@ -111,7 +112,7 @@ impl Card {
 
     /// Registers `timer`, which rings when the card has vanished.
     pub(crate) fn sleep(&self, timer: &Arc<Timer>) {
-        let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sleepers = lock(&self.sleepers);
         sleepers.retain(|sleeper| {
             sleeper.strong_count() > 0 && !std::ptr::eq(sleeper.as_ptr(), &raw const **timer)
         });
@@ -121,7 +122,7 @@ impl Card {
     /// Wakes all sleeping progress engines, because the card has vanished.
     #[cold]
     pub(crate) fn wake_all(&self) {
-        let sleepers = std::mem::take(&mut *self.sleepers.lock().unwrap_or_else(PoisonError::into_inner));
+        let sleepers = std::mem::take(&mut *lock(&self.sleepers));
         sleepers.iter().filter_map(Weak::upgrade).for_each(|timer| timer.ring(Duration::ZERO));
     }
 

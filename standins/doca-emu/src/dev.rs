@@ -2,7 +2,9 @@
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
 use std::ffi::c_char;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use dma_process::lock;
 
 use crate::c_abi::{Handle, INVALID, Mark, Out, Outcome, Text, c, c_calls, getters, object, require};
 use crate::card::Card;
@@ -27,12 +29,8 @@ impl Info {
         &self.card.config.function[self.index]
     }
 
-    fn opened(&self) -> MutexGuard<'_, Option<(Arc<Dev>, u32)>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn open(self: &Arc<Self>) -> *const Dev {
-        let mut open = self.opened();
+        let mut open = lock(&self.open);
         let (dev, times) = open
             .get_or_insert_with(|| (Arc::new(Dev { mark: Mark::of::<Dev>(), info: Arc::clone(self) }), 0));
         *times += 1;
@@ -59,7 +57,7 @@ impl Dev {
     }
 
     fn close(self: Arc<Self>) -> Outcome {
-        let mut open = self.info.opened();
+        let mut open = lock(&self.info.open);
         let (dev, times) = open.as_mut().ok_or(INVALID)?;
         if *times == 1 {
             // The `Info` and this call have one reference each. If there are more, a memory map or a context

@@ -3,8 +3,9 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use dma_process::lock;
 use dma_standin::config::{ConfigError, from_environment};
 
 use crate::c_abi::{Handle, INVALID, Out, Outcome, c, c_calls};
@@ -63,7 +64,7 @@ pub(crate) fn world() -> Result<Arc<DeviceSet>, ConfigError> {
         return Ok(world);
     }
     let (source_name, text) = from_environment("DOCA_EMU_CONFIG", "DOCA_EMU")?;
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut last = lock(&LAST);
     match &*last {
         Some((before, world)) if *before == text => Ok(Arc::clone(world)),
         _ => {
@@ -142,14 +143,14 @@ impl<T> Lists<T> {
         let handles = objects.iter().map(|object| unsafe { Handle::of(&**object) });
         let array: Box<[_]> = handles.chain([Handle::NULL]).collect();
         let address = array.as_ptr();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(List { array, _alive: objects });
+        lock(&self.0).push(List { array, _alive: objects });
         address
     }
 
     /// Destroys a list.
     /// Errors: `INVALID_VALUE` if `array` is not a list of this kind.
     pub(crate) fn destroy(&self, array: *const Handle<T>) -> Outcome {
-        let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lists = lock(&self.0);
         let place = lists.iter().position(|list| std::ptr::eq(list.array.as_ptr(), array)).ok_or(INVALID)?;
         lists.swap_remove(place);
         Ok(())

@@ -5,12 +5,12 @@ use std::any::Any;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
 use dma_core::guarded;
-use dma_process::above_stdio;
+use dma_process::{above_stdio, lock};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -119,7 +119,7 @@ impl Job {
         let file = Some(file);
         let in_flight_of_job = Some(Arc::clone(in_flight));
         let new = Self { kind, file, offset, memory, fixed, in_flight: in_flight_of_job, ..Self::idle() };
-        let Some(mut job) = in_flight.ended().pop() else { return Arc::new(new) };
+        let Some(mut job) = lock(&in_flight.ended).pop() else { return Arc::new(new) };
         match Arc::get_mut(&mut job) {
             Some(ended) => *ended = new,
             None => return Arc::new(new),
@@ -152,15 +152,11 @@ impl Job {
         let Some(job) = Arc::get_mut(&mut self) else { return };
         let ended = std::mem::replace(job, Self::idle());
         if let Some(in_flight) = &ended.in_flight {
-            let mut list = in_flight.ended();
+            let mut list = lock(&in_flight.ended);
             if list.len() < MAX_ENDED {
                 list.push(self);
             }
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, JobState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the next part, at most 1 GiB, because the system reads and writes at most 2 GiB at a time.
@@ -205,7 +201,7 @@ impl Job {
         // Free the operation's place in the queue first, so that a caller that observes the end can submit
         // the next operation.
         self.in_flight.as_ref().expect("the job has not ended").remove();
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.result = Some(result);
         let (waker, kept) = (state.waker.take(), state.kept.take());
         drop(state);
@@ -234,7 +230,7 @@ impl Job {
     /// Requests the operation's cancellation. Returns true if the method must also be asked: in the first
     /// call, if the operation has not ended yet.
     pub(crate) fn cancel(&self) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if let Some(interrupt) = &state.interrupt {
             // The counter is far from full, so that this does not block.
             let _ = rustix::io::write(interrupt, &1_u64.to_ne_bytes());
@@ -243,13 +239,13 @@ impl Job {
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.state().cancelled
+        lock(&self.state).cancelled
     }
 
     /// Returns the result, or stores the waker.
     pub(crate) fn poll(&self, waker: &Waker) -> Option<Result<usize, Errno>> {
         let waker = waker.clone();
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.result.is_some() {
             return state.result;
         }
@@ -271,7 +267,7 @@ impl Job {
     /// Blocks until the file is ready for the next part, or the operation's cancellation is requested.
     pub(crate) fn wait_ready(&self) -> Result<(), Errno> {
         let interrupt = Arc::new(above_stdio(eventfd(0, EventfdFlags::CLOEXEC)?));
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.cancelled {
             return Ok(());
         }
@@ -281,17 +277,17 @@ impl Job {
         let file = unsafe { BorrowedFd::borrow_raw(self.part().descriptor) };
         let mut files = [PollFd::new(&file, self.ready_events()), PollFd::new(&*interrupt, PollFlags::IN)];
         let waited = poll(&mut files, None);
-        self.state().interrupt = None;
+        lock(&self.state).interrupt = None;
         waited.map(drop)
     }
 
     pub(crate) fn result(&self) -> Option<Result<usize, Errno>> {
-        self.state().result
+        lock(&self.state).result
     }
 
     /// Blocks until the operation has ended.
     pub(crate) fn wait(&self) -> Result<usize, Errno> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         loop {
             match state.result {
                 Some(result) => return result,
@@ -303,14 +299,14 @@ impl Job {
     /// Blocks until the operation has ended, for at most `timeout`. Returns whether it has ended.
     pub(crate) fn wait_timeout(&self, timeout: Duration) -> bool {
         let waits = |state: &mut JobState| state.result.is_none();
-        let waited = self.ended.wait_timeout_while(self.state(), timeout, waits);
+        let waited = self.ended.wait_timeout_while(lock(&self.state), timeout, waits);
         waited.unwrap_or_else(PoisonError::into_inner).0.result.is_some()
     }
 
     /// Keeps the operation's buffer until the operation has ended, because the transfer was dropped.
     pub(crate) fn keep(&self, buffer: impl Any + Send) {
         let buffer = Kept(Box::new(buffer));
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.result.is_none() {
             state.kept = Some(buffer);
         } else {
@@ -341,10 +337,6 @@ impl InFlight {
 
     fn remove(&self) {
         self.count.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    fn ended(&self) -> MutexGuard<'_, Vec<Arc<Job>>> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use dma_core::{Error, ErrorKind, Result, deferred_log, guarded_log, with_deferred_log};
-use dma_process::spawn_thread;
+use dma_process::{lock, spawn_thread};
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{EnterFlags, IoUring, Probe, opcode, squeue};
 use rustix::event::{EventfdFlags, eventfd};
@@ -204,7 +204,7 @@ impl SharedRing {
     ///
     /// The request's memory must stay valid until its completion.
     unsafe fn try_push(&self, entry: &squeue::Entry) -> bool {
-        let _turn = self.submission.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.submission);
         // SAFETY: all submission queues are created under this lock and dropped before it is released, so no
         // other submission queue exists.
         let mut queue = unsafe { self.ring.submission_shared() };

@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use dma_core::Result;
-use dma_process::spawn_thread;
+use dma_process::{lock, spawn_thread};
 use rustix::io::Errno;
 
 use crate::job::{Job, JobKind, NO_OFFSET, Part, run};
@@ -41,7 +41,7 @@ impl Workers {
     /// The errors of [`spawn_thread`].
     pub(crate) fn new(most: usize) -> Result<Self> {
         let workers = Self { shared: Arc::default(), most };
-        workers.shared.state().threads = 1;
+        lock(&workers.shared.state).threads = 1;
         workers.start()?;
         Ok(workers)
     }
@@ -55,14 +55,14 @@ impl Workers {
 
     /// Submits an operation.
     pub(crate) fn submit(&self, job: Arc<Job>) {
-        let mut state = self.shared.state();
+        let mut state = lock(&self.shared.state);
         state.jobs.push_back(job);
         let start = state.jobs.len() > state.idle && state.threads < self.most;
         state.threads += usize::from(start);
         drop(state);
         self.shared.changed.notify_one();
         if start && let Err(error) = self.start() {
-            self.shared.state().threads -= 1;
+            lock(&self.shared.state).threads -= 1;
             dma_core::guarded_log!(debug, %error, "the file queue could not start another thread");
         }
     }
@@ -70,25 +70,21 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        self.shared.state().closed = true;
+        lock(&self.shared.state).closed = true;
         self.shared.changed.notify_all();
     }
 }
 
 impl SharedJobs {
-    fn state(&self) -> MutexGuard<'_, WorkersState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Executes jobs until the queue is dropped and no job is left.
     fn work(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         loop {
             if let Some(job) = state.jobs.pop_front() {
                 drop(state);
                 run(&job, once);
                 job.release();
-                state = self.state();
+                state = lock(&self.state);
             } else if state.closed {
                 return;
             } else {

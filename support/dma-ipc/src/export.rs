@@ -6,10 +6,11 @@ use std::fmt;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use dma_core::Access;
+use dma_process::lock;
 
 use super::blob::{Blob, Token};
 use super::import::started;
@@ -170,13 +171,13 @@ impl Export {
         }
         let begun = Instant::now();
         let deadline = begun.checked_add(within);
-        let links = self.revoked().get_or_insert_with(|| self.service.withdraw(self.token)).clone();
+        let links = lock(&self.revoked).get_or_insert_with(|| self.service.withdraw(self.token)).clone();
         let (idle, busy): (Vec<_>, Vec<_>) =
             links.into_iter().partition(|link| link.wait_until_idle(deadline));
         for link in &idle {
             self.service.hang_up(link);
         }
-        if let Some(links) = self.revoked().as_mut() {
+        if let Some(links) = lock(&self.revoked).as_mut() {
             links.retain(|link| !idle.iter().any(|idle| Arc::ptr_eq(idle, link)));
         }
         if busy.is_empty() {
@@ -184,10 +185,6 @@ impl Export {
         }
         let pids = busy.iter().map(|link| link.pid).collect();
         Err(RemoteError::StillInUse { pids, waited: begun.elapsed() })
-    }
-
-    fn revoked(&self) -> MutexGuard<'_, Option<Vec<Arc<Link>>>> {
-        self.revoked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,8 +1,10 @@
 //! Adds buffers of a size when all buffers are in use.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
+
+use dma_process::lock;
 
 use super::size_class::{Growth, SizeClass};
 use crate::memory::region::RegionHandle;
@@ -27,7 +29,7 @@ impl SizeClass {
         }
         // A log subscriber may take buffers of this pool, so it runs after the lock is released.
         let added = with_deferred_log(|| {
-            let mut failed = growth.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut failed = lock(&growth.failed);
             if failed.is_some_and(|at| at.elapsed() < RETRY) {
                 return Ok((None, Vec::new()));
             }
@@ -62,7 +64,7 @@ impl SizeClass {
         let backend = growth.engine.info().backend;
         let mut blocks: Vec<_> =
             (0..count).map(|i| self.block(&slab, first + i, i * stride, backend)).collect();
-        self.slabs.lock().unwrap_or_else(PoisonError::into_inner).push(slab.region().clone());
+        lock(&self.slabs).push(slab.region().clone());
         self.made.store(first + count, Ordering::Relaxed);
         // The class already has a pointer to the handle of each taken block, so forget the handle of the
         // caller's block.

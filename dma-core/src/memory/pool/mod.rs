@@ -16,12 +16,13 @@ mod wait_watch;
 mod windows;
 
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use crate::memory::range::Range;
 use crate::memory::region::Region;
 use crate::slow_path::slow_path;
 use crate::{Access, BufferMut, Capabilities, DmaEngine, EngineId, Error, ErrorKind, Place, Result};
+use dma_process::lock;
 pub use get::PoolGet;
 pub(crate) use options::ClassOptions;
 pub use options::PoolOptions;
@@ -236,7 +237,7 @@ impl BufferPool {
     #[must_use]
     pub fn regions(&self) -> Vec<Region> {
         let classes = self.inner.classes.iter().filter(|class| !class.process.is_child());
-        classes.flat_map(|class| class.slabs.lock().unwrap_or_else(PoisonError::into_inner).clone()).collect()
+        classes.flat_map(|class| lock(&class.slabs).clone()).collect()
     }
 
     /// Takes the first `len` bytes of the block for `copy_bytes`, or all if it has fewer. Returns `None`

@@ -1,9 +1,9 @@
 //! The close of a lane: operations in flight are completed until a deadline, then aborted or abandoned.
 #![expect(unsafe_code, reason = "follows the slots' protocol")]
-
-use std::sync::PoisonError;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
+
+use dma_process::lock;
 
 use super::{Caller, Core, GONE, Lane};
 use crate::guarded;
@@ -13,7 +13,7 @@ impl Lane {
     /// Refuses new operations, and makes the lane's thread drain until `deadline` and exit. If there are
     /// several callers, the earliest of their deadlines applies. Returns this deadline.
     pub(in crate::shared) fn close(&self, deadline: Instant) -> Instant {
-        let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut closing = lock(&self.closing);
         let deadline = closing.map_or(deadline, |other| deadline.min(other));
         *closing = Some(deadline);
         self.refuses.store(true, Ordering::SeqCst);
@@ -28,7 +28,7 @@ impl Lane {
         if !self.refuses.load(Ordering::Relaxed) {
             return None;
         }
-        *self.closing.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.closing)
     }
 
     /// Completes operations in flight until `deadline`, and closes the device queue. Any thread may call

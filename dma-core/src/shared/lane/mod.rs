@@ -9,7 +9,7 @@ mod thread;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ use crate::planner::inline::{Executed, Inline};
 use crate::planner::plan::QueueCaps;
 use crate::planner::{LogEvent, Planner, error};
 use crate::{Counters, EngineId, Error, InlineExecutor, QueueOptions};
-use dma_process::ForkMark;
+use dma_process::{ForkMark, lock};
 
 /// The lane's thread runs and checks the inboxes.
 const AWAKE: u8 = 0;
@@ -209,7 +209,7 @@ impl Lane {
     }
 
     pub(in crate::shared) fn lists(&self) -> MutexGuard<'_, Lists> {
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.lists)
     }
 
     pub(in crate::shared) fn count_full(&self) {
@@ -239,7 +239,7 @@ impl Lane {
 
     /// Locks the core for reading, even if the engine has panicked under the lock.
     fn lock(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.core)
     }
 
     /// Locks the core for [`run`](Self::run). Pass the guard to [`leave`](Self::leave) afterwards.
@@ -270,15 +270,11 @@ impl Lane {
 
     /// Releases the lock, runs the callbacks, and keeps their list for reuse.
     fn run_callbacks(&self, mut core: MutexGuard<'_, Core>) {
-        let empty = self.spares().pop().unwrap_or_default();
+        let empty = lock(&self.spare).pop().unwrap_or_default();
         let mut callbacks = std::mem::replace(&mut core.callbacks, empty);
         drop(core);
         callbacks.drain(..).for_each(DeferredCallback::run);
-        self.spares().push(callbacks);
-    }
-
-    fn spares(&self) -> MutexGuard<'_, Vec<Vec<DeferredCallback>>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.spare).push(callbacks);
     }
 
     /// Returns the counters. Requests that have not been passed to the planner count as in flight.

@@ -2,8 +2,9 @@
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use dma_process::lock;
 
 use super::{ASLEEP, AWAKE, Caller, Lane};
 use crate::guarded;
@@ -28,7 +29,7 @@ impl Lane {
         ON_LANE.set(true);
         self.thread.get_or_init(std::thread::current);
         let deadline = self.watch();
-        *self.stalled_at() = None;
+        *lock(&self.stalled_at) = None;
         self.drain(deadline);
     }
 
@@ -95,17 +96,13 @@ impl Lane {
         if self.is_parents() {
             return None;
         }
-        let (reports, since) = (*self.stalled_at())?;
+        let (reports, since) = (*lock(&self.stalled_at))?;
         (reports == self.reports()).then(|| since.elapsed())
     }
 
     /// Returns the [steps](StallDetector::steps) of the lane's thread.
     pub(in crate::shared) fn stall_steps(&self) -> u32 {
         self.stall_steps.load(Ordering::Relaxed)
-    }
-
-    fn stalled_at(&self) -> MutexGuard<'_, Option<(u64, Instant)>> {
-        self.stalled_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether operations are in flight. If so, also checks whether the device has stalled.
@@ -116,10 +113,10 @@ impl Lane {
         drop(core);
         if !in_flight {
             stall_detector.reset();
-            *self.stalled_at() = None;
+            *lock(&self.stalled_at) = None;
             return false;
         }
-        let known = self.stalled_at().map(|(at, _)| at);
+        let known = lock(&self.stalled_at).map(|(at, _)| at);
         let now = Instant::now();
         let stalled_for = stall_detector.observe(reports, polls, now);
         let steps = stall_detector.steps();
@@ -128,7 +125,7 @@ impl Lane {
         if known != Some(reports)
             && let Some(since) = now.checked_sub(stalled_for)
         {
-            *self.stalled_at() = Some((reports, since));
+            *lock(&self.stalled_at) = Some((reports, since));
             crate::guarded_log!(
                 warn,
                 backend = self.backend,

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use dma_core::{PoolClass, PoolReport};
-use dma_process::{ForkLock, ForkMark};
+use dma_process::{ForkLock, ForkMark, lock};
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 
 use super::report::{Distribution, QueueReport};
@@ -275,7 +275,7 @@ impl Source {
     /// Publishes the counters, and returns the report from which they were made.
     fn publish(&self) -> MeterReport {
         let (before, now) = {
-            let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut published = lock(&self.published);
             // The report is read under the lock, so that no other call publishes a later one before.
             let now = self.queues.report();
             (std::mem::replace(&mut *published, now.clone()), now)

@@ -1,9 +1,10 @@
 //! [`Regions`]: the region numbers in a trace.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use dma_core::{Place, RegionInfo, Segment};
+use dma_process::lock;
 
 /// A region that is currently registered.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +48,7 @@ pub(super) struct Regions {
 
 impl Regions {
     pub(super) fn add(&self, info: &RegionInfo, place: Place) {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = lock(&self.table);
         let RegionNumbers { regions, numbers, growths } = &mut *table;
         let free = numbers.iter().position(|(taken, _, of)| !taken && *of == place);
         let number = free.unwrap_or_else(|| {
@@ -64,7 +65,7 @@ impl Regions {
     }
 
     pub(super) fn remove(&self, info: &RegionInfo) {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = lock(&self.table);
         let RegionNumbers { regions, numbers, .. } = &mut *table;
         if let Ok(at) = regions.binary_search_by_key(&info.key.0, |region| region.key) {
             numbers[regions.remove(at).number as usize].0 = false;
@@ -74,12 +75,12 @@ impl Regions {
 
     /// Returns a number that changes with [`lengths_and_places`](Self::lengths_and_places).
     pub(super) fn growths(&self) -> u64 {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner).growths
+        lock(&self.table).growths
     }
 
     /// Returns the maximum length of the regions with each number, and their place.
     pub(super) fn lengths_and_places(&self) -> (Vec<u64>, Vec<Place>) {
-        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = lock(&self.table);
         table.numbers.iter().map(|(_, len, place)| (*len, *place)).unzip()
     }
 }
@@ -98,7 +99,7 @@ impl Known {
     pub(super) fn update(&mut self, of: &Regions) -> bool {
         let changes = of.changes.load(Ordering::Acquire);
         changes != self.changes && {
-            let table = of.table.lock().unwrap_or_else(PoisonError::into_inner);
+            let table = lock(&of.table);
             self.regions.clone_from(&table.regions);
             self.changes = changes;
             true

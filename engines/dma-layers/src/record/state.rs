@@ -1,11 +1,11 @@
 //! [`Record`]: the state that the engine's queues and regions share.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use dma_core::{Error, Result};
-use dma_process::ForkMark;
+use dma_process::{ForkMark, lock};
 
 use super::content::{QueueTrace, Recorded};
 use super::format::{CHECKPOINT, END};
@@ -48,7 +48,7 @@ pub(super) struct RecordState {
 
 impl Record {
     pub(super) fn state(&self) -> MutexGuard<'_, RecordState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Writes a queue's events. Writes a checkpoint before them if they may name a queue or a region that the

@@ -89,7 +89,7 @@ pub(crate) fn init(flags: u32) -> Outcome {
     if flags != 0 {
         return Err(Code::INVALID_VALUE);
     }
-    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = dma_process::lock(&STATE);
     if state.is_some() {
         return Ok(());
     }
@@ -126,7 +126,7 @@ pub(crate) fn init(flags: u32) -> Outcome {
 
 /// Returns the settings of the driver, also before `cuInit`.
 pub(crate) fn machine() -> Machine {
-    let state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let state = dma_process::lock(&STATE);
     match &*state {
         Some(driver) => driver.config.machine,
         None => Config::in_use().map(|config| config.machine).unwrap_or_default(),
@@ -160,7 +160,7 @@ impl std::ops::DerefMut for Locked {
 /// The driver is not initialized.
 #[inline]
 pub(crate) fn lock() -> Outcome<Locked> {
-    let state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let state = dma_process::lock(&STATE);
     if state.is_none() { Err(Code::NOT_INITIALIZED) } else { Ok(Locked(state)) }
 }
 
@@ -245,7 +245,7 @@ pub(crate) fn wait(mut driver: Locked, mut is_over: impl FnMut(&mut Driver) -> O
 /// The driver's thread: advances the device's time, and calls host functions.
 fn run() {
     IN_HOST_CALL.set(false);
-    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = dma_process::lock(&STATE);
     loop {
         let Some(driver) = &mut *state else { return };
         driver.progress();
@@ -254,7 +254,7 @@ fn run() {
             IN_HOST_CALL.set(true);
             call.run();
             IN_HOST_CALL.set(false);
-            state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+            state = dma_process::lock(&STATE);
             if let Some(stream) = state.as_mut().and_then(|driver| driver.streams.get_mut(&handle)) {
                 stream.steps.pop_front();
                 stream.done += 1;

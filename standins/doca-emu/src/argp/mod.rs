@@ -9,8 +9,10 @@ mod line;
 mod run;
 
 use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dma_process::lock;
 
 use crate::c_abi::{Code, Handle, Mark, Object, Outcome, c, object, require};
 
@@ -76,10 +78,6 @@ struct ArgpState {
 }
 
 static STATE: Mutex<ArgpState> = Mutex::new(ArgpState { parser: None, log_level: None, sdk_log_level: None });
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Calls the closure with the parser. Returns `BAD_STATE` if there is no parser.
 fn with<T>(run: impl FnOnce(&mut Parser) -> Outcome<T>) -> Outcome<T> {

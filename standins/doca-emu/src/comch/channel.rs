@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::ptr;
 use std::rc::{Rc, Weak};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 
@@ -40,7 +40,7 @@ use crate::rep::Rep;
 /// references without atomics.
 pub(super) fn lock() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
-    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+    dma_process::lock(&LOCK)
 }
 
 /// An endpoint: `struct doca_comm_channel_ep_t`.

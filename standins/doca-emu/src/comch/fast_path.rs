@@ -12,10 +12,11 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use dma_ipc::{Import, RemoteError};
+use dma_process::lock;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv};
 
@@ -40,7 +41,7 @@ impl WakeFlag {
     /// Signals that there is work, and wakes the thread if it sleeps.
     pub(super) fn call(&self) {
         self.wanted.store(true, Ordering::Release);
-        let sleeper = self.sleeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let sleeper = lock(&self.sleeper);
         if let Some(timer) = &*sleeper {
             timer.ring(Duration::ZERO);
         }
@@ -53,7 +54,7 @@ impl WakeFlag {
 
     /// Sets the timer that a signal rings. Returns `true` if a signal is pending already.
     pub(super) fn sleep(&self, timer: Option<Arc<Timer>>) -> bool {
-        *self.sleeper.lock().unwrap_or_else(PoisonError::into_inner) = timer;
+        *lock(&self.sleeper) = timer;
         self.wanted.load(Ordering::Acquire)
     }
 }
@@ -79,15 +80,11 @@ impl Inbox {
     }
 
     pub(super) fn next(&self) -> Option<Arrival> {
-        self.lock().pop_front()
+        lock(&self.arrived).pop_front()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().is_empty()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arrival>> {
-        self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.arrived).is_empty()
     }
 }
 
@@ -163,21 +160,17 @@ impl FastPath {
         Self { dev, wake_flag, state: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, FastPathState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn open(&self, channel: Arc<OwnedFd>) {
-        self.state().channel = Some(channel);
+        lock(&self.state).channel = Some(channel);
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.state().channel.is_some()
+        lock(&self.state).channel.is_some()
     }
 
     /// Closes the path, after the messages that have arrived were distributed.
     pub(super) fn close(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         self.sort(&mut state);
         state.channel = None;
         state.outbox.clear();
@@ -187,31 +180,31 @@ impl FastPath {
 
     pub(super) fn new_consumer_id(&self) -> Outcome<u32> {
         let limit = self.dev.card().config.comch.max_consumers;
-        self.state().new_id(limit, |state| &mut state.consumer_ids)
+        lock(&self.state).new_id(limit, |state| &mut state.consumer_ids)
     }
 
     pub(super) fn new_producer_id(&self) -> Outcome<u32> {
         let limit = self.dev.card().config.comch.max_producers;
-        self.state().new_id(limit, |state| &mut state.producer_ids)
+        lock(&self.state).new_id(limit, |state| &mut state.producer_ids)
     }
 
     /// Returns true if this end has consumers or producers.
     pub(super) fn is_used(&self) -> bool {
-        let state = self.state();
+        let state = lock(&self.state);
         !state.consumer_ids.is_empty() || !state.producer_ids.is_empty()
     }
 
     pub(super) fn drop_consumer_id(&self, id: u32) {
-        self.state().consumer_ids.remove(&id);
+        lock(&self.state).consumer_ids.remove(&id);
     }
 
     pub(super) fn drop_producer_id(&self, id: u32) {
-        self.state().producer_ids.remove(&id);
+        lock(&self.state).producer_ids.remove(&id);
     }
 
     /// Starts a consumer and announces it to the other end. Returns its name and its inbox.
     pub(super) fn begin(&self, id: u32, exported: &ExportedMap, immediate: u32) -> (Name, Arc<Inbox>) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.starts += 1;
         let (name, inbox) = (Name { id, start: state.starts }, Arc::<Inbox>::default());
         state.local.insert(name, Arc::clone(&inbox));
@@ -222,12 +215,12 @@ impl FastPath {
 
     /// Notifies the other end that a consumer has posted a buffer, whose memory is `room`.
     pub(super) fn post(&self, name: Name, slot: u32, room: Vec<Piece>) {
-        self.state().send(&DataPacket::Posted { name, slot, room });
+        lock(&self.state).send(&DataPacket::Posted { name, slot, room });
     }
 
     /// Stops a consumer, whose memory is revoked already.
     pub(super) fn end(&self, name: Name) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         self.sort(&mut state);
         state.local.remove(&name);
         state.send(&DataPacket::Withdraw { name });
@@ -235,7 +228,7 @@ impl FastPath {
 
     /// Distributes the data packets that have arrived.
     pub(super) fn receive(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         self.sort(&mut state);
     }
 
@@ -244,7 +237,7 @@ impl FastPath {
     /// `INVALID_VALUE` if the consumer accepts less immediate data; `NOT_CONNECTED` if the consumer does not
     /// exist.
     pub(super) fn take(&self, consumer: u32, len: u64, immediate: &Immediate) -> Outcome<Taken> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.remotes.get(&consumer).is_none_or(|remote| remote.posted.is_empty()) {
             self.sort(&mut state);
         }
@@ -260,7 +253,7 @@ impl FastPath {
 
     /// Puts back a taken buffer to which no message was written.
     pub(super) fn give_back(&self, taken: Taken) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let remote = state.remotes.get_mut(&taken.name.id).filter(|remote| remote.name == taken.name);
         if let Some(remote) = remote {
             remote.posted.push_front((taken.slot, taken.room));
@@ -291,13 +284,13 @@ impl FastPath {
             import.write_at(offset, bytes).map_err(gone)
         })?;
         let (name, slot) = (taken.name, taken.slot);
-        self.state().send(&DataPacket::Filled { name, slot, producer, len, immediate });
+        lock(&self.state).send(&DataPacket::Filled { name, slot, producer, len, immediate });
         Ok(())
     }
 
     /// Takes the next change of the peer's consumers.
     pub(super) fn next_event(&self) -> Option<ConsumerChange> {
-        self.state().events.pop_front()
+        lock(&self.state).events.pop_front()
     }
 
     fn sort(&self, state: &mut FastPathState) {
@@ -345,7 +338,7 @@ impl FastPath {
             }
             DataPacket::Filled { name, slot, producer, len, immediate } => {
                 if let Some(inbox) = state.local.get(&name) {
-                    inbox.lock().push_back(Arrival { slot, producer, len, immediate });
+                    lock(&inbox.arrived).push_back(Arrival { slot, producer, len, immediate });
                 }
             }
             DataPacket::Withdraw { name } => {

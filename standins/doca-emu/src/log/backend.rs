@@ -7,9 +7,10 @@ use std::fs::File;
 use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
+use dma_process::lock;
 use doca_sys::bindings as sys;
 
 unsafe extern "C" {
@@ -145,7 +146,7 @@ impl Backend {
 
     #[cfg(workq)]
     pub(super) fn redirect(&self, sink: Sink) {
-        *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = sink;
+        *lock(&self.sink) = sink;
     }
 
     pub(super) fn audience(&self) -> Audience {
@@ -192,7 +193,7 @@ impl Backend {
         if IN_HANDLER.get() && matches!(self.try_sink_is_buffer(), Some(true) | None) {
             return;
         }
-        let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let sink = lock(&self.sink);
         match &*sink {
             Sink::File(stream) => stream.write(line),
             Sink::Fd(fd) => write_fd(*fd, line),
@@ -245,7 +246,7 @@ fn write_syslog(name: &CString, level: u32, line: &[u8]) {
         _ => libc::LOG_DEBUG,
     };
     // The program's name is global in the process, so it is set and used under one lock.
-    let _together = SYSLOG.lock().unwrap_or_else(PoisonError::into_inner);
+    let _together = lock(&SYSLOG);
     // SAFETY: the name lives as long as the process, because backends are never destroyed.
     unsafe { libc::openlog(name.as_ptr(), libc::LOG_PID, libc::LOG_USER) };
     // SAFETY: the format takes one string, and the line ends in NUL.

@@ -11,10 +11,11 @@ mod registered;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use dma_core::Access;
 use dma_ipc::{Export, RemoteError};
+use dma_process::lock;
 use dma_sim::model::{RegionSpec, Rights};
 
 use crate::c_abi::{Handle, INVALID, Mark, Outcome, c, object, require};
@@ -355,7 +356,7 @@ impl Mmap {
     }
 
     fn setup(&self) -> MutexGuard<'_, Setup> {
-        self.setup.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.setup)
     }
 
     /// Returns the memory of a started map. Returns `BAD_STATE` if the map is not started.

@@ -4,7 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use dma_process::lock;
 
 use super::job::{Job, Kind, Kinds};
 use super::value::Value;
@@ -108,7 +110,7 @@ impl Event {
     }
 
     pub(super) fn value(&self) -> Arc<Value> {
-        Arc::clone(&self.value.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.value))
     }
 
     fn is_started(&self) -> bool {
@@ -148,7 +150,7 @@ impl Event {
 
     pub(super) fn set_value(&self, value: Value) -> Outcome {
         self.require_configurable()?;
-        *self.value.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
+        *lock(&self.value) = Arc::new(value);
         Ok(())
     }
 

@@ -25,8 +25,10 @@ mod events;
 mod queue;
 
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+
+use dma_process::lock;
 
 use crate::buf::Buf;
 use crate::c_abi::{Handle, INVALID, In, Out, Outcome, Text, c, c_calls, require};
@@ -101,7 +103,7 @@ struct Log {
 fn lock() -> MutexGuard<'static, Log> {
     static LOG: Mutex<Log> =
         Mutex::new(Log { names: Vec::new(), buckets: Vec::new(), bucket_time: 1, quantity: 10 });
-    LOG.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&LOG)
 }
 
 /// Returns a copy of the name. The copy is never freed, and is reused for equal names.

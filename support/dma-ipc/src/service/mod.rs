@@ -12,14 +12,14 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{hint, process, thread};
 
 use dma_core::{deferred_log, with_deferred_log};
 use dma_handshake::{Origin, Pending};
-use dma_process::{ForkLock, ForkMark, above_stdio, with_signals_blocked};
+use dma_process::{ForkLock, ForkMark, above_stdio, lock, with_signals_blocked};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, retry_on_intr};
@@ -231,7 +231,7 @@ impl Service {
 
     /// Starts to grant `granted`, a range of `file`, to importers that know `token`.
     pub(super) fn offer(&self, token: Token, granted: Granted, file: OwnedFd) -> Result<(), RemoteError> {
-        let mut state = self.shared.state();
+        let mut state = lock(&self.shared.state);
         if state.listener.is_none() {
             let failed = |errno| RemoteError::os("listening for importers", errno);
             let listener = listen_on(&self.shared.socket).map_err(failed)?;
@@ -246,7 +246,7 @@ impl Service {
     /// Withdraws the export of `token`, and refuses new leases. Returns the importers, which may still hold
     /// leases.
     pub(super) fn withdraw(&self, token: Token) -> Vec<Arc<Link>> {
-        let Exports { by_token, importers } = &mut self.shared.state().exports;
+        let Exports { by_token, importers } = &mut lock(&self.shared.state).exports;
         let Some(exported) = by_token.remove(&token) else { return Vec::new() };
         let links = exported.importers.iter().filter_map(|key| importers.get(key));
         let links: Vec<_> = links.map(|importer| Arc::clone(&importer.link)).collect();
@@ -259,14 +259,14 @@ impl Service {
     /// Closes the connection to an importer that has no lease and can get no more leases.
     pub(super) fn hang_up(&self, link: &Link) {
         // Drop the importer without the lock, because unmapping its page may log.
-        let importer = self.shared.state().exports.importers.remove(&link.key);
+        let importer = lock(&self.shared.state).exports.importers.remove(&link.key);
         drop(importer);
     }
 
     /// Watches the exporter at the other end of `socket`: closes the word in `control` after the exporter has
     /// ended. Returns the key for [`unwatch`](Self::unwatch).
     pub(super) fn watch(&self, socket: OwnedFd, control: Arc<Mapping>) -> Result<u64, RemoteError> {
-        let mut state = self.shared.state();
+        let mut state = lock(&self.shared.state);
         let key = state.next_key();
         self.shared
             .add(&socket, key, epoll::EventFlags::empty())
@@ -277,7 +277,7 @@ impl Service {
 
     /// Ends a [`watch`](Self::watch), and closes the connection to the exporter.
     pub(super) fn unwatch(&self, key: u64) {
-        let watch = self.shared.state().watches.remove(&key);
+        let watch = lock(&self.shared.state).watches.remove(&key);
         drop(watch);
     }
 }
@@ -300,10 +300,6 @@ impl Drop for Service {
 }
 
 impl SharedService {
-    fn state(&self) -> MutexGuard<'_, ServiceState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds an event source. The kernel also reports the end of a connection, even if `events` is empty.
     fn add(&self, source: &OwnedFd, key: u64, events: epoll::EventFlags) -> Result<(), Errno> {
         epoll::add(&self.epoll, source, epoll::EventData::new_u64(key), events)
@@ -313,7 +309,7 @@ impl SharedService {
     fn serve(&self) {
         let mut events = Vec::with_capacity(32);
         while !self.stop.load(Ordering::Acquire) {
-            let timeout = self.state().next_deadline().map(|deadline| {
+            let timeout = lock(&self.state).next_deadline().map(|deadline| {
                 // Add a millisecond, because the kernel rounds down.
                 timespec(deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
             });
@@ -327,7 +323,7 @@ impl SharedService {
             }
             // A log subscriber may export memory, so it runs after the lock is released.
             with_deferred_log(|| {
-                let mut state = self.state();
+                let mut state = lock(&self.state);
                 for event in &events {
                     match event.data.u64() {
                         WAKE => {}

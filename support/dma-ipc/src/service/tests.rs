@@ -171,7 +171,7 @@ fn an_importer_that_spoils_its_lease_word_makes_revoke_time_out() {
     let import = Import::open(export.blob()).unwrap();
     let service = Service::get().unwrap();
     let link = {
-        let Exports { by_token, importers } = &service.shared.state().exports;
+        let Exports { by_token, importers } = &lock(&service.shared.state).exports;
         Arc::clone(&importers[&by_token[&blob.token].importers[0]].link)
     };
     link.control.word().store(u32::MAX, Ordering::Relaxed);
