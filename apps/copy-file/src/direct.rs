@@ -5,24 +5,22 @@
 //! and up to `--depth` in the last two.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dma::files::{DmaFile, FileQueue, FileQueueOptions, FileTransfer};
-use dma::{
-    BufferMut, BufferPool, DmaEngine, DmaEngineExt, PoolOptions, Queue, QueueOptions, Retry, Transfer,
-};
+use dma::{BufferMut, BufferPool, DmaEngine, PoolOptions, QueueOptions};
 use indicatif::ProgressBar;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use twox_hash::XxHash3_128;
 
+use crate::copies::{Copies, Done};
 use crate::digest;
 use crate::failure::{Failure, check_interrupt, failure};
 use crate::files::Target;
 use crate::options::Options;
 use crate::pieces::{Piece, Pieces};
-use crate::pipeline::{Copied, POLL_INTERVAL, STALL, at, check_memory};
-use apps_shared::command::tries_after;
+use crate::pipeline::{Copied, check_memory};
 use apps_shared::disk::Source;
 
 /// Maximum time to wait for the oldest read or write. It is short, because another operation may end earlier.
@@ -57,23 +55,21 @@ pub(crate) fn copy(
         src: direct(&source.file, "SRC")?,
         dst: direct(target.file(), "DST")?,
         files: FileQueue::with_pools(&file_queue, &[&pool])?,
-        queue: engine.open_queue(&queue)?,
         pool,
         depth,
-        engine,
         source,
         target,
         bar,
         pieces: Pieces::new(&source.file, source.len(), source.is_sparse(), options.chunk),
         hasher: options.verify.then(XxHash3_128::new),
         reads: VecDeque::new(),
-        copies: VecDeque::new(),
+        copies: Copies::open(engine, &queue)?,
         writes: VecDeque::new(),
-        copied: Copied { data: 0, retries: 0, digest: None },
+        data: 0,
     };
     copying.run()?;
     let digest = copying.hasher.map(|hasher| hasher.finish_128());
-    Ok(Copied { digest, ..copying.copied })
+    Ok(Copied { data: copying.data, retries: copying.copies.retries, digest })
 }
 
 /// Allocates the disk blocks of DST, so that a full disk is detected before the copy and writes need not
@@ -88,27 +84,20 @@ fn reserve(target: &Target, len: u64) -> Result<(), Failure> {
 /// The chunks in flight. Each chunk is read, then copied, then written, in the order of the file.
 struct Copying<'a> {
     files: FileQueue,
-    queue: Queue,
     src: DmaFile,
     dst: DmaFile,
     pool: BufferPool,
     depth: usize,
-    engine: &'a dyn DmaEngine,
     source: &'a Source,
     target: &'a Target,
     bar: &'a ProgressBar,
     pieces: Pieces<'a>,
     hasher: Option<XxHash3_128>,
     reads: VecDeque<(u64, FileTransfer<BufferMut>)>,
-    copies: VecDeque<DmaCopy>,
+    copies: Copies<()>,
     writes: VecDeque<FileTransfer<BufferMut>>,
-    copied: Copied,
-}
-
-struct DmaCopy {
-    offset: u64,
-    transfer: Transfer<(BufferMut, BufferMut)>,
-    tries: u32,
+    /// Number of bytes that were written.
+    data: u64,
 }
 
 impl Copying<'_> {
@@ -128,8 +117,8 @@ impl Copying<'_> {
             // Wait for the chunks nearest to completion: writes first, then copies, then reads.
             if !self.writes.is_empty() {
                 self.finish_write(true)?;
-            } else if !self.copies.is_empty() {
-                self.wait_for_device()?;
+            } else if self.copies.len() > 0 {
+                self.copies.wait()?;
             } else if !self.reads.is_empty() {
                 self.finish_read(true)?;
             } else if !reading {
@@ -185,39 +174,14 @@ impl Copying<'_> {
             hasher.write(&src);
         }
         let dst = self.pool.try_get(len)?;
-        self.submit(offset, src, dst, 0)?;
+        self.copies.submit((src, dst), offset, ())?;
         Ok(true)
     }
 
-    /// Submits the copy of the chunk at `offset`, which was submitted `tries` times before.
-    fn submit(&mut self, offset: u64, src: BufferMut, dst: BufferMut, tries: u32) -> Result<(), Failure> {
-        let transfer = self.queue.copy(src, dst).map_err(|e| at(offset, e.into()))?;
-        self.queue.flush();
-        self.copies.push_back(DmaCopy { offset, transfer, tries });
-        Ok(())
-    }
-
-    /// If the oldest copy is done, starts writing it, or resubmits it if it failed. Returns whether it was
-    /// done.
+    /// If the oldest copy is done, starts writing it. Returns whether it was done.
     fn finish_copy(&mut self) -> Result<bool, Failure> {
-        let Some(copy) = pop_if(&mut self.copies, |copy| copy.transfer.is_done()) else { return Ok(false) };
-        let DmaCopy { offset, transfer, tries } = copy;
-        match transfer.wait() {
-            Ok((_, dst)) => {
-                let write = self.files.write_at(&self.dst, offset, dst).map_err(dma::Error::from)?;
-                self.writes.push_back(write);
-            }
-            Err(e) => match e.into_parts() {
-                (error, Some((src, dst))) if tries < tries_after(&error) => {
-                    if error.retry() == Retry::Later {
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
-                    self.copied.retries += 1;
-                    self.submit(offset, src, dst, tries + 1)?;
-                }
-                (error, _) => return Err(at(offset, error)),
-            },
-        }
+        let Some(Done { dst, offset, .. }) = self.copies.next_done()? else { return Ok(false) };
+        self.writes.push_back(self.files.write_at(&self.dst, offset, dst).map_err(dma::Error::from)?);
         Ok(true)
     }
 
@@ -234,26 +198,9 @@ impl Copying<'_> {
                 None => failure!("cannot write DST: {error}"),
             }
         })?;
-        self.copied.data += dst.len() as u64;
+        self.data += dst.len() as u64;
         self.bar.inc(dst.len() as u64);
         Ok(true)
-    }
-
-    /// Waits for the oldest copy. Fails if the copy has not ended within [`STALL`].
-    fn wait_for_device(&mut self) -> Result<(), Failure> {
-        let started = Instant::now();
-        while let Some(oldest) = self.copies.front_mut()
-            && oldest.transfer.wait_for(POLL_INTERVAL).is_err()
-        {
-            check_interrupt()?;
-            if started.elapsed() > STALL {
-                return Err(failure!(
-                    "{} has completed nothing for {STALL:?}; reset the device, or copy with --engine cpu",
-                    self.engine.info().backend
-                ));
-            }
-        }
-        Ok(())
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `digest.rs` | `--verify` |
 //!
 
+mod copies;
 mod digest;
 mod direct;
 mod failure;

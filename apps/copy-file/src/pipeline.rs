@@ -9,27 +9,26 @@
 //! engine, the chunk stays in that core's cache. A version that passed chunks from a reading to a writing
 //! thread was 17 % slower.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use dma::{BufferMut, CacheHint, DmaEngine, DmaEngineExt, Queue, QueueOptions, Retry, Transfer};
+use dma::{BufferMut, CacheHint, DmaEngine, DmaEngineExt, QueueOptions};
 use indicatif::ProgressBar;
 use twox_hash::XxHash3_128;
 
+use crate::copies::{Copies, Done};
 use crate::digest;
 use crate::failure::{Failure, check_interrupt, failure};
 use crate::files::Target;
 use crate::options::Options;
 use crate::pieces::{Piece, Pieces};
-use apps_shared::command::{self, tries_after};
+use apps_shared::command;
 use apps_shared::disk::Source;
 use apps_shared::hold;
-use dma::process::count;
 
 /// Number of workers. One worker reads while the other worker writes. More workers would not help, because
 /// the kernel serializes writes to one file.
@@ -37,10 +36,6 @@ const WORKERS: usize = 2;
 /// Number of attempts to take the writing lock before a worker sleeps. All attempts together take longer than
 /// writing a chunk, so a worker rarely sleeps.
 const SPINS: u32 = 4000;
-/// Time after which a device that has work and completes nothing counts as stalled.
-pub(crate) const STALL: Duration = Duration::from_secs(10);
-/// Maximum time between two checks for an interrupt.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(crate) struct Copied {
@@ -192,14 +187,13 @@ impl<'f> Job<'f> {
             .with_drop_timeout(Duration::from_secs(1));
         let mut worker = Worker {
             job: self,
-            queue: self.engine.open_queue(&options)?,
+            copies: Copies::open(self.engine, &options)?,
             sources: buffers(self.engine, pairs, self.chunk)?,
             destinations: buffers(self.engine, pairs, self.chunk)?,
-            in_flight: VecDeque::with_capacity(pairs),
         };
         drop(opened);
         let mut reading = true;
-        while reading || !worker.in_flight.is_empty() {
+        while reading || worker.copies.len() > 0 {
             check_interrupt()?;
             if self.failed.get().is_some() {
                 return Ok(());
@@ -207,12 +201,11 @@ impl<'f> Job<'f> {
             if reading && !worker.sources.is_empty() {
                 reading = worker.read()?;
             } else {
-                worker.wait_for_device()?;
+                worker.copies.wait()?;
             }
-            while worker.is_done() {
-                worker.write()?;
-            }
+            while worker.write()? {}
         }
+        self.retries.fetch_add(worker.copies.retries, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -220,18 +213,10 @@ impl<'f> Job<'f> {
 /// A worker: a queue, and buffers that are either free or in flight.
 struct Worker<'a, 'f> {
     job: &'a Job<'f>,
-    queue: Queue,
+    /// Keeps the unused rests of both buffers, if the chunk is shorter than a buffer.
+    copies: Copies<(BufferMut, BufferMut)>,
     sources: Vec<BufferMut>,
     destinations: Vec<BufferMut>,
-    in_flight: VecDeque<InFlight>,
-}
-
-struct InFlight {
-    transfer: Transfer<(BufferMut, BufferMut)>,
-    offset: u64,
-    /// The unused rests of the buffers, if the chunk is shorter than a buffer.
-    rests: (BufferMut, BufferMut),
-    tries: u32,
 }
 
 impl Worker<'_, '_> {
@@ -262,88 +247,27 @@ impl Worker<'_, '_> {
             hasher.write(&src);
         }
         drop(in_order);
-        self.submit(src, dst, offset, rests, 0)?;
+        self.copies.submit((src, dst), offset, rests)?;
         Ok(true)
     }
 
-    fn submit(
-        &mut self,
-        src: BufferMut,
-        dst: BufferMut,
-        offset: u64,
-        rests: (BufferMut, BufferMut),
-        tries: u32,
-    ) -> Result<(), Failure> {
-        // `QueueFull` cannot occur, because the queue's depth is the number of buffer pairs.
-        let transfer = self.queue.copy(src, dst).map_err(|e| at(offset, e.into()))?;
-        self.queue.flush();
-        self.in_flight.push_back(InFlight { transfer, offset, rests, tries });
-        Ok(())
-    }
-
-    /// Returns whether the oldest copy is done. A software engine copies during this call.
-    fn is_done(&self) -> bool {
-        self.in_flight.front().is_some_and(|oldest| oldest.transfer.is_done())
-    }
-
-    /// Writes the oldest copy, which is done, or resubmits it if it failed.
-    fn write(&mut self) -> Result<(), Failure> {
-        let Some(InFlight { transfer, offset, rests, tries }) = self.in_flight.pop_front() else {
-            return Ok(());
+    /// Writes the oldest copy if it is done. Returns whether it was.
+    fn write(&mut self) -> Result<bool, Failure> {
+        let Some(Done { mut src, mut dst, offset, kept: rests }) = self.copies.next_done()? else {
+            return Ok(false);
         };
-        match transfer.wait() {
-            Ok((mut src, mut dst)) => {
-                let target = self.job.target;
-                let turn = self.job.lock_writing();
-                target.file().write_all_at(&dst, offset).map_err(|e| target.explain(&e))?;
-                drop(turn);
-                let len = dst.len() as u64;
-                self.job.data.fetch_add(len, Ordering::Relaxed);
-                self.job.bar.inc(len);
-                hold::reached("chunk", command::interrupted);
-                src.unsplit(rests.0).expect("they were one buffer");
-                dst.unsplit(rests.1).expect("they were one buffer");
-                self.sources.push(src);
-                self.destinations.push(dst);
-                Ok(())
-            }
-            Err(e) => match e.into_parts() {
-                (error, Some((src, dst))) if tries < tries_after(&error) => {
-                    if error.retry() == Retry::Later {
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
-                    self.job.retries.fetch_add(1, Ordering::Relaxed);
-                    self.submit(src, dst, offset, rests, tries + 1)
-                }
-                (error, _) => Err(at(offset, error)),
-            },
-        }
+        let target = self.job.target;
+        let turn = self.job.lock_writing();
+        target.file().write_all_at(&dst, offset).map_err(|e| target.explain(&e))?;
+        drop(turn);
+        let len = dst.len() as u64;
+        self.job.data.fetch_add(len, Ordering::Relaxed);
+        self.job.bar.inc(len);
+        hold::reached("chunk", command::interrupted);
+        src.unsplit(rests.0).expect("they were one buffer");
+        dst.unsplit(rests.1).expect("they were one buffer");
+        self.sources.push(src);
+        self.destinations.push(dst);
+        Ok(true)
     }
-
-    /// Waits for the oldest copy. Fails if the device has completed nothing for [`STALL`].
-    fn wait_for_device(&mut self) -> Result<(), Failure> {
-        let stall = hold::timeout("device", STALL);
-        let mut progress = (self.queue.counters().completed, Instant::now());
-        while let Some(oldest) = self.in_flight.front_mut()
-            && oldest.transfer.wait_for(POLL_INTERVAL).is_err()
-        {
-            check_interrupt()?;
-            let completed = self.queue.counters().completed;
-            if completed != progress.0 {
-                progress = (completed, Instant::now());
-            } else if progress.1.elapsed() > stall {
-                return Err(failure!(
-                    "{} has completed nothing for {stall:?} and has {} to do; reset the device, or copy with --engine cpu",
-                    self.job.engine.info().backend,
-                    count(self.queue.counters().in_flight, "copy", "copies")
-                ));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Adds the offset in SRC to the error.
-pub(crate) fn at(offset: u64, error: dma::Error) -> Failure {
-    failure!("cannot copy the bytes of SRC at offset {offset}: {error}")
 }
