@@ -34,19 +34,19 @@ enum Use {
     Taken,
     /// The channel's queue was dropped with descriptors in flight, and a reset failed, so the device may
     /// still write to their memory.
-    Lost(InFlight),
+    Lost(Unfinished),
 }
 
 /// Descriptors in flight on a channel that hangs.
 #[derive(Clone, Debug)]
-pub(crate) struct InFlight {
+pub(crate) struct Unfinished {
     /// Number of ended descriptors of the queue, counted by the callbacks.
     pub(crate) done: Arc<AtomicU64>,
     /// Number of submitted descriptors of the queue.
     pub(crate) submitted: u64,
 }
 
-impl InFlight {
+impl Unfinished {
     /// Returns true if all descriptors have ended.
     pub(crate) fn is_over(&self) -> bool {
         self.done.load(Ordering::Relaxed) == self.submitted
@@ -263,7 +263,7 @@ impl Channels {
     }
 
     /// Marks a channel as lost. The device may write to the memory of its descriptors at any time.
-    pub(crate) fn lose(&mut self, channel: &Channel, left: InFlight) {
+    pub(crate) fn lose(&mut self, channel: &Channel, left: Unfinished) {
         let (address, descriptors) = (channel.address, left.submitted - left.done.load(Ordering::Relaxed));
         dma_core::deferred_log!(error, %address, descriptors,
             "an I/OAT channel does not answer, and a reset does not stop it; it is abandoned"
@@ -272,7 +272,7 @@ impl Channels {
     }
 
     /// Takes a lost channel: the channel at `address`, or without an address any lost channel.
-    pub(crate) fn take_lost(&mut self, address: Option<PciAddress>) -> Option<(Channel, InFlight)> {
+    pub(crate) fn take_lost(&mut self, address: Option<PciAddress>) -> Option<(Channel, Unfinished)> {
         let mut channels = self.channels.values_mut();
         channels.find_map(|(channel, used)| {
             let Use::Lost(left) = used else { return None };

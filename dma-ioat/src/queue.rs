@@ -14,7 +14,7 @@ use dma_core::{
 use spdk_sys::Ioat;
 use spdk_sys::bindings::spdk_ioat_chan;
 
-use crate::channels::{Channel, InFlight};
+use crate::channels::{Channel, Unfinished};
 use crate::env::Environment;
 use crate::error::{self, error};
 use crate::ffi;
@@ -308,7 +308,7 @@ impl IoatQueue {
     #[cold]
     fn reset(&mut self) {
         let Some(channel) = self.channel.take() else { return };
-        let left = InFlight { done: Arc::clone(&self.done), submitted: self.head };
+        let left = Unfinished { done: Arc::clone(&self.done), submitted: self.head };
         // SAFETY: the channel is attached, and this queue does not use it any more. Its callbacks write to
         // the count in `left`, which the recovery keeps.
         self.recovery = Some(unsafe { Recovery::start(&self.environment, channel, Some(left)) });

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use dma_core::{Result, with_deferred_log};
 use dma_process::{lock, with_signals_blocked};
 
-use crate::channels::{Channel, InFlight};
+use crate::channels::{Channel, Unfinished};
 use crate::env::Environment;
 use crate::{PciAddress, ffi};
 
@@ -24,7 +24,7 @@ struct RecoveryJob {
     environment: Arc<Environment>,
     channel: Channel,
     /// The channel's descriptors in flight, if it hangs.
-    left: Option<InFlight>,
+    left: Option<Unfinished>,
     state: Mutex<RecoveryState>,
 }
 
@@ -51,7 +51,7 @@ impl Recovery {
     pub(crate) unsafe fn start(
         environment: &Arc<Environment>,
         channel: Channel,
-        left: Option<InFlight>,
+        left: Option<Unfinished>,
     ) -> Self {
         let state = if left.is_some() { RecoveryState::Stopping } else { RecoveryState::Running };
         let job = Arc::new(RecoveryJob {
@@ -146,7 +146,7 @@ impl Drop for Recovery {
 /// # Safety
 ///
 /// The channel is attached, and not used any more.
-unsafe fn stop(environment: &Environment, channel: &Channel, left: InFlight) -> bool {
+unsafe fn stop(environment: &Environment, channel: &Channel, left: Unfinished) -> bool {
     // SAFETY: the caller guarantees that the function's channel is attached, and that no other code uses it.
     let stopped = unsafe { ffi::stop(&environment.spdk, channel.function) };
     if stopped {

@@ -34,7 +34,7 @@ pub(crate) struct Mover {
     blocks: VecDeque<Moving>,
     /// Number of `blocks` that have been submitted completely.
     submitted: usize,
-    in_flight: VecDeque<InFlight>,
+    in_flight: VecDeque<MovingPiece>,
     backend: &'static str,
     timeout: Duration,
     /// The number of completions when the device last made progress, and the time of this progress.
@@ -57,7 +57,7 @@ struct Moving {
     left: usize,
 }
 
-struct InFlight {
+struct MovingPiece {
     transfer: Either,
     /// Position in the window, in bytes.
     at: usize,
@@ -176,7 +176,7 @@ impl Mover {
             moving.at += piece.len();
             moving.todo = Some(todo).filter(|todo| !todo.is_empty());
             let transfer = self.submit(piece, at)?;
-            self.in_flight.push_back(InFlight { transfer, at, tries: 0 });
+            self.in_flight.push_back(MovingPiece { transfer, at, tries: 0 });
             any = true;
         }
         if any {
@@ -232,7 +232,7 @@ impl Mover {
 
     /// Removes the oldest piece in flight, which is done. Submits it again if it failed.
     fn take_first(&mut self) -> Result<(), Failure> {
-        let Some(InFlight { transfer, at, tries }) = self.in_flight.pop_front() else { return Ok(()) };
+        let Some(MovingPiece { transfer, at, tries }) = self.in_flight.pop_front() else { return Ok(()) };
         match transfer.finish() {
             Ok(piece) => {
                 made_progress();
@@ -252,7 +252,7 @@ impl Mover {
                 self.retries += 1;
                 let transfer = self.submit(piece, at)?;
                 self.queue.flush();
-                self.in_flight.push_front(InFlight { transfer, at, tries: tries + 1 });
+                self.in_flight.push_front(MovingPiece { transfer, at, tries: tries + 1 });
                 Ok(())
             }
             Err((error, _)) => Err(self.failed(&error)),

@@ -33,7 +33,7 @@ fn lost() -> Error {
 }
 
 /// The exclusive use of a batch while it is in flight.
-pub(crate) type InFlight = Held<Option<List>>;
+pub(crate) type HeldBatch = Held<Option<List>>;
 
 /// A batch that is about to be submitted.
 pub(crate) struct Taken(Exclusive<Option<List>>);
@@ -59,7 +59,7 @@ impl Taken {
 
     /// Keeps the batch in flight until the returned value is dropped.
     #[inline]
-    pub(crate) fn hold(self) -> InFlight {
+    pub(crate) fn hold(self) -> HeldBatch {
         self.0.hold()
     }
 }
@@ -70,11 +70,11 @@ pub(crate) fn take(batch: dma_batch) -> Result<Taken> {
     BATCHES.exclusive(batch.id).map(Taken).map_err(refused)
 }
 
-/// Resumes the use of a batch whose [`InFlight`] was kept. The batch is in flight until the returned value
+/// Resumes the use of a batch whose [`HeldBatch`] was kept. The batch is in flight until the returned value
 /// is dropped.
 #[inline]
 pub(crate) fn received(batch: dma_batch) -> Taken {
-    // SAFETY: the batch's `InFlight` was kept when it was submitted. A submission has only one completion, so
+    // SAFETY: the batch's `HeldBatch` was kept when it was submitted. A submission has only one completion, so
     // only this call resumes the batch.
     Taken(unsafe { BATCHES.resume(batch.id) })
 }

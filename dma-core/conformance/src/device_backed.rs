@@ -194,7 +194,7 @@ unsafe impl RawRegion for Shadowed {
 
 /// An operation in flight.
 #[derive(Debug)]
-struct InFlight {
+struct BackedOperation {
     token: u64,
     /// Copies from shadows to host memory, to be made before the operation is reported.
     back: Vec<(Segment, Segment)>,
@@ -206,7 +206,7 @@ struct BackedQueue {
     main: Box<dyn RawQueue>,
     staging: Box<dyn RawQueue>,
     /// Indexed by the token of the inner descriptor.
-    slots: Vec<Option<InFlight>>,
+    slots: Vec<Option<BackedOperation>>,
     regions: Arc<Regions>,
     stopped: bool,
 }
@@ -305,7 +305,7 @@ impl BackedQueue {
         // Each shadow belongs to one host range, so no operation conflicts on the shadows either.
         let taken = unsafe { self.main.submit(&[inner]) }?;
         if taken == 1 {
-            self.slots[slot] = Some(InFlight { token: descriptor.token(), back });
+            self.slots[slot] = Some(BackedOperation { token: descriptor.token(), back });
         }
         Ok(taken == 1)
     }

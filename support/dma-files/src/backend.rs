@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dma_core::{BufferPool, Error, ErrorKind, Result};
 use dma_process::ForkMark;
 
-use crate::job::{InFlight, Job};
+use crate::job::{Job, Jobs};
 use crate::options::{FileQueueOptions, Method};
 use crate::ring::Ring;
 use crate::workers::Workers;
@@ -32,7 +32,7 @@ impl By {
     /// Opens io_uring or threads. Returns the method, and the buffers that are registered.
     pub(crate) fn open(
         options: &FileQueueOptions,
-        in_flight: &Arc<InFlight>,
+        in_flight: &Arc<Jobs>,
         pools: &[&BufferPool],
     ) -> Result<(Self, Vec<(usize, usize)>)> {
         let workers = || Ok((Self::Workers(Workers::new(options.threads)?), Vec::new()));

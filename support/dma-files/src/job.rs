@@ -52,7 +52,7 @@ pub(crate) struct Job {
     /// Index of the registered buffer that contains the memory, if any.
     pub(crate) fixed: Option<u16>,
     /// Counter of the queue's operations in flight. `None` between two operations.
-    in_flight: Option<Arc<InFlight>>,
+    in_flight: Option<Arc<Jobs>>,
     /// Number of bytes that were read or written.
     done: AtomicUsize,
     /// The file has no offsets: it is a pipe, socket or terminal.
@@ -114,7 +114,7 @@ impl Job {
         (file, offset): (DmaFile, u64),
         memory: JobBuffer,
         fixed: Option<u16>,
-        in_flight: &Arc<InFlight>,
+        in_flight: &Arc<Jobs>,
     ) -> Arc<Self> {
         let file = Some(file);
         let in_flight_of_job = Some(Arc::clone(in_flight));
@@ -318,13 +318,13 @@ impl Job {
 
 /// Number of jobs in flight of one queue, and the memory of ended ones.
 #[derive(Debug, Default)]
-pub(crate) struct InFlight {
+pub(crate) struct Jobs {
     count: AtomicUsize,
     /// Ended jobs, without file and queue.
     ended: Mutex<Vec<Arc<Job>>>,
 }
 
-impl InFlight {
+impl Jobs {
     /// Adds an operation, unless `depth` operations are in flight.
     pub(crate) fn try_add(&self, depth: usize) -> bool {
         let add = |n: usize| (n < depth).then_some(n + 1);

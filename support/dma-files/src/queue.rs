@@ -10,7 +10,7 @@ use dma_process::{check_file_size, count};
 use crate::backend::{Backend, By, forked};
 use crate::error::FileError;
 use crate::file::DmaFile;
-use crate::job::{InFlight, Job, JobBuffer, JobKind};
+use crate::job::{Job, JobBuffer, JobKind, Jobs};
 use crate::operand::{FileDestination, FileSource, memory};
 use crate::options::{FileQueueOptions, Method};
 use crate::transfer::FileTransfer;
@@ -23,7 +23,7 @@ pub struct FileQueue(Arc<Inner>);
 
 struct Inner {
     depth: usize,
-    in_flight: Arc<InFlight>,
+    in_flight: Arc<Jobs>,
     backend: Arc<Backend>,
     /// Addresses and lengths of the buffers that are registered with io_uring, sorted.
     fixed: Vec<(usize, usize)>,

@@ -22,7 +22,7 @@ use io_uring::{EnterFlags, IoUring, Probe, opcode, squeue};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-use crate::job::{InFlight, Job, JobKind, Part, Step};
+use crate::job::{Job, JobKind, Jobs, Part, Step};
 use crate::workers::once;
 
 /// User data of requests whose completions are ignored: cancellations, and requests that wake the thread.
@@ -52,7 +52,7 @@ struct SharedRing {
     /// Held from the push of a request to its submission, and exclusively by the reaping thread, so that no
     /// other thread submits its requests.
     turns: RwLock<()>,
-    in_flight: Arc<InFlight>,
+    in_flight: Arc<Jobs>,
     closed: AtomicBool,
 }
 
@@ -81,7 +81,7 @@ impl Ring {
     /// `OutOfResources`; `Os`.
     pub(crate) fn new(
         depth: usize,
-        in_flight: Arc<InFlight>,
+        in_flight: Arc<Jobs>,
         buffers: &[(usize, usize)],
     ) -> Result<(Self, bool)> {
         // Each operation has at most one request and one cancellation, and one more request wakes the thread.

@@ -10,7 +10,7 @@ use super::operations::{
     Operations, Request, completion, expect_ended, no_batch, no_capacity, no_token, stopped, timed_out,
 };
 use crate::arguments::{OutArray, invalid};
-use crate::batch::{self, InFlight, List, Taken};
+use crate::batch::{self, HeldBatch, List, Taken};
 use crate::error::Failure;
 use crate::header::*;
 use crate::region::Region;
@@ -92,7 +92,7 @@ fn done<T: 'static, R: Answer>(transfer: Transfer<T, R>) -> Result<u64, Failure>
 struct Done {
     token: u64,
     /// The batch, which is in flight until its completion is received; `None` for a copy.
-    batch: Option<InFlight>,
+    batch: Option<HeldBatch>,
 }
 
 impl Done {

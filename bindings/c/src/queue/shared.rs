@@ -126,13 +126,13 @@ struct State {
 }
 
 #[derive(Default)]
-struct InFlight {
+struct SharedOps {
     state: ProcessLock<State>,
     changed: Condvar,
 }
 
 /// Reserves room for an operation that is about to be submitted.
-struct Reservation<'a>(&'a Arc<InFlight>);
+struct Reservation<'a>(&'a Arc<SharedOps>);
 
 impl Reservation<'_> {
     fn fill(self, token: u64, op: Op) -> Result<()> {
@@ -152,7 +152,7 @@ impl Drop for Reservation<'_> {
 
 /// The waker of an entry.
 struct EntryWaker {
-    in_flight: Weak<InFlight>,
+    in_flight: Weak<SharedOps>,
     at: usize,
 }
 
@@ -174,7 +174,7 @@ impl Wake for EntryWaker {
     }
 }
 
-impl InFlight {
+impl SharedOps {
     /// Locks the state. In a forked child, returns the error that all calls with the parent's queue have: a
     /// thread of the parent may hold the lock, and no thread of the child ends the operations.
     fn lock(&self) -> Result<MutexGuard<'_, State>> {
@@ -295,7 +295,7 @@ impl Ended {
 /// A shared queue with its operations in flight.
 pub(super) struct Shared {
     queue: SharedQueue,
-    in_flight: Arc<InFlight>,
+    in_flight: Arc<SharedOps>,
 }
 
 impl Shared {
