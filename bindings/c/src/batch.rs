@@ -74,8 +74,8 @@ pub(crate) fn take(batch: dma_batch) -> Result<Taken> {
 /// is dropped.
 #[inline]
 pub(crate) fn received(batch: dma_batch) -> Taken {
-    // SAFETY: the batch's `HeldBatch` was kept when it was submitted. A submission has only one completion, so
-    // only this call resumes the batch.
+    // SAFETY: the batch's `HeldBatch` was kept when it was submitted. A submission has only one completion,
+    // so only this call resumes the batch.
     Taken(unsafe { BATCHES.resume(batch.id) })
 }
 
