@@ -28,8 +28,6 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use dma_process::lock;
-
 use crate::buf::Buf;
 use crate::c_abi::{Handle, INVALID, In, Out, Outcome, Text, c, c_calls, require};
 use crate::config::FunctionConfig;
@@ -103,7 +101,7 @@ struct Log {
 fn lock() -> MutexGuard<'static, Log> {
     static LOG: Mutex<Log> =
         Mutex::new(Log { names: Vec::new(), buckets: Vec::new(), bucket_time: 1, quantity: 10 });
-    lock(&LOG)
+    dma_process::lock(&LOG)
 }
 
 /// Returns a copy of the name. The copy is never freed, and is reused for equal names.
