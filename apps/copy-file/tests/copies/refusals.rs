@@ -131,7 +131,7 @@ fn bad_arguments_are_named() {
         assert_refused(&output, engine, &[words]);
     }
     // The engine exists, but not its device.
-    let output = place.run("--engine rdma:none0 src dst");
+    let output = place.run("--engine dsa:wq15.7 src dst");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     for (args, words) in [(["", "dst"], "SRC is empty"), (["src", ""], "DST is empty")] {
         let output = place.command("").args(args).output().expect("it runs");

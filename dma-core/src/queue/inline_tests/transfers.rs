@@ -108,7 +108,8 @@ fn plain_copies_do_not_call_the_executor() {
 }
 
 /// Comparisons and CRCs up to the executor's `plain_read_len`, and fills with one byte value and copies with
-/// a CRC up to its `plain_copy_len`, do not call it. They have the same results and are counted as all others.
+/// a CRC up to its `plain_copy_len`, do not call it. They have the same results and are counted as all
+/// others.
 #[test]
 fn plain_operations_with_results_and_fills_do_not_call_the_executor() {
     for (plain_copy, plain_read, selects) in [(4, 8, false), (8, 4, false), (8, 8, true)] {
