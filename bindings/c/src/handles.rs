@@ -239,9 +239,9 @@ impl<T> Table<T> {
         }
     }
 
-    /// Returns exclusive use of a handle's object, to close it. In a forked child, returns `None` if the object
-    /// is the parent's and in use, because a use by a thread of the parent does not end in the child. Then the
-    /// handle is closed, and the object is leaked.
+    /// Returns exclusive use of a handle's object, to close it. In a forked child, returns `None` if the
+    /// object is the parent's and in use, because a use by a thread of the parent does not end in the child.
+    /// Then the handle is closed, and the object is leaked.
     ///
     /// # Errors
     ///

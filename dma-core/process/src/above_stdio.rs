@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 ///
 /// The system gives a new file the lowest free number. A program may have closed its standard streams. If a
 /// file of the library had the number 1 then, a later `println!` would write into it. Call this for each file
-/// that stays open, before its number is used elsewhere. If the process may open no more files, the file keeps
-/// its number.
+/// that stays open, before its number is used elsewhere. If the process may open no more files, the file
+/// keeps its number.
 ///
 /// ```
 /// let file = std::fs::File::open("/dev/null")?;

@@ -260,8 +260,8 @@ impl IdleStore {
         idle.map(|idle| idle.region)
     }
 
-    /// Keeps memory whose length is that of a class, or releases it. Releases it if there is no memory for the
-    /// lists: a drop must not end the program.
+    /// Keeps memory whose length is that of a class, or releases it. Releases it if there is no memory for
+    /// the lists: a drop must not end the program.
     pub(crate) fn keep(&self, region: IdleRegion) {
         let len = region.len;
         let mut region = Some(region);
