@@ -312,33 +312,39 @@ impl Drop for IdleStore {
 
 impl State {
     /// Counts a call. From time to time, returns the regions that have not been used for long.
+    #[inline]
     fn next_call(&mut self) -> Released {
         self.calls += 1;
+        if self.calls.is_multiple_of(SWEEP_EVERY) { self.sweep() } else { Vec::new() }
+    }
+
+    /// Returns the regions that have not been used for long.
+    #[cold]
+    fn sweep(&mut self) -> Released {
         let mut released = Vec::new();
-        if self.calls.is_multiple_of(SWEEP_EVERY) {
-            let kept_until = self.calls.saturating_sub(MAX_AGE);
-            let old = |class: &Vec<Idle>| class.partition_point(|idle| idle.since < kept_until);
-            // Without memory for the list, a later call releases them.
-            if released.try_reserve(self.classes.iter().map(old).sum()).is_err() {
-                return released;
-            }
-            for class in &mut self.classes {
-                released.extend(class.drain(..old(class)).map(|idle| idle.region));
-            }
-            for region in &released {
-                self.report.bytes -= region.len;
-                self.report.regions -= 1;
-                self.report.released += 1;
-            }
+        let kept_until = self.calls.saturating_sub(MAX_AGE);
+        let old = |class: &Vec<Idle>| class.partition_point(|idle| idle.since < kept_until);
+        // Without memory for the list, a later call releases them.
+        if released.try_reserve(self.classes.iter().map(old).sum()).is_err() {
+            return released;
+        }
+        for class in &mut self.classes {
+            released.extend(class.drain(..old(class)).map(|idle| idle.region));
+        }
+        for region in &released {
+            self.report.bytes -= region.len;
+            self.report.regions -= 1;
+            self.report.released += 1;
         }
         released
     }
 
     /// Makes room for a region of a class.
     fn reserve(&mut self, class: usize) -> Result<(), TryReserveError> {
-        let missing = (class + 1).saturating_sub(self.classes.len());
-        self.classes.try_reserve(missing)?;
-        self.classes.resize_with(self.classes.len() + missing, Vec::new);
+        if self.classes.len() <= class {
+            self.classes.try_reserve(class + 1 - self.classes.len())?;
+            self.classes.resize_with(class + 1, Vec::new);
+        }
         self.classes[class].try_reserve(1)
     }
 
