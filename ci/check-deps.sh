@@ -2,7 +2,7 @@
 # The dependencies fulfil these promises:
 # - Cargo.lock matches Cargo.toml.
 # - dma-core depends only on the crates listed here: no C code, no async runtime, no compiler of another language.
-# - By default, a build of `dma` compiles fewer than 63 crates, including `dma`. Of these, 18 encrypt the messages between hosts of
+# - By default, a build of `dma` compiles fewer than 64 crates, including `dma`. Of these, 18 encrypt the messages between hosts of
 #   `rdma`. `copy-file`, the first program that users build, has none of them.
 # - By default, `dma` builds only with Rust (no C compiler, bindgen, pkg-config or OpenSSL), links only the C
 #   library, and has no async runtime and no crate in two versions.
@@ -48,9 +48,9 @@ new=$(comm -13 <(printf '%s\n' "${core_known[@]}" | sort) <(echo "$core"))
 
 default=$(dependencies dma --edges normal,build)
 foreign=$(grep -xE 'cc|cmake|bindgen|pkg-config|vcpkg|autocfg|nasm-rs|openssl.*|native-tls|.*-sys' <<<"$default" |
-    grep -vxE 'linux-raw-sys|dma-(doca|spdk|verbs)-sys') || true # Declarations only; our own load at run time.
+    grep -vxE 'linux-raw-sys|dma-(doca|dsa|spdk|verbs)-sys') || true # Declarations only; our own load at run time.
 [[ -z "$foreign" ]] || fail "the default build of dma needs more than Rust:" "$foreign"
-(($(wc -l <<<"$default") < 62)) || fail "the default build of dma has too many dependencies:" "$default"
+(($(wc -l <<<"$default") < 63)) || fail "the default build of dma has too many dependencies:" "$default"
 ! dependencies copy-file --edges normal,build | grep -xE 'snow' || fail "copy-file builds the encryption, which it does not need"
 runtime=$(grep -xE 'tokio|async-std|smol|async-executor|futures-executor|mio' <<<"$default") || true
 [[ -z "$runtime" ]] || fail "the default build of dma brings an async runtime:" "$runtime"

@@ -6,9 +6,8 @@
 //! slot may wake two tasks.
 
 use std::collections::VecDeque;
+use std::sync::PoisonError;
 use std::task::Waker;
-
-use dma_process::lock;
 
 use crate::memory::sync::{AtomicU32, Mutex, Ordering};
 
@@ -44,7 +43,8 @@ impl WaitQueue {
 
     /// Locks the list for `f`, and then updates `sleeping`.
     fn with<R>(&self, f: impl FnOnce(&mut Tasks) -> R) -> R {
-        let mut tasks = lock(&self.tasks);
+        // Loom's mutex has another type than `dma_process::lock` takes.
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let result = f(&mut tasks);
         self.sleeping.store(tasks.sleeping, Ordering::SeqCst);
         result

@@ -11,11 +11,11 @@
 //! all caches are closed, and all of their blocks are in the words.
 
 use std::collections::VecDeque;
+use std::sync::PoisonError;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
-use dma_process::lock;
 
 use super::thread_cache::{ThreadCache, ThreadCaches, known_thread_number, thread_number};
 use crate::guarded;
@@ -137,7 +137,8 @@ impl FreeSet {
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut Waiting) -> R) -> R {
-        f(&mut lock(&self.waiting))
+        // Loom's mutex has another type than `dma_process::lock` takes.
+        f(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Takes a free block from the calling thread's cache.
