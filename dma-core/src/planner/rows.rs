@@ -18,7 +18,7 @@ use crate::{Buffer, BufferMut, Destination, Error, ErrorKind, Source, Window};
 /// The bounds of the rows are checked once, by [`new`](Self::new). An engine that accepts lists of segments
 /// gets the rows as a list. For any other engine, the queue splits the operation. Rows of a source may
 /// overlap and repeat. Rows of a destination may not. `new` finds out whether the rows are ascending. If they
-/// are not, each operation that writes them sorts them to find overlaps.
+/// are not, each operation that writes them searches them for overlaps.
 ///
 /// ```
 /// # use dma_core::{Buffer, BufferMut, Queue, Result, Rows};
@@ -48,18 +48,23 @@ impl<V: View> Rows<V> {
     /// `OutOfRange`, with the view and the rows, if a row does not lie inside the view.
     pub fn new(view: V, rows: Vec<(usize, usize)>) -> Result<Self, OpError<Parts<V>>> {
         let end = view.single().len;
-        let (mut len, mut longest, mut last) = (0_usize, 0, 0);
-        let (mut is_inside, mut is_ascending) = (true, true);
+        let (mut len, mut longest, mut last, mut last_end, mut bits) = (0_usize, 0, 0, 0, 0);
+        let mut is_ascending = true;
         // The loop has no branches, because rows are almost always valid.
         for &(at, row) in &rows {
-            is_inside &= (at <= end) & (row <= end.wrapping_sub(at));
             is_ascending &= at >= last;
             last = at.wrapping_add(row);
+            last_end = last.max(last_end);
             longest = row.max(longest);
-            len = len.saturating_add(row);
+            bits |= at | row;
+            len = len.wrapping_add(row);
         }
-        if is_inside {
-            Ok(Self { view, list: RowList { rows, len, longest, is_ascending } })
+        // No end has overflowed, if the first bit of all offsets and lengths is 0.
+        if last_end <= end && bits <= usize::MAX / 2 {
+            if rows.len().checked_mul(longest).is_none() {
+                len = rows.iter().fold(0, |len, row| len.saturating_add(row.1));
+            }
+            Ok(Self { view, list: RowList { view_len: end, rows, len, longest, is_ascending } })
         } else {
             Err(OpError::new(outside(end, &rows), Some((view, rows))))
         }

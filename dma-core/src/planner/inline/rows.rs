@@ -5,16 +5,13 @@ use crate::memory::operand::RowList;
 use crate::memory::operand::sealed::Operand;
 use crate::memory::range::Range;
 use crate::planner::check::overlap;
-use crate::racy_copy;
+use crate::{DeviceAddr, racy_copy};
 
 /// Number of rows that are prefetched, because the CPU cannot predict their addresses.
 const PREFETCHED_ROWS: usize = 16;
-/// Number of cache lines that are prefetched of a row that is read. The CPU itself overlaps the reads of
-/// later lines.
-const READ_LINES: usize = 2;
-/// Number of cache lines that are prefetched of a row that is written. The number is greater than for reads,
-/// because a write waits for its line.
-const WRITTEN_LINES: usize = 8;
+/// Number of cache lines that are prefetched of a row. The CPU itself overlaps the accesses to later lines,
+/// and prefetches of more lines would delay rows that are in the cache.
+const LINES: usize = 2;
 
 impl Inline {
     /// Copies rows to one range, or one range to rows. Returns `None` for other operands, and for rows that
@@ -28,11 +25,9 @@ impl Inline {
                 if !(granted && self.takes_rows(view, list, flat, D::UNIQUE)) {
                     return None;
                 }
-                self.each_row::<READ_LINES>(view, list, |row, at, len| {
-                    // SAFETY: `takes_rows` has checked the operands as `copy` does. The rows lie inside the
-                    // view, and the sum of their lengths is the length of the other range.
-                    unsafe { self.copy_checked(view.addr.offset(row), flat.addr.offset(at), len) };
-                })
+                // SAFETY: `takes_rows` has checked the operands as `copy` does. The rows lie inside the view,
+                // and the sum of their lengths is the length of the other range.
+                unsafe { self.copy_each::<true>(view.addr, list, flat.addr) }
             }
             (None, Some((view, list))) if S::SINGLE => {
                 let flat = src.single();
@@ -40,11 +35,9 @@ impl Inline {
                 if !(granted && self.takes_rows(view, list, flat, D::UNIQUE) && list.is_disjoint()) {
                     return None;
                 }
-                self.each_row::<WRITTEN_LINES>(view, list, |row, at, len| {
-                    // SAFETY: `takes_rows` has checked the operands as `copy` does. The rows lie inside the
-                    // view and do not overlap, and the sum of their lengths is the length of the other range.
-                    unsafe { self.copy_checked(flat.addr.offset(at), view.addr.offset(row), len) };
-                })
+                // SAFETY: `takes_rows` has checked the operands as `copy` does. The rows lie inside the view
+                // and do not overlap, and the sum of their lengths is the length of the other range.
+                unsafe { self.copy_each::<false>(view.addr, list, flat.addr) }
             }
             _ => None,
         }
@@ -59,29 +52,59 @@ impl Inline {
         fits && (unique || !overlap(view, flat))
     }
 
-    /// Calls `copy` for every row that is not empty. The arguments are the offset of the row, the sum of the
-    /// lengths of the rows before it, and its length.
-    #[inline]
-    fn each_row<const LINES: usize>(
+    /// Copies the rows of `view` to `flat` if `GATHERS`, else `flat` to the rows of `view`.
+    ///
+    /// # Safety
+    ///
+    /// The requirements are those of [`InlineExecutor::copy`](crate::InlineExecutor::copy) for each row.
+    unsafe fn copy_each<const GATHERS: bool>(
         &self,
-        view: &Range,
+        view: DeviceAddr,
         list: &RowList,
-        copy: impl Fn(usize, usize, usize),
+        flat: DeviceAddr,
     ) -> Option<Executed> {
         if !(self.exists() && self.admits(1, list.len)) {
             return None;
         }
-        let prefetch =
-            |&(row, len): &(usize, usize)| racy_copy::prefetch::<LINES>(view.addr.offset(row).as_ptr(), len);
-        list.rows.iter().take(PREFETCHED_ROWS).for_each(prefetch);
-        let mut at = 0;
-        for (index, &(row, len)) in list.rows.iter().enumerate() {
-            list.rows.get(index + PREFETCHED_ROWS).iter().copied().for_each(prefetch);
-            if len > 0 {
-                copy(row, at, len);
-                at += len;
-            }
+        if list.longest <= self.plain_copy_len {
+            each_row(view, &list.rows, flat, |row, flat, len| {
+                let (src, dst) = if GATHERS { (row, flat) } else { (flat, row) };
+                // SAFETY: the caller meets the requirements of the executor, which would only make this call.
+                unsafe { racy_copy::copy(dst.as_ptr(), src.as_ptr(), len) };
+            });
+        } else {
+            each_row(view, &list.rows, flat, |row, flat, len| {
+                let (src, dst) = if GATHERS { (row, flat) } else { (flat, row) };
+                if len > 0 {
+                    // SAFETY: the caller meets the requirements.
+                    unsafe { self.copy_checked(src, dst, len) };
+                }
+            });
         }
         Some(Executed::one(0, list.len))
     }
+}
+
+/// Calls `copy` for every row. The arguments are the addresses of the row and of its bytes on the other side,
+/// and its length.
+#[inline(always)]
+fn each_row(
+    view: DeviceAddr,
+    rows: &[(usize, usize)],
+    mut flat: DeviceAddr,
+    copy: impl Fn(DeviceAddr, DeviceAddr, usize),
+) {
+    let prefetch =
+        |&(row, len): &(usize, usize)| racy_copy::prefetch::<LINES>(view.offset(row).as_ptr(), len);
+    let (first, later) = rows.split_at(rows.len().min(PREFETCHED_ROWS));
+    first.iter().for_each(prefetch);
+    let mut copy = |&(row, len): &(usize, usize)| {
+        copy(view.offset(row), flat, len);
+        flat = flat.offset(len);
+    };
+    for (row, later) in rows.iter().zip(later) {
+        prefetch(later);
+        copy(row);
+    }
+    rows[later.len()..].iter().for_each(copy);
 }
