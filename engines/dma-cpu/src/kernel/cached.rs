@@ -18,7 +18,7 @@ const LONG: usize = 1 << 20;
 /// level-1 cache holds both ranges.
 #[cfg(target_arch = "x86_64")]
 const VECTORS_BELOW: usize = 16 << 10;
-const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 
 /// Copies by vectors, or with the C library's `memcpy`, in pieces if its `rep movsb` is slow.
 ///
@@ -80,7 +80,7 @@ pub(super) unsafe fn copy_all(copies: &[InlineCopy]) {
 
 /// Returns true if the page offset of `dst` is greater than that of `src` by less than a cache line.
 #[inline]
-fn is_behind(dst: usize, src: usize) -> bool {
+pub(super) fn is_behind(dst: usize, src: usize) -> bool {
     (1..LINE).contains(&(dst.wrapping_sub(src) % PAGE))
 }
 
@@ -91,7 +91,7 @@ fn is_behind(dst: usize, src: usize) -> bool {
 /// See [`super::Kernel::copy`].
 unsafe fn copy_behind(dst: *mut u8, src: *const u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
-    let slow = super::cpuid::has_slow_rep_movsb();
+    let slow = super::vectors::is_slow_behind();
     #[cfg(not(target_arch = "x86_64"))]
     let slow = false;
     if slow && len <= LONG {

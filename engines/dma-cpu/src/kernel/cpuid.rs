@@ -3,28 +3,7 @@
 use std::arch::asm;
 use std::num::NonZeroUsize;
 
-use once_cell::race::{OnceBool, OnceNonZeroUsize};
-
-/// Returns true on AMD CPUs with fast short `rep movsb`. On these CPUs, glibc 2.36 uses `rep movsb` for all
-/// lengths above 2 KiB. This instruction is slow if the page offset of the destination is greater than that
-/// of the source by less than a cache line (glibc bug 30994). The last table of
-/// `cargo bench -p dma-cpu --bench copy -- --table` shows the cost.
-pub(super) fn has_slow_rep_movsb() -> bool {
-    static SLOW: OnceBool = OnceBool::new();
-    SLOW.get_or_init(|| {
-        let [_, ebx, ecx, edx] = cpuid(0);
-        let vendor = [ebx, edx, ecx].map(u32::to_le_bytes);
-        let by_amd = [b"AuthenticAMD", b"HygonGenuine"].iter().any(|amd| vendor.as_flattened() == *amd);
-        by_amd && has_fast_short_rep_movsb()
-    })
-}
-
-/// Returns true on CPUs with fast short `rep movsb`: CPUID leaf 7, subleaf 0, EDX bit 4 (AMD64 Architecture
-/// Programmer's Manual, volume 3, and Intel SDM, volume 2, "CPUID").
-pub(super) fn has_fast_short_rep_movsb() -> bool {
-    let [last, ..] = cpuid(0);
-    last >= 7 && cpuid(7)[3] >> 4 & 1 == 1
-}
+use once_cell::race::OnceNonZeroUsize;
 
 /// Returns the size of the second level cache in bytes: CPUID leaf 8000_0006h, ECX bits 31 to 16, in KiB
 /// (AMD64 Architecture Programmer's Manual, volume 3, and Intel SDM, volume 2, "CPUID").

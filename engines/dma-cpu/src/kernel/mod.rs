@@ -72,14 +72,15 @@ impl Kernel {
     /// Returns the kernel that uses the C library's `memcpy` and `memset`, and a plain loop for fill patterns
     /// of more than one byte value.
     ///
-    /// On CPUs with fast short `rep movsb`, lengths above 2 KiB and below 16 KiB are copied by vectors
-    /// instead: of 32 bytes on AMD CPUs with AVX2, of 64 bytes on other CPUs with AVX-512. One in 64 of these
+    /// Lengths above 2 KiB and below 16 KiB are copied by vectors of 32 bytes (AVX2) or 64 bytes (AVX-512)
+    /// instead, if the first such copy of the process measures that they are faster. One in 64 of these
     /// copies is timed. If it was slower than a copy in the core's own cache, the next ones use `memcpy`.
     ///
-    /// On AMD CPUs with fast short `rep movsb`, lengths above 2 KiB and up to 1 MiB are copied 2 KiB at a
-    /// time if the page offset of the destination is up to 63 bytes greater than that of the source, which is
-    /// common for consecutive allocations. For these lengths glibc may use that instruction, which can take
-    /// 20 times as long as vector instructions in this case (glibc bug 30994).
+    /// Lengths above 2 KiB and up to 1 MiB are copied 2 KiB at a time if the page offset of the destination
+    /// is up to 63 bytes greater than that of the source, and the first such copy of the process measures
+    /// that `memcpy` is four times as slow. This position is common for consecutive allocations. For these lengths glibc
+    /// may use `rep movsb`, which on some CPUs can take 20 times as long as vector instructions in this case
+    /// (glibc bug 30994).
     #[must_use]
     pub const fn memcpy() -> Self {
         Self {
