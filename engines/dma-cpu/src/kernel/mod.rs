@@ -78,9 +78,9 @@ impl Kernel {
     ///
     /// Lengths above 2 KiB and up to 1 MiB are copied 2 KiB at a time if the page offset of the destination
     /// is up to 63 bytes greater than that of the source, and the first such copy of the process measures
-    /// that `memcpy` is four times as slow. This position is common for consecutive allocations. For these lengths glibc
-    /// may use `rep movsb`, which on some CPUs can take 20 times as long as vector instructions in this case
-    /// (glibc bug 30994).
+    /// that `memcpy` is four times as slow. This position is common for consecutive allocations. For these
+    /// lengths glibc may use `rep movsb`, which on some CPUs can take 20 times as long as vector instructions
+    /// in this case (glibc bug 30994).
     #[must_use]
     pub const fn memcpy() -> Self {
         Self {

@@ -40,8 +40,8 @@ fn fastest() -> &'static Option<CopyFn> {
     vectors.fold(library, |best, copy| faster::<90, _>(best, (copy, time(*copy)))).0
 }
 
-/// Returns whether the C library's copy of more than 2 KiB is very slow where the page offset of the destination
-/// is greater than that of the source by less than a cache line. The first call measures this.
+/// Returns whether the C library's copy of more than 2 KiB is very slow where the page offset of the
+/// destination is greater than that of the source by less than a cache line. The first call measures this.
 ///
 /// glibc 2.36 uses `rep movsb` there on some CPUs, whose `rep movsb` is up to 20 times as slow at these
 /// distances (glibc bug 30994). The last table of `cargo bench -p dma-cpu --bench copy -- --table` shows the
@@ -58,7 +58,8 @@ pub(super) fn is_slow_behind() -> bool {
 fn are_pieces_faster_behind() -> bool {
     let mut trial = Trial::new(BEHIND);
     let library = (false, trial.time(racy_copy::copy));
-    // `rep movsb` starts slowly in any case. A smaller difference is due to that, and longer copies have none.
+    // `rep movsb` starts slowly in any case. A smaller difference is due to that, and longer copies have
+    // none.
     faster::<25, _>(library, (true, trial.time(copy_in_pieces))).0
 }
 
