@@ -17,11 +17,11 @@ pub const BATCH: usize = 32;
 pub const LEN: usize = 64;
 /// Maximum number of instructions that `queue.copy(src, dst)?.wait()?` takes more than the raw queue, one
 /// copy at a time, on most engines.
-pub const MORE_BOUND: f64 = 200.0;
+pub const MORE_BOUND: f64 = 185.0;
 
-/// Maximum number of instructions that `queue.copy(src, dst)?.wait()?` takes more on a `SharedQueue` than on
-/// a `Queue`.
-const SHARED_BOUND: f64 = 290.0;
+/// Maximum number of instructions that `queue.copy(src, dst)?.wait()?` takes more on a `SharedQueue` than the
+/// raw queue.
+const SHARED_BOUND: f64 = 480.0;
 
 /// Makes `BATCH` copies in each round, in one of four ways: `batch`, the loop of the C programs; `alone`,
 /// one at a time through the raw queue; `safe` and `shared`, one at a time by `queue.copy(src, dst)?.wait()?`
@@ -116,8 +116,7 @@ fn batches<const EACH: bool>(mut queue: Box<dyn RawQueue>, from: RegionInfo, to:
 
 /// Prints the instructions per copy of the C program, and of this program in each way. The arguments make the
 /// commands for a number of rounds. Returns true if the ratio in batches is at most `bound`, the difference
-/// between the safe API and the raw queue at most `more_bound`, and that between both kinds of queue at most
-/// 290.
+/// between the safe API and the raw queue at most `more_bound`, and at most 480 on a `SharedQueue`.
 pub fn compare(
     name: &str,
     bound: f64,
@@ -129,7 +128,7 @@ pub fn compare(
     let theirs = callgrind::per_copy(rounds, BATCH, c);
     let [batch, alone, safe, shared] = ["batch", "alone", "safe", "shared"]
         .map(|way| callgrind::per_copy(rounds, BATCH, |rounds| ours(way, rounds)));
-    let (ratio, more, shared_more) = (batch / theirs, safe - alone, shared - safe);
+    let (ratio, more, shared_more) = (batch / theirs, safe - alone, shared - alone);
     println!(
         "{name}: instructions per copy of {LEN} bytes, batch {BATCH}: C {theirs:.1}, Box<dyn RawQueue> {batch:.1}, ratio {ratio:.3} (at most {bound:.2})"
     );
@@ -137,8 +136,7 @@ pub fn compare(
         "{name}: one at a time: Box<dyn RawQueue> {alone:.1}, queue.copy(src, dst)?.wait()? {safe:.1}, {more:.1} more (at most {more_bound})"
     );
     println!(
-        "{name}: the same on a SharedQueue: {shared:.1}, {:.1} more than the raw queue, {shared_more:.1} more than a Queue (at most {SHARED_BOUND})",
-        shared - alone
+        "{name}: the same on a SharedQueue: {shared:.1}, {shared_more:.1} more than the raw queue (at most {SHARED_BOUND})"
     );
     ratio <= bound && more <= more_bound && shared_more <= SHARED_BOUND
 }
