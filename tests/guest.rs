@@ -351,6 +351,9 @@ fn standard_streams() {
     let opened = ["cpu:threads=2", "sim", "sim:device_memory=1M", "auto", &recorded].map(Opened::new);
     let free = |what: &str| assert_eq!(open().count(), 0, "{what}: {:?}", open().collect::<Vec<_>>());
     free("engines");
+    let create = dma::files::OpenFile::new().with_create(true);
+    let created = create.open(folder.path().join("created")).expect("it opens");
+    free("a file that a program opens");
     let cpu = &opened[0].engine;
     for method in [None, Some(dma::files::Method::Threads)] {
         let files = FileQueueOptions::new().with_method(method);
@@ -367,7 +370,7 @@ fn standard_streams() {
     free("an import");
     opened.iter().for_each(Opened::copies);
     free("copies");
-    drop((imported, export, exported, opened));
+    drop((imported, export, exported, opened, created));
 }
 
 /// Checks the signal masks of the library's threads, and returns the names of the threads without numbers.

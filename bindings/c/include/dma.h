@@ -21,7 +21,7 @@
  *            caller serializes the calls that name the same object; two calls at once fail with DMA_IN_USE. A queue may
  *            move between threads. A signal handler must not call any function.
  * Forks.     A forked child cannot use the engines and queues of its parent (DMA_UNSUPPORTED), and no call with them
- *            blocks. It may close them, which leaves the parent's alone, and open its own. An object that a thread of the
+ *            blocks. It may close all objects, which leaves the parent's alone, and open its own. An object that a thread of the
  *            parent was calling at the fork is in use in the child (DMA_IN_USE) until the child closes it, which leaks
  *            the child's copy.
  * Panics.    A defect of the library is reported as DMA_INTERNAL. It never unwinds into C.
@@ -532,7 +532,7 @@ dma_status dma_queue_wait(dma_queue queue, dma_completion *completions, size_t c
 /* Flushes, blocks up to timeout_ms until the operation with this token has ended, and writes its
  * completion. If several operations have this token, waits for one of them. Other completions stay in the
  * queue. Takes time in proportion to the depth. Threads: as for the functions that submit.
- * DMA_TIMED_OUT: the operation has not ended. DMA_NOT_FOUND: no operation has this token.
+ * DMA_TIMED_OUT: the operation has not ended. It is still in flight: wait again, and do not submit it again. DMA_NOT_FOUND: no operation has this token.
  * DMA_INVALID_ARGUMENT: NULL.
  * DMA_CLOSED. */
 dma_status dma_queue_wait_for(dma_queue queue, uint64_t token, uint32_t timeout_ms, dma_completion *completion);

@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 
 use dma::contract::{DeviceAddr, racy_copy};
 use dma::prelude::*;
+use dma::process::count;
 use dma::{DeviceMemory, Error, Place, Result};
 
 use crate::arguments::{Out, OutStruct, invalid, options, slice};
@@ -88,7 +89,8 @@ fn reachable(window: &Window, offset: usize, len: usize) -> Result<*mut u8> {
 
 #[cold]
 fn out_of_range(range: &dma_range, len: usize) -> Error {
-    let message = format!("{} bytes at {} of a region of {len}", range.len, range.offset);
+    let bytes = count(range.len, "byte", "bytes");
+    let message = format!("{bytes} at {} of a region of {len}", range.offset);
     Error::new(ErrorKind::OutOfRange, message)
         .with_numbers(range.len as u64, len.saturating_sub(range.offset) as u64)
         .with_hint("name bytes within the region")
@@ -227,8 +229,14 @@ fn close(region: dma_region) -> Result<()> {
         drop(region.remove());
         return Ok(());
     }
-    let ended = region.remove_if(|Region { window, owned }| {
-        window.deregister().map_err(|(window, e)| (Region { window, owned }, in_use(e)))
+    let ended = region.remove_if(|Region { window, owned }| match window.deregister() {
+        Ok(_memory) => Ok(()),
+        Err((window, e)) if e.kind() == ErrorKind::Unsupported => {
+            // The region is that of the parent of this forked process.
+            std::mem::forget(window);
+            Ok(())
+        }
+        Err((window, e)) => Err((Region { window, owned }, in_use(e))),
     });
     ended.map(drop)
 }

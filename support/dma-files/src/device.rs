@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dma_core::{BufferPool, Error, ErrorKind, Result, SharedQueue};
-use dma_process::{OutputFile, check_file_size};
+use dma_process::{OutputFile, check_file_size, count};
 use rustix::fs::{FallocateFlags, FileType, fallocate, fstat, fstatvfs};
 use rustix::io::Errno;
 
@@ -136,9 +136,12 @@ impl DeviceFiles {
         let checked = check(&pieces, true, self.0.engine).and_then(|(sum, end)| {
             let (kind, len) = kind_of(file)?;
             if kind == FileType::RegularFile && end > len {
-                return Err(Error::new(ErrorKind::OutOfRange, format!("the file has {len} bytes"))
-                    .with_numbers(end, len)
-                    .with_hint("give ranges within the file; it may have become shorter"));
+                return Err(Error::new(
+                    ErrorKind::OutOfRange,
+                    format!("the file has {}", count(len, "byte", "bytes")),
+                )
+                .with_numbers(end, len)
+                .with_hint("give ranges within the file; it may have become shorter"));
             }
             Ok(sum)
         });

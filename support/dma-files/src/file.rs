@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dma_core::{Error, ErrorKind, Result};
+use dma_process::above_stdio;
 use rustix::fs::OFlags;
 
 /// Alignment of the address, offset and length of direct reads and writes, in bytes. No disk needs a larger
@@ -52,7 +53,7 @@ impl OpenFile {
         let write = self.write || self.create;
         options.read(true).write(write).create(self.create).truncate(self.create);
         let named = |e: io::Error| Error::from(e).with_operation(format!("open {}", path.display()));
-        let file = options.open(path).map_err(named)?;
+        let file = above_stdio(options.open(path).map_err(named)?);
         let file = DmaFile::from(file);
         if self.direct {
             file.with_direct().map_err(|e| e.with_operation(format!("open {}", path.display())))

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use dma_core::{Error, ErrorKind};
+use dma_process::count;
 use rustix::io::Errno;
 
 use crate::backend::{Backend, forked};
@@ -108,9 +109,10 @@ pub(crate) fn no_space(errno: Errno) -> Error {
 /// Converts the error of an ended operation.
 fn explain(job: &Job, errno: Errno) -> Error {
     let (done, len) = (job.done() as u64, job.memory.len as u64);
+    let bytes = count(len, "byte", "bytes");
     let operation = match job.kind {
-        JobKind::Read => format!("read {len} bytes of a file at {}", job.offset),
-        JobKind::Write => format!("write {len} bytes of a file at {}", job.offset),
+        JobKind::Read => format!("read {bytes} of a file at {}", job.offset),
+        JobKind::Write => format!("write {bytes} of a file at {}", job.offset),
         JobKind::Sync => "sync a file".to_owned(),
     };
     let error = match errno {
