@@ -20,7 +20,7 @@ apps/dma-copy/tests/stream.rs 1 makes it likely that a sender blocks; a sender t
 dma-bench/tests/process/mod.rs 1 polls until a condition holds
 dma-bench/tests/serve.rs 1 polls until a condition holds
 bindings/c/tests/c/every_call.c 1 polls until a condition holds
-bindings/c/tests/c/forked.c 1 limit against a hang of two minutes
+bindings/c/tests/c/forked.c 2 limit against a hang of two minutes
 bindings/c/tests/nixl/agent.hpp 2 polls until a condition holds
 bindings/c/tests/nixl/host.cpp 1 limits the whole program
 bindings/c/tests/nixl/host_peers.hpp 3 polls until a condition holds; chooses a moment to kill

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 use dma::Error;
-use dma::process::{above_stdio, ProcessLock};
+use dma::process::{ProcessLock, above_stdio};
 use pyo3::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
 
