@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the tools that the other scripts need from Debian's packages: shellcheck and shfmt for format.sh;
-# libclang for bindings.sh; g++ and pkg-config for tests that build programs for the stand-in SDK; make for
+# libclang for bindings.sh; fio for figures.sh; g++ and pkg-config for tests that build programs for the stand-in SDK; make for
 # kernel.sh; a compiler, a standard library and a C library for aarch64.sh. No other script changes the machine.
 # Exits with 77 ("skipped") without apt or the right to use it. The other scripts then report the checks that they skip.
 set -euo pipefail
@@ -18,7 +18,7 @@ if ((EUID != 0)); then
     sudo=(sudo)
 fi
 
-packages=(shellcheck shfmt g++ make pkg-config gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
+packages=(shellcheck shfmt fio g++ make pkg-config gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
 if ci/aarch64.sh --rustup-target; then
     echo "rustup has the standard library for aarch64: Debian's compiler is not needed"
 elif [[ "$(dpkg --print-architecture)" == amd64 ]]; then

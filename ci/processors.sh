@@ -56,7 +56,7 @@ passes() {
 
 features=$(sed -n 's/^flags[^:]*: //p' /proc/cpuinfo | head -n 1)
 lacking=()
-for feature in sse4_2 avx2 avx512f erms fsrm movdir64b enqcmd waitpkg; do
+for feature in sse4_2 avx2 avx512f movdir64b enqcmd waitpkg; do
     grep -qw "$feature" <<<"$features" || lacking+=("$feature")
 done
 ((${#lacking[@]} == 0)) ||
