@@ -218,14 +218,20 @@ prepare() {
     esac
 }
 
-# Stops all descendants of $1 at random moments, for 20 to 300 ms.
+# Stops all descendants of $1 at random moments, for 20 to 300 ms. A process that the test itself has stopped stays stopped.
+# pgrep lists parents first, so a parent cannot stop its child after this looked at the child.
 stop_at_random() {
-    local pids pid
+    local pid state stopped
     while kill -0 "$1" 2>/dev/null; do
-        pids=$(pgrep -s "$1" 2>/dev/null || true)
-        for pid in $pids; do kill -STOP "$pid" 2>/dev/null || true; done
+        stopped=()
+        for pid in $(pgrep -s "$1" 2>/dev/null || true); do
+            { read -r state <"/proc/$pid/stat"; } 2>/dev/null || continue
+            [[ "${state##*) }" != T* ]] || continue
+            kill -STOP "$pid" 2>/dev/null || continue
+            stopped+=("$pid")
+        done
         sleep "0.$(printf '%03d' $((20 + RANDOM % 281)))"
-        for pid in $pids; do kill -CONT "$pid" 2>/dev/null || true; done
+        for pid in "${stopped[@]}"; do kill -CONT "$pid" 2>/dev/null || true; done
         sleep "0.$(printf '%03d' $((RANDOM % 500)))"
     done
 }

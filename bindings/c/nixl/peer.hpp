@@ -12,6 +12,10 @@
 
 namespace dma_nixl {
 
+// A gap between two looks at a device or a peer counts as at most this time of a limit. Otherwise a process that was stopped
+// would consider its device stalled, and give up its peer.
+constexpr std::chrono::milliseconds MAX_GAP{100};
+
 // A file descriptor, which the destructor closes.
 class File {
 public:

@@ -2,7 +2,9 @@
 
 #include "threads.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fcntl.h>
 #include <memory>
@@ -29,6 +31,9 @@ constexpr uint32_t MAX_NAME = 64 << 10, MAX_MESSAGE = 1 << 20;
 // Maximum number of connections that have not yet proven that they know the secret, and of all
 // connections.
 constexpr size_t MAX_UNPROVEN = 64, MAX_CONNECTIONS = 4096;
+
+// The time of a wait without a limit.
+constexpr milliseconds FOREVER = milliseconds::max();
 
 constexpr size_t NONCE = 32;
 
@@ -61,13 +66,6 @@ bool random_bytes(std::string &bytes) {
   return getrandom(&bytes[0], NONCE, 0) == static_cast<ssize_t>(NONCE);
 }
 
-// Limits the time of each call that sends or receives, and of connecting. Without a limit, it is 0.
-void limit_waits(int fd, milliseconds time) {
-  const timeval limit{time.count() / 1000, time.count() % 1000 * 1000};
-  (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-}
-
 void set_options(int fd, milliseconds limit) {
   const int on = 1, unanswered_ms = static_cast<int>(limit.count());
   (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -75,29 +73,63 @@ void set_options(int fd, milliseconds limit) {
   (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof unanswered_ms);
 }
 
-bool write_all(int fd, const std::string &bytes) {
-  for (size_t at = 0; at < bytes.size();) {
-    const ssize_t sent = send(fd, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR)
-      continue;
-    if (sent <= 0)
+// Waits until `fd` has one of `events`, or the time `left` is over, which it shortens. Without a limit, `left` is FOREVER. A
+// process that is stopped and continued again and again must not wait longer, so a wait that is interrupted is not begun again
+// with the whole time.
+bool wait_for(int fd, short events, milliseconds &left) {
+  while (left > milliseconds(0)) {
+    const bool ends = left != FOREVER;
+    const milliseconds slice = std::min(left, MAX_GAP);
+    const auto start = std::chrono::steady_clock::now();
+    pollfd one{fd, events, 0};
+    const int ready = poll(&one, 1, ends ? static_cast<int>(slice.count()) : -1);
+    if (ready > 0)
+      return true;
+    if (ready < 0 && errno != EINTR)
       return false;
-    at += static_cast<size_t>(sent);
+    const auto took = std::chrono::ceil<milliseconds>(std::chrono::steady_clock::now() - start);
+    if (ends)
+      left -= std::clamp(took, milliseconds(1), slice);
+  }
+  return false;
+}
+
+// Returns whether a call that failed with `errno` can be repeated, after waiting for `events`.
+bool can_repeat(int fd, short events, milliseconds &left) {
+  return errno == EINTR || (errno == EAGAIN && wait_for(fd, events, left));
+}
+
+bool write_all(int fd, const std::string &bytes, milliseconds left) {
+  for (size_t at = 0; at < bytes.size();) {
+    const ssize_t sent = send(fd, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent > 0)
+      at += static_cast<size_t>(sent);
+    else if (sent == 0 || !can_repeat(fd, POLLOUT, left))
+      return false;
   }
   return true;
 }
 
-bool read_all(int fd, std::string &bytes, size_t len) {
+bool read_all(int fd, std::string &bytes, size_t len, milliseconds left) {
   bytes.assign(len, '\0');
   for (size_t at = 0; at < len;) {
-    const ssize_t got = recv(fd, &bytes[at], len - at, 0);
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got <= 0)
+    const ssize_t got = recv(fd, &bytes[at], len - at, MSG_DONTWAIT);
+    if (got > 0)
+      at += static_cast<size_t>(got);
+    else if (got == 0 || !can_repeat(fd, POLLIN, left))
       return false;
-    at += static_cast<size_t>(got);
   }
   return true;
+}
+
+// Connects a socket that does not block.
+bool connect_to(int fd, const sockaddr *address, socklen_t len, milliseconds left) {
+  if (::connect(fd, address, len) == 0)
+    return true;
+  int error = 0;
+  socklen_t size = sizeof error;
+  return (errno == EINPROGRESS || errno == EINTR) && wait_for(fd, POLLOUT, left) &&
+         getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
 }
 
 struct FreeInfo {
@@ -113,7 +145,7 @@ Info resolve(const std::string &host, const std::string &port) {
   return Info(getaddrinfo(host.c_str(), port.c_str(), &hints, &found) == 0 ? found : nullptr);
 }
 
-int tcp_socket(const addrinfo &info) { return socket(info.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0); }
+int tcp_socket(const addrinfo &info) { return socket(info.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
 
 } // namespace
 
@@ -281,30 +313,29 @@ void NotificationServer::accept_all() {
 void NotificationServer::serve(Connection &connection) const {
   const int fd = connection.socket.get();
   set_options(fd, SENDER_LIMIT);
-  limit_waits(fd, SENDER_LIMIT);
   std::string nonce, request;
-  if (!random_bytes(nonce) || !write_all(fd, nonce) || !read_all(fd, request, NONCE + sizeof(Digest)))
+  if (!random_bytes(nonce) || !write_all(fd, nonce, SENDER_LIMIT) ||
+      !read_all(fd, request, NONCE + sizeof(Digest), SENDER_LIMIT))
     return;
   const std::string nonces = nonce + request.substr(0, NONCE);
   if (!same(request.substr(NONCE), bytes_of(hmac(address_.secret, "sender" + nonces))))
     return;
   connection.proven = true;
-  limit_waits(fd, milliseconds(0));
-  if (!write_all(fd, bytes_of(hmac(address_.secret, "receiver" + nonces))))
+  if (!write_all(fd, bytes_of(hmac(address_.secret, "receiver" + nonces)), FOREVER))
     return;
   const std::string key = bytes_of(hmac(address_.secret, "key" + nonces));
   for (uint64_t count = 0;; count++) {
     std::string lengths, text, proof;
-    if (!read_all(fd, lengths, 8))
+    if (!read_all(fd, lengths, 8, FOREVER))
       return;
     const auto name_len = static_cast<uint32_t>(number_of(lengths, 0, 4)), len = static_cast<uint32_t>(number_of(lengths, 4, 4));
-    if (name_len > MAX_NAME || len > MAX_MESSAGE || !read_all(fd, text, size_t(name_len) + len) ||
-        !read_all(fd, proof, sizeof(Digest)) || !same(proof, bytes_of(hmac(key, "letter" + number(count, 8) + lengths + text))))
+    if (name_len > MAX_NAME || len > MAX_MESSAGE || !read_all(fd, text, size_t(name_len) + len, FOREVER) ||
+        !read_all(fd, proof, sizeof(Digest), FOREVER) || !same(proof, bytes_of(hmac(key, "letter" + number(count, 8) + lengths + text))))
       return;
     // A message without a name only asks for an answer.
     if (name_len > 0 && !deliver_(text.substr(0, name_len), text.substr(name_len)))
       return;
-    if (!write_all(fd, bytes_of(hmac(key, "got" + number(count, 8)))))
+    if (!write_all(fd, bytes_of(hmac(key, "got" + number(count, 8))), FOREVER))
       return;
   }
 }
@@ -360,8 +391,8 @@ Outcome RemoteNotifier::deliver(const Notification &notification) {
   const std::string text = notification.agent + notification.message;
   const std::string count = number(sent_++, 8);
   std::string answer;
-  if (write_all(socket_.get(), lengths + text + bytes_of(hmac(key_, "letter" + count + lengths + text))) &&
-      read_all(socket_.get(), answer, sizeof(Digest)) && same(answer, bytes_of(hmac(key_, "got" + count))))
+  if (write_all(socket_.get(), lengths + text + bytes_of(hmac(key_, "letter" + count + lengths + text)), limit_) &&
+      read_all(socket_.get(), answer, sizeof(Digest), limit_) && same(answer, bytes_of(hmac(key_, "got" + count))))
     return {};
   socket_.reset(-1);
   return {DISCONNECTED, "it does not accept a notification"};
@@ -374,12 +405,12 @@ bool RemoteNotifier::connect() {
   socket_.reset(tcp_socket(*info));
   const int fd = socket_.get();
   set_options(fd, limit_);
-  limit_waits(fd, limit_);
   std::string nonce, own, answer;
-  if (::connect(fd, info->ai_addr, info->ai_addrlen) != 0 || !read_all(fd, nonce, NONCE) || !random_bytes(own))
+  if (!connect_to(fd, info->ai_addr, info->ai_addrlen, limit_) || !read_all(fd, nonce, NONCE, limit_) || !random_bytes(own))
     return false;
   const std::string nonces = nonce + own;
-  if (!write_all(fd, own + bytes_of(hmac(address_.secret, "sender" + nonces))) || !read_all(fd, answer, sizeof(Digest)) ||
+  if (!write_all(fd, own + bytes_of(hmac(address_.secret, "sender" + nonces)), limit_) ||
+      !read_all(fd, answer, sizeof(Digest), limit_) ||
       !same(answer, bytes_of(hmac(address_.secret, "receiver" + nonces))))
     return false;
   key_ = bytes_of(hmac(address_.secret, "key" + nonces));

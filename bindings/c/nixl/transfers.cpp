@@ -13,9 +13,6 @@ namespace {
 constexpr size_t INLINE_BYTES = 256 << 10;
 // A larger copy is divided into slices of this length, each copied by one thread.
 constexpr size_t SLICE_BYTES = 1 << 20;
-// A gap between two polls counts as at most this time. Otherwise a process that was stopped would consider its device
-// stalled.
-constexpr milliseconds MAX_GAP{100};
 
 bool follows(const dma_range &range, const dma_range &before) {
   return range.region.id == before.region.id && range.offset == before.offset + before.len;
