@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use test_support::stand_ins;
 
-use nixl::{DIR, FUNCTIONS, expect_success, libnixl, output, text};
+use nixl::{DIR, FUNCTIONS, expect_success, libnixl, lock, output, text};
 
 /// The directory of the package.
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
@@ -47,6 +47,8 @@ fn the_table_and_the_members_are_where_nixl_reads_them() {
 #[test]
 fn options_come_from_the_program_the_environment_and_a_file() {
     let file = DIR.join("options");
+    // This program may run twice at once.
+    let _lock = lock(&file);
     fs::write(&file, "# for all agents\n\n engine = sim:seed=1\nptrace=any\nstall_ms=9000\n")
         .expect("a file");
     let run = |variables: &[(&str, &str)]| {

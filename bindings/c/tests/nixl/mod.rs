@@ -83,7 +83,13 @@ pub(crate) fn program(name: &str, options: &[&str]) -> PathBuf {
 pub(crate) fn libnixl<'a>(name: &str, functions: impl Iterator<Item = &'a str>) -> PathBuf {
     let source = DIR.join(format!("{name}.c"));
     let text: String = functions.map(|function| format!("void {function}(void) {{}}\n")).collect();
-    fs::write(&source, text).expect("a file");
+    {
+        // Another process may be compiling the same source.
+        let _lock = lock(&source);
+        if fs::read_to_string(&source).ok().as_ref() != Some(&text) {
+            fs::write(&source, text).expect("a file");
+        }
+    }
     let library = DIR.join(name).join("libnixl.so");
     fs::create_dir_all(DIR.join(name)).expect("a directory");
     let mut command = Command::new("cc");
@@ -130,9 +136,9 @@ fn build(output: &Path, sources: &[&Path], command: &mut Command) {
     fs::write(&recorded, state).expect("a file");
 }
 
-/// Locks a built file for this process and thread, until the result is dropped.
-fn lock(output: &Path) -> File {
-    let lock = File::create(with_suffix(output, ".lock")).expect("a lock file");
+/// Locks a file for this process and thread, until the result is dropped.
+pub(crate) fn lock(file: &Path) -> File {
+    let lock = File::create(with_suffix(file, ".lock")).expect("a lock file");
     lock.lock().expect("the lock");
     lock
 }
