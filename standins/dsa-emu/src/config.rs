@@ -9,14 +9,14 @@ use serde::Deserialize;
 
 /// A whole configuration.
 #[derive(Clone, Debug)]
-pub(crate) struct Config {
+pub struct Config {
     pub(crate) queues: Vec<QueueConfig>,
 }
 
 /// Mode of a work queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Mode {
+pub enum Mode {
     /// One client submits with MOVDIR64B.
     #[default]
     Dedicated,
@@ -36,12 +36,13 @@ impl Mode {
 /// A work queue.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct QueueConfig {
+pub struct QueueConfig {
     /// The name `wqX.Y`. If empty, the next work queue of device 0.
-    pub(crate) name: String,
+    pub name: String,
     /// The name that an administrator gave the work queue.
     pub(crate) label: String,
-    pub(crate) mode: Mode,
+    /// Who may submit, and by which instruction.
+    pub mode: Mode,
     /// Number of entries.
     pub(crate) size: u32,
     /// Longest batch, in descriptors; 1 for none.
@@ -53,7 +54,7 @@ pub(crate) struct QueueConfig {
     /// True if descriptors run in any order that fences allow.
     pub(crate) unordered: bool,
     /// True if the kernel maps the work queue. If false, `mmap` fails with EPERM.
-    pub(crate) mmap: bool,
+    pub mmap: bool,
     pub(crate) state: String,
     #[serde(rename = "type")]
     pub(crate) kind: String,
@@ -154,7 +155,11 @@ impl Config {
     pub(crate) const MOST: usize = 64;
 
     /// Reads the configuration that the environment names.
-    pub(crate) fn from_environment() -> Result<Self, ConfigError> {
+    ///
+    /// # Errors
+    ///
+    /// The configuration cannot be read, or is invalid.
+    pub fn from_environment() -> Result<Self, ConfigError> {
         ProcessConfig::new("DSA_EMU_CONFIG", "DSA_EMU").read(Self::parse)
     }
 }

@@ -11,7 +11,7 @@ use crate::memory::Fault;
 pub(crate) struct Descriptor(pub(crate) [u64; 8]);
 
 /// Size of a descriptor in bytes.
-pub(crate) const SIZE: usize = size_of::<Descriptor>();
+pub const SIZE: usize = size_of::<Descriptor>();
 
 impl Descriptor {
     pub(crate) fn from_bytes(bytes: &[u8; SIZE]) -> Self {

@@ -149,7 +149,11 @@ pub fn lay_out(root: &Path) -> Result<(PathBuf, PathBuf), StartError> {
 }
 
 /// Starts the work queues of a configuration, whose files are in `tree`, and routes stores to them.
-pub(crate) fn serve(
+///
+/// # Errors
+///
+/// There are too many work queues, or the system refuses a file or a thread.
+pub fn serve(
     config: Config,
     tree: &Tree,
 ) -> impl Iterator<Item = Result<(&'static Queue, JoinHandle<()>), StartError>> {

@@ -58,11 +58,7 @@ mod dif;
 mod emu;
 mod memory;
 mod operations;
-#[cfg(feature = "preload")]
-mod preload;
 mod queue;
-#[cfg(feature = "preload")]
-mod real;
 mod ring;
 mod signals;
 mod trap;
@@ -70,3 +66,16 @@ mod tree;
 
 pub use config::ConfigError;
 pub use emu::{Emu, StartError, lay_out};
+
+/// Parts that the preloaded library uses.
+#[doc(hidden)]
+pub mod preload {
+    pub use crate::config::{Config, Mode};
+    pub use crate::descriptor::SIZE;
+    pub use crate::emu::serve;
+    pub use crate::memory::read;
+    pub use crate::queue::Queue;
+    pub use crate::signals::{Calls, set_calls, without_traps};
+    pub use crate::trap::{change, queue_of, queues, with_link};
+    pub use crate::tree::{DEVICE_NUMBERS, Tree};
+}

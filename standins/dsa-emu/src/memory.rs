@@ -58,7 +58,7 @@ pub(crate) const fn overlap(a: u64, b: u64, len: u64) -> bool {
 /// An access that faulted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub(crate) struct Fault {
+pub struct Fault {
     /// Number of bytes before the fault.
     pub(crate) done: usize,
     pub(crate) address: u64,
@@ -135,10 +135,14 @@ pub(crate) unsafe fn touch(at: u64) -> Result<(), Fault> {
 
 /// Copies bytes of the program, up to the first unmapped address.
 ///
+/// # Errors
+///
+/// An address is not mapped.
+///
 /// # Safety
 ///
 /// The trap handler is installed.
-pub(crate) unsafe fn read(from: u64, to: &mut [u8]) -> Result<(), Fault> {
+pub unsafe fn read(from: u64, to: &mut [u8]) -> Result<(), Fault> {
     // SAFETY: `to` is borrowed for writing, and the caller has installed the handler.
     unsafe { move_bytes(to.as_mut_ptr().expose_provenance() as u64, from, to.len()) }
 }

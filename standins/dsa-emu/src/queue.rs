@@ -23,8 +23,9 @@ const HUNG: u8 = 2;
 
 /// A work queue.
 #[derive(Debug)]
-pub(crate) struct Queue {
-    pub(crate) config: QueueConfig,
+pub struct Queue {
+    /// The configuration of this work queue.
+    pub config: QueueConfig,
     /// The path of the file that represents the device, without symbolic links.
     pub(crate) file: PathBuf,
     /// The folder with the description of the work queue.
@@ -93,7 +94,11 @@ impl Queue {
 
     /// Accepts descriptors as `write()` to the work queue's file does, and returns the number of accepted
     /// bytes. With `at_once`, short descriptors may run on this thread.
-    pub(crate) fn write(&self, bytes: &[u8], at_once: bool) -> Result<usize, Errno> {
+    ///
+    /// # Errors
+    ///
+    /// The first descriptor is not accepted, for the reasons of `Emu::write`.
+    pub fn write(&self, bytes: &[u8], at_once: bool) -> Result<usize, Errno> {
         let mut written = 0;
         for bytes in bytes.as_chunks::<SIZE>().0 {
             let descriptor = Descriptor::from_bytes(bytes);
@@ -244,7 +249,7 @@ impl Queue {
     }
 
     /// Returns the number of descriptors that portals and `write()` submitted.
-    pub(crate) fn submissions(&self) -> u64 {
+    pub fn submissions(&self) -> u64 {
         self.submissions.load(Ordering::Relaxed)
     }
 

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "signal sets of the C library are read and written as bits")]
 
 use std::ffi::c_int;
+use std::sync::OnceLock;
 use std::{mem, ptr};
 
 use libc::{sigaction, sigset_t};
@@ -38,36 +39,52 @@ pub(crate) const unsafe fn bits_of(set: *const sigset_t) -> u64 {
     unsafe { set.cast::<u64>().read() }
 }
 
-/// Calls the C library's own `sigaction`, even if this library exports another one.
-pub(crate) unsafe fn real_sigaction(signal: c_int, new: *const sigaction, old: *mut sigaction) -> c_int {
-    #[cfg(feature = "preload")]
-    // SAFETY: the arguments are passed on, and the caller meets the requirements of `sigaction`.
-    return unsafe { crate::real::sigaction(signal, new, old) };
-    #[cfg(not(feature = "preload"))]
-    // SAFETY: the arguments are passed on, and the caller meets the requirements of `sigaction`.
-    return unsafe { libc::sigaction(signal, new, old) };
+/// Functions of the C library that the preloaded library exports, too: the C library's own.
+#[derive(Debug)]
+pub struct Calls {
+    /// `sigaction`.
+    pub sigaction: unsafe fn(c_int, *const sigaction, *mut sigaction) -> c_int,
+    /// `pthread_sigmask`.
+    pub pthread_sigmask: unsafe fn(c_int, *const sigset_t, *mut sigset_t) -> c_int,
 }
 
-/// Changes this thread's signal mask by the C library's own function, even if this library exports another
-/// one.
+static CALLS: OnceLock<Calls> = OnceLock::new();
+
+/// Sets the functions to call instead of those that a linker finds, before the first work queue starts.
+///
+/// # Safety
+///
+/// They must be the C library's functions of these names.
+pub unsafe fn set_calls(calls: Calls) {
+    let _ = CALLS.set(calls);
+}
+
+/// Calls the C library's own `sigaction`, even if the preloaded library exports another one.
+pub(crate) unsafe fn real_sigaction(signal: c_int, new: *const sigaction, old: *mut sigaction) -> c_int {
+    match CALLS.get() {
+        // SAFETY: the arguments are passed on, and the caller meets the requirements of `sigaction`.
+        Some(calls) => unsafe { (calls.sigaction)(signal, new, old) },
+        // SAFETY: as above.
+        None => unsafe { libc::sigaction(signal, new, old) },
+    }
+}
+
+/// Changes this thread's signal mask by the C library's own function, even if the preloaded library exports
+/// another one.
 pub(crate) fn change_mask(how: c_int, bits: u64) {
     let set = signal_set(bits);
-    #[cfg(feature = "preload")]
-    // SAFETY: the set is initialized.
-    unsafe {
-        crate::real::pthread_sigmask(how, &raw const set, ptr::null_mut())
-    };
-    #[cfg(not(feature = "preload"))]
-    // SAFETY: the set is initialized.
-    unsafe {
-        libc::pthread_sigmask(how, &raw const set, ptr::null_mut())
+    match CALLS.get() {
+        // SAFETY: the set is initialized.
+        Some(calls) => unsafe { (calls.pthread_sigmask)(how, &raw const set, ptr::null_mut()) },
+        // SAFETY: the set is initialized.
+        None => unsafe { libc::pthread_sigmask(how, &raw const set, ptr::null_mut()) },
     };
 }
 
 /// Returns the set without the trap signals. No thread may block them, because the kernel ends a process that
 /// faults while they are blocked.
-#[cfg(feature = "preload")]
-pub(crate) fn without_traps(set: &sigset_t) -> sigset_t {
+#[must_use]
+pub fn without_traps(set: &sigset_t) -> sigset_t {
     // SAFETY: a set of the C library has the kernel's 64 bits.
     signal_set(unsafe { bits_of(set) } & !bits_of_traps())
 }

@@ -9,17 +9,18 @@ use crate::descriptor::op;
 
 /// Start of a work queue's path by device number; the work queue's minor number follows. No device of the
 /// system has this major number.
-pub(crate) const DEVICE_NUMBERS: &str = "/dev/char/0:";
+pub const DEVICE_NUMBERS: &str = "/dev/char/0:";
 
 /// Folders below one root directory, in which programs find the devices.
 #[derive(Clone, Debug)]
-pub(crate) struct Tree {
+pub struct Tree {
     root: PathBuf,
 }
 
 impl Tree {
     /// Returns the folders below `root`, which need not exist yet.
-    pub(crate) const fn at(root: PathBuf) -> Self {
+    #[must_use]
+    pub const fn at(root: PathBuf) -> Self {
         Self { root }
     }
 

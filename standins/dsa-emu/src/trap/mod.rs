@@ -54,7 +54,8 @@ pub(crate) fn remove(queue: &'static Queue) {
     }
 }
 
-pub(crate) fn queues() -> impl Iterator<Item = &'static Queue> {
+/// Returns all work queues of this process.
+pub fn queues() -> impl Iterator<Item = &'static Queue> {
     // SAFETY: work queues that were added are never freed.
     QUEUES.iter().filter_map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
 }
@@ -63,16 +64,13 @@ pub(crate) fn queues() -> impl Iterator<Item = &'static Queue> {
 const REMOVED: &[u8] = b" (deleted)";
 
 /// Returns the work queue whose file has this path, or had it before it was removed.
-pub(crate) fn queue_of(path: &[u8]) -> Option<&'static Queue> {
+pub fn queue_of(path: &[u8]) -> Option<&'static Queue> {
     let path = path.strip_suffix(REMOVED).unwrap_or(path);
     queues().find(|queue| queue.file.as_os_str().as_bytes() == path)
 }
 
 /// Calls `then` with the path that a symbolic link of `/proc/self` names. Async-signal-safe.
-pub(crate) fn with_link<T>(
-    link: std::fmt::Arguments<'_>,
-    then: impl FnOnce(&[u8]) -> Option<T>,
-) -> Option<T> {
+pub fn with_link<T>(link: std::fmt::Arguments<'_>, then: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
     let (mut name, mut path) = ([0_u8; 80], [MaybeUninit::<u8>::uninit(); 1024]);
     (&mut name[..79]).write_fmt(link).ok()?;
     let name = CStr::from_bytes_until_nul(&name).ok()?;
@@ -122,8 +120,7 @@ pub(crate) fn install() {
 /// # Safety
 ///
 /// The requirements are those of `sigaction`.
-#[cfg(feature = "preload")]
-pub(crate) unsafe fn change(signal: c_int, new: *const sigaction, old: *mut sigaction) -> Option<()> {
+pub unsafe fn change(signal: c_int, new: *const sigaction, old: *mut sigaction) -> Option<()> {
     let previous = SIGNALS.iter().position(|of_trap| *of_trap == signal).map(|n| &PREVIOUS[n])?;
     if !INSTALLED.is_completed() {
         return None;

@@ -1,6 +1,12 @@
 //! The preloaded library. The library starts the work queues when a program is loaded, and intercepts calls
 //! of the C library that name the devices' paths, map or write a work queue, or change the handlers of traps.
+//!
+//! The work queues themselves are in `dma-dsa-emu`. Test programs that link it must not contain the functions
+//! that this library exports. This crate is empty except on Linux on x86-64 with the GNU C library.
+#![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 #![expect(unsafe_code, reason = "exports functions of the C library")]
+
+mod real;
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem;
@@ -13,11 +19,10 @@ use libc::{off_t, sigaction as action, sigset_t, size_t, ssize_t};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::config::{Config, Mode};
-use crate::descriptor::SIZE;
-use crate::queue::Queue;
-use crate::tree::{DEVICE_NUMBERS, Tree};
-use crate::{emu, memory, real, signals, trap};
+use dsa_emu::preload::{
+    Calls, Config, DEVICE_NUMBERS, Mode, Queue, SIZE, Tree, change, queue_of, queues, read, serve, set_calls,
+    with_link, without_traps,
+};
 
 /// Folders of the system that are replaced by folders below the root.
 const REPLACED: [&[u8]; 3] = [b"/dev/dsa", b"/sys/bus/dsa", b"/sys/module/idxd"];
@@ -61,7 +66,9 @@ fn start() {
         Ok(config) => config,
         Err(error) => return eprintln!("dsa-emu: {error}"),
     };
-    for queue in emu::serve(config, &Tree::at(PathBuf::from(&root))) {
+    // SAFETY: these are the C library's functions of these names.
+    unsafe { set_calls(Calls { sigaction: real::sigaction, pthread_sigmask: real::pthread_sigmask }) };
+    for queue in serve(config, &Tree::at(PathBuf::from(&root))) {
         match queue {
             // The thread of the work queue runs as long as the process.
             Ok(_) => {}
@@ -76,7 +83,7 @@ fn start() {
 }
 
 extern "C" fn report() {
-    for queue in trap::queues().filter(|queue| queue.submissions() > 0) {
+    for queue in queues().filter(|queue| queue.submissions() > 0) {
         eprintln!("dsa-emu: {}: {} submissions", queue.config.name, queue.submissions());
     }
 }
@@ -209,7 +216,7 @@ fn fail<T>(errno: Errno, answer: T) -> T {
 /// Returns the work queue that a file descriptor has open.
 fn opened(fd: c_int) -> Option<&'static Queue> {
     ROOT.get()?;
-    trap::with_link(format_args!("/proc/self/fd/{fd}"), trap::queue_of)
+    with_link(format_args!("/proc/self/fd/{fd}"), queue_of)
 }
 
 #[unsafe(no_mangle)]
@@ -224,8 +231,8 @@ unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, len: size_t) -> ssiz
     for at in (0..len).step_by(SIZE) {
         let from = (bytes.addr() as u64).wrapping_add(at as u64);
         // SAFETY: the trap handler is installed before the first work queue can be opened.
-        let read = unsafe { memory::read(from, &mut descriptor) }.map_err(|_| Errno::FAULT);
-        match read.and_then(|()| queue.write(&descriptor, true)) {
+        let readable = unsafe { read(from, &mut descriptor) }.map_err(|_| Errno::FAULT);
+        match readable.and_then(|()| queue.write(&descriptor, true)) {
             Ok(_) => {}
             Err(errno) if at == 0 => return fail(errno, -1),
             Err(_) => return at as ssize_t,
@@ -273,7 +280,7 @@ maps! { mmap mmap64 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigaction(signal: c_int, new: *const action, old: *mut action) -> c_int {
     // SAFETY: the arguments are those of the caller's `sigaction`, unchanged.
-    match unsafe { trap::change(signal, new, old) } {
+    match unsafe { change(signal, new, old) } {
         Some(()) => 0,
         // SAFETY: the arguments are those of the caller's `sigaction`, unchanged.
         None => unsafe { real::sigaction(signal, new, old) },
@@ -286,7 +293,7 @@ unsafe extern "C" fn signal(signal: c_int, handler: size_t) -> size_t {
     let (mut new, mut old): (action, action) = unsafe { mem::zeroed() };
     (new.sa_sigaction, new.sa_flags) = (handler, libc::SA_RESTART);
     // SAFETY: both actions are valid.
-    match unsafe { trap::change(signal, &raw const new, &raw mut old) } {
+    match unsafe { change(signal, &raw const new, &raw mut old) } {
         Some(()) => old.sa_sigaction,
         // SAFETY: the arguments are those of the caller's `signal`, unchanged.
         None => unsafe { real::signal(signal, handler) },
@@ -299,7 +306,7 @@ macro_rules! masks {
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
                 // SAFETY: the C library's function requires that `new` is null or a valid set.
-                let less = unsafe { new.as_ref() }.filter(|_| how != libc::SIG_UNBLOCK).map(signals::without_traps);
+                let less = unsafe { new.as_ref() }.filter(|_| how != libc::SIG_UNBLOCK).map(without_traps);
                 let new = less.as_ref().map_or(new, std::ptr::from_ref);
                 // SAFETY: `new` is null or a valid set, and the other arguments are the caller's, unchanged.
                 unsafe { real::$name(how, new, old) }
