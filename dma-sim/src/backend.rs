@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dma_core::{Discovered, EngineName, StaticBackend};
 
-use crate::{SimEngine, SimOptions};
+use crate::sim::{SimEngine, SimOptions};
 
 /// The backend `sim`.
 pub static BACKEND: StaticBackend = StaticBackend {

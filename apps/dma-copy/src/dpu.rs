@@ -12,11 +12,11 @@ use indicatif::ProgressBar;
 
 use crate::block::Block;
 use crate::checks::{Arrivals, freed, verify};
+use crate::deadline::hold_at;
 use crate::digest::{self, OfBlocks};
 use crate::direction::Direction;
 use crate::failure::{Failure, failure};
 use crate::files::{Source, Target};
-use crate::hold_at;
 use crate::mover::Mover;
 use crate::negotiate::{LocalFile, Plan};
 use crate::options::Options;

@@ -11,6 +11,7 @@ use indicatif::ProgressBar;
 
 use crate::block::Block;
 use crate::checks::{Arrivals, freed, verify};
+use crate::deadline::{check_interrupt, hold_at};
 use crate::digest::{self, OfBlocks};
 use crate::exported::ExportedWindow;
 use crate::failure::{Failure, failure};
@@ -18,7 +19,6 @@ use crate::files::{Source, Target};
 use crate::negotiate::{LocalFile, Plan};
 use crate::protocol::{Checksum, Data, Digest, MAX_DATA, Message};
 use crate::session::{Event, Session, WaitFor, made_progress, unexpected_event};
-use crate::{check_interrupt, hold_at};
 
 /// Encoded length of a `Data` message without its contents, in bytes.
 const DATA_HEAD: usize = 5;

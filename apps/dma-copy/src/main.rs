@@ -44,10 +44,9 @@ use std::time::{Duration, Instant};
 
 use tracing_subscriber::EnvFilter;
 
-use crate::deadline::{Deadline, POLL_INTERVAL, check_interrupt, hold_at, seconds};
+use crate::deadline::hold_at;
 use crate::failure::{Failure, failure};
-pub(crate) use crate::files::Source;
-use crate::files::Target;
+use crate::files::{Source, Target};
 use crate::negotiate::Plan;
 use crate::options::Options;
 use crate::protocol::Role;

@@ -10,11 +10,11 @@ use dma::prelude::*;
 use dma::{OpError, Queue, Retry, Transfer};
 
 use crate::block::Block;
+use crate::deadline::{check_interrupt, seconds};
 use crate::direction::Direction;
 use crate::failure::{Failure, failure};
 use crate::probe;
 use crate::session::made_progress;
-use crate::{check_interrupt, seconds};
 use apps_shared::command::tries_after;
 use apps_shared::hold;
 use dma::process::count;

@@ -228,7 +228,7 @@ fn digest_of(
     let mut buffer = vec![0; PIECE.min(usize::try_from(len).unwrap_or(PIECE))];
     let mut at = 0;
     while at < len {
-        crate::check_interrupt()?;
+        crate::deadline::check_interrupt()?;
         let n = usize::try_from(len - at).unwrap_or(PIECE).min(PIECE);
         read(&mut buffer[..n], at)?;
         digest.write(&buffer[..n]);

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use dma::prelude::*;
 use dma::{Queue, Transfer};
 
+use crate::deadline::{POLL_INTERVAL, check_interrupt, seconds};
 use crate::direction::Direction;
 use crate::failure::{Failure, WITHOUT_RDMA, failure};
-use crate::{POLL_INTERVAL, check_interrupt, seconds};
 
 /// Length of the copy in bytes.
 const LEN: usize = 64;

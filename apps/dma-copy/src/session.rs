@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use crate::block::Block;
 use crate::channel::{Channel, Receiver, Sender};
+use crate::deadline::{POLL_INTERVAL, check_interrupt, seconds};
 use crate::failure::{Failure, failure};
 use crate::options::Options;
 use crate::protocol::{Data, Message, Role, Step};
-use crate::{POLL_INTERVAL, check_interrupt, seconds};
 use apps_shared::hold;
 
 /// Minimum time between heartbeats.

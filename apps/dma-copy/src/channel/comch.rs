@@ -10,10 +10,10 @@ use dma::doca::comch::{Channel as Comch, Client, Server};
 use dma::{EngineName, ErrorKind};
 
 use super::{Channel, Receiver, Sender, no_host_connected};
+use crate::deadline::{Deadline, check_interrupt};
 use crate::failure::{Failure, failure};
 use crate::options::Options;
 use crate::protocol::Role;
-use crate::{Deadline, check_interrupt};
 
 /// Maximum time of one attempt to connect, between two checks for an interrupt. It is longer than other poll
 /// intervals: each attempt is a new connection, and with a shorter time, a slow peer could not accept it

@@ -10,9 +10,9 @@ mod unix;
 use std::io;
 use std::time::Duration;
 
+use crate::deadline::{Deadline, check_interrupt};
 use crate::failure::{Failure, failure};
 use crate::options::{Carrier, Options};
-use crate::{Deadline, check_interrupt};
 
 /// Time between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(20);

@@ -12,10 +12,10 @@ use dma::process::count;
 use dma_handshake::{Authenticated, Protocol, Secret};
 
 use super::{Channel, RETRY, connect, no_host_connected, stream};
+use crate::deadline::{Deadline, POLL_INTERVAL, check_interrupt, hold_at};
 use crate::failure::{Failure, failure};
 use crate::options::Options;
 use crate::protocol::Role;
-use crate::{Deadline, POLL_INTERVAL, check_interrupt, hold_at};
 
 const PROTOCOL: Protocol =
     Protocol { name: *b"DCPYTCP", version: b'2', request_len: 0, reply_len: 0, program: "dma-copy" };

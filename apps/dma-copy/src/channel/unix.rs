@@ -15,10 +15,10 @@ use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketT
 use rustix::process::{getuid, umask};
 
 use super::{Channel, connect, no_host_connected, stream};
+use crate::deadline::{Deadline, POLL_INTERVAL};
 use crate::failure::{Failure, failure};
 use crate::options::Options;
 use crate::protocol::Role;
-use crate::{Deadline, POLL_INTERVAL};
 
 const NAME: &str = "dma-copy.sock";
 
