@@ -64,7 +64,7 @@ pub(crate) unsafe fn real_sigaction(signal: c_int, new: *const sigaction, old: *
     match CALLS.get() {
         // SAFETY: the arguments are passed on, and the caller meets the requirements of `sigaction`.
         Some(calls) => unsafe { (calls.sigaction)(signal, new, old) },
-        // SAFETY: as above.
+        // SAFETY: the arguments are passed on, and the caller meets the requirements of `sigaction`.
         None => unsafe { libc::sigaction(signal, new, old) },
     }
 }

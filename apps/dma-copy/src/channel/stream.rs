@@ -10,8 +10,8 @@ use crate::deadline::Deadline;
 use crate::protocol::MAX_MESSAGE;
 
 /// Makes a channel from a stream and its clone. Their write timeout must be
-/// [`POLL_INTERVAL`](crate::deadline::POLL_INTERVAL). `keys` encrypt the messages sent, and decrypt those received.
-/// Sending fails if the other side receives no bytes for `timeout`.
+/// [`POLL_INTERVAL`](crate::deadline::POLL_INTERVAL). `keys` encrypt the messages sent, and decrypt those
+/// received. Sending fails if the other side receives no bytes for `timeout`.
 pub(super) fn channel<S: Read + Write + Send + 'static>(
     stream: S,
     clone: S,
