@@ -1,29 +1,34 @@
 /*
  * dma.h: hardware memory copies by one interface, on every engine of the library.
  *
- * A program opens an engine by its name, creates regions of memory that the engine's device can reach, and submits
- * operations to a queue. The caller gives each operation a token. The operation's completion reports this token.
+ * A program opens an engine by its name, creates regions of memory that the engine's device can reach, and
+ * submits operations to a queue. The caller gives each operation a token. The operation's completion reports
+ * this token.
  *
- * Status.    Most functions return a dma_status: DMA_OK, or the kind of the failure. dma_last_error describes the
- *            calling thread's last failure. After a failure, output arguments are unchanged, unless the function's
- *            description says otherwise.
- * Handles.   A handle is a number in a struct. A struct of zeros is an invalid handle. A handle stays invalid after
- *            its object is closed: its use is an error (DMA_CLOSED), and no other object gets the same number.
- * Memory.    The program may read and write the memory of its regions at any time. The value of a byte is undefined
- *            while a device writes it. The memory stays mapped until the region is closed.
- * Structs.   A struct that begins with `size` may grow in later versions. The caller sets `size` to the sizeof of the
- *            struct. The library writes at most this number of bytes, and treats options that the caller's version
- *            lacks as 0. An option that is 0 has its default. A size below that of the first version is refused
- *            (DMA_INVALID_ARGUMENT). Options that the library does not know are refused, too (DMA_UNSUPPORTED). Other
- *            structs never change.
+ * Status.    Most functions return a dma_status: DMA_OK, or the kind of the failure. dma_last_error describes
+ *            the calling thread's last failure. After a failure, output arguments are unchanged, unless the
+ *            function's description says otherwise.
+ * Errors.    Descriptions list the errors of a function, without the two that most functions share:
+ *            DMA_CLOSED, if a handle was closed, and DMA_INVALID_ARGUMENT, if a handle is invalid, a pointer
+ *            is NULL though its description does not allow it, or the `size` of a struct is below that of its
+ *            first version. An array of 0 elements may be NULL.
+ * Handles.   A handle is a number in a struct. A struct of zeros is an invalid handle. A handle stays invalid
+ *            after its object is closed: its use is an error, and no other object gets the same number.
+ * Memory.    The program may read and write the memory of its regions at any time. The value of a byte is
+ *            undefined while a device writes it. The memory stays mapped until the region is closed.
+ * Structs.   A struct that begins with `size` may grow in later versions. The caller sets `size` to the
+ *            sizeof of the struct. The library writes at most this number of bytes, and treats options that
+ *            the caller's version lacks as 0. An option that is 0 has its default. Options that the library
+ *            does not know are refused (DMA_UNSUPPORTED). Other structs never change.
  * Blocking.  A function blocks only where its description says so. Times are in milliseconds.
- * Threads.   "Any thread": any number of threads may call the function at the same time. "One thread at a time": the
- *            caller serializes the calls that name the same object; two calls at once fail with DMA_IN_USE. A queue may
- *            move between threads. A signal handler must not call any function.
- * Forks.     A forked child cannot use the engines and queues of its parent (DMA_UNSUPPORTED), and no call with them
- *            blocks. It may close all objects, which leaves the parent's alone, and open its own. An object that a thread of the
- *            parent was calling at the fork is in use in the child (DMA_IN_USE) until the child closes it, which leaks
- *            the child's copy.
+ * Threads.   "Any thread": any number of threads may call the function at the same time. "One thread at a
+ *            time": the caller serializes the calls that name the same object; two calls at once fail with
+ *            DMA_IN_USE. "The queue's threads": any thread for a shared queue, one thread at a time for other
+ *            queues. A queue may move between threads. A signal handler must not call any function.
+ * Forks.     A forked child cannot use the engines and queues of its parent (DMA_UNSUPPORTED), and no call
+ *            with them blocks. It may close all objects, which leaves the parent's alone, and open its own.
+ *            An object that a thread of the parent was calling at the fork is in use in the child
+ *            (DMA_IN_USE) until the child closes it, which leaks the child's copy.
  * Panics.    A defect of the library is reported as DMA_INTERNAL. It never unwinds into C.
  *
  * C99 and later, C++11 and later; Linux.
@@ -86,8 +91,7 @@ enum dma_retry_code {
   DMA_RETRY_LATER = 4           /* After some time. */
 };
 
-/* The description of a failure. Strings are valid until the thread's next failure or dma_last_error; never
- * NULL. */
+/* A failure. Strings are valid until the thread's next failure or dma_last_error; never NULL. */
 typedef struct dma_error {
   size_t size;
   dma_status status;
@@ -109,14 +113,12 @@ typedef struct dma_failure {
 } dma_failure;
 
 /* Describes the calling thread's last failure: the failure of its last function that failed, or of the last
- * failed completion that it received. Without a failure, the status is DMA_OK. Any thread.
- * DMA_INVALID_ARGUMENT: error is NULL, or its size is too small. */
+ * failed completion that it received. Without a failure, the status is DMA_OK. Any thread. */
 dma_status dma_last_error(dma_error *error);
 
-/* Reports which copies of a batch failed, if the thread's last failure is the completion of a batch.
- * Writes up to `capacity` entries, and the total number of failed copies to `count`. After DMA_DEVICE_LOST the
- * count is 0: it is not known which copies the device has made. Any thread.
- * DMA_INVALID_ARGUMENT: a pointer is NULL (failures may be NULL if capacity is 0). */
+/* Reports which copies of a batch failed, if the thread's last failure is the completion of a batch. Writes
+ * up to `capacity` entries, and the total number of failed copies to `count`. After DMA_DEVICE_LOST the count
+ * is 0: it is not known which copies the device has made. Any thread. */
 dma_status dma_last_failures(dma_failure *failures, size_t capacity, size_t *count);
 
 /* Returns a status in a few words, such as "queue full". The string is static. Any thread. */
@@ -132,19 +134,16 @@ const char *dma_version(void);
 
 /* ---- Engines ---------------------------------------------------------------------------------------------------- */
 
-typedef struct dma_engine {
-  uint64_t id;
-} dma_engine;
+typedef struct dma_engine { uint64_t id; } dma_engine;
 
-/* For names from untrusted input: refuses names with options that load code, open files or reach a
- * network. */
+/* For untrusted names: refuses names with options that load code, open files or reach a network. */
 #define DMA_OPEN_UNTRUSTED 1u
 
-/* Opens an engine by its name, such as "auto", "cpu", "sim:seed=7", "doca:03:00.0" or "verify+cpu".
- * dma_open calls this function with the header's version. May block while a device starts. Any thread.
- * DMA_VERSION_MISMATCH: the header and the library have different versions. DMA_INVALID_ARGUMENT: NULL, or
- * a bad name or flag. DMA_NOT_FOUND, DMA_MISSING_SDK, DMA_PERMISSION_DENIED and others: the engine cannot
- * be opened; the error contains the remedy. */
+/* Opens an engine by its name, such as "auto", "cpu", "sim:seed=7", "doca:03:00.0" or "verify+cpu". dma_open
+ * calls this function with the header's version. May block while a device starts. Any thread.
+ * DMA_VERSION_MISMATCH: the header and the library have different versions. DMA_INVALID_ARGUMENT: a bad name
+ * or flag. DMA_NOT_FOUND, DMA_MISSING_SDK, DMA_PERMISSION_DENIED and others: the engine cannot be opened; the
+ * error contains the remedy. */
 dma_status dma_open_abi(uint32_t abi_version, const char *name, uint32_t flags, dma_engine *engine);
 
 static inline dma_status dma_open(const char *name, dma_engine *engine) {
@@ -152,11 +151,10 @@ static inline dma_status dma_open(const char *name, dma_engine *engine) {
 }
 
 /* Closes an engine. Its regions and queues keep working. Any thread.
- * DMA_CLOSED: it is closed already. DMA_IN_USE: another thread is in a call with it. */
+ * DMA_IN_USE: another thread is in a call with it. */
 dma_status dma_close(dma_engine engine);
 
-/* Native capabilities of an engine. All engines can copy, and all operations of this header work on all
- * engines. */
+/* Native capabilities. All engines can copy, and all operations of this header work on all engines. */
 enum dma_capability {
   DMA_CAN_FILL = 1 << 0,
   DMA_CAN_FENCE = 1 << 1,
@@ -193,21 +191,17 @@ typedef struct dma_engine_info {
   size_t preferred_alignment; /* The smallest alignment at which copies run at full speed, in bytes. */
 } dma_engine_info;
 
-/* Describes an engine. Any thread.
- * DMA_INVALID_ARGUMENT: info is NULL or its size is too small; the handle is invalid. DMA_CLOSED. */
+/* Describes an engine. Any thread. */
 dma_status dma_engine_describe(dma_engine engine, dma_engine_info *info);
 
-/* Writes the engine's decisions so far and their reasons as readable text, truncated to `capacity` bytes
- * with its NUL. Writes the length of the whole text without NUL to `len`. Engines with nothing to explain
- * write "". Any thread.
- * DMA_INVALID_ARGUMENT: len is NULL, or text is NULL and capacity is not 0. DMA_CLOSED. */
+/* Writes the engine's decisions so far and their reasons as readable text, truncated to `capacity` bytes with
+ * its NUL. Writes the length of the whole text without NUL to `len`. Engines with nothing to explain write
+ * "". Any thread. */
 dma_status dma_engine_explain(dma_engine engine, char *text, size_t capacity, size_t *len);
 
 /* ---- Reports: the engines of this machine, and why others cannot be used ---------------------------------------- */
 
-typedef struct dma_report {
-  uint64_t id;
-} dma_report;
+typedef struct dma_report { uint64_t id; } dma_report;
 
 enum dma_verdict {
   DMA_VERDICT_OK = 0,
@@ -227,32 +221,26 @@ typedef struct dma_report_entry {
 } dma_report_entry;
 
 /* Lists every engine of this machine, and the reason for each engine that cannot be used. Opens devices,
- * which may block for seconds. Any thread.
- * DMA_INVALID_ARGUMENT: report is NULL. */
+ * which may block for seconds. Any thread. */
 dma_status dma_discover(dma_report *report);
 
 /* Checks whether this machine has what a backend needs; checks all backends if `backend` is NULL. May block
  * for seconds. Any thread.
- * DMA_INVALID_ARGUMENT: report is NULL, or no backend has this name. */
+ * DMA_INVALID_ARGUMENT: no backend has this name. */
 dma_status dma_doctor(const char *backend, dma_report *report);
 
-/* Writes the number of entries. Any thread. DMA_INVALID_ARGUMENT: count is NULL. DMA_CLOSED. */
+/* Writes the number of entries. Any thread. */
 dma_status dma_report_count(dma_report report, size_t *count);
 
-/* Writes entry `index`, from 0 on. Any thread.
- * DMA_OUT_OF_RANGE: the report has fewer entries. DMA_INVALID_ARGUMENT: entry is NULL or its size is too
- * small.
- * DMA_CLOSED. */
+/* Writes entry `index`, from 0 on. Any thread. DMA_OUT_OF_RANGE: the report has fewer entries. */
 dma_status dma_report_read(dma_report report, size_t index, dma_report_entry *entry);
 
-/* Frees a report. Any thread. DMA_CLOSED: it is freed already. */
+/* Frees a report. Any thread. */
 dma_status dma_report_close(dma_report report);
 
 /* ---- Regions: memory that a device can reach -------------------------------------------------------------------- */
 
-typedef struct dma_region {
-  uint64_t id;
-} dma_region;
+typedef struct dma_region { uint64_t id; } dma_region;
 
 /* Rights. A region's rights are those of the engine's device. An export's rights are those of the peer. */
 #define DMA_READ 1u
@@ -283,31 +271,30 @@ typedef struct dma_memory_options {
 /* Allocates `len` zeroed bytes that the engine's device can reach. options may be NULL. May block while the
  * system maps and pins the memory. dma_region_close frees it. Any thread.
  * DMA_INVALID_ARGUMENT: a bad option. DMA_UNSUPPORTED: the engine has no memory in this place, or cannot
- * export it.
- * DMA_OUT_OF_MEMORY. DMA_PERMISSION_DENIED: pinning is refused. DMA_NOT_FOUND: the node does not exist.
- * DMA_CLOSED. */
+ * export it. DMA_OUT_OF_MEMORY. DMA_PERMISSION_DENIED: pinning is refused. DMA_NOT_FOUND: the node does not
+ * exist. */
 dma_status dma_region_allocate(dma_engine engine, size_t len, const dma_memory_options *options, dma_region *region);
 
 /* Registers `len` bytes of the caller's memory, which must stay mapped until dma_region_close has returned
  * DMA_OK. With only DMA_READ, the memory need not be writable. With DMA_EXPORT_READ or DMA_EXPORT_WRITE,
  * dma_region_export may grant a peer these rights, if the engine exports registered memory, as rdma does.
  * Never copies the bytes. May block while the system pins the memory. Any thread.
- * DMA_INVALID_ARGUMENT: NULL, no rights, or memory that the device cannot use (the remedy names the
+ * DMA_INVALID_ARGUMENT: memory is NULL, no rights, or memory that the device cannot use (the remedy names the
  * alignment).
- * DMA_OUT_OF_RANGE: more bytes than an address space has. DMA_UNSUPPORTED: the engine cannot register
- * memory, or cannot export registered memory. DMA_IN_USE: the device registers memory only once.
- * DMA_PERMISSION_DENIED: pinning is refused. DMA_CLOSED. */
+ * DMA_OUT_OF_RANGE: more bytes than an address space has. DMA_UNSUPPORTED: the engine cannot register memory,
+ * or cannot export registered memory. DMA_IN_USE: the device registers memory only once.
+ * DMA_PERMISSION_DENIED: pinning is refused. */
 dma_status dma_region_register(dma_engine engine, void *memory, size_t len, uint32_t rights, dma_region *region);
 
 /* The library calls this function once, when no device uses the memory any more: on any thread that is in a
- * function of the library, or on a thread of the library. The function must not close or use the queue
- * whose function calls it. It must return normally, without a C++ exception or longjmp. */
+ * function of the library, or on a thread of the library. The function must not close or use the queue whose
+ * function calls it. It must return normally, without a C++ exception or longjmp. */
 typedef void (*dma_release)(void *context);
 
 /* Registers memory as dma_region_register does, with a release function. dma_region_close then succeeds at
- * once. The library calls release(context) when the last operation, batch or export that uses the memory
- * has ended. If a device never answers, release is never called. If this function fails, release is not
- * called. Any thread. */
+ * once. The library calls release(context) when the last operation, batch or export that uses the memory has
+ * ended. If a device never answers, release is never called. If this function fails, release is not called.
+ * Any thread. */
 dma_status dma_region_register_owned(dma_engine engine, void *memory, size_t len, uint32_t rights, dma_release release,
                                      void *context, dma_region *region);
 
@@ -316,19 +303,19 @@ dma_status dma_region_register_owned(dma_engine engine, void *memory, size_t len
  * DMA_UNSUPPORTED: the engine lacks DMA_CAN_REGISTER_DEVICE. Other errors as for dma_region_register. */
 dma_status dma_region_register_device(dma_engine engine, uint64_t address, size_t len, uint32_t rights, dma_region *region);
 
-/* Registers `len` bytes of a dma-buf, from byte `offset` on. The library duplicates `fd`. With DMA_EXPORT_READ or
- * DMA_EXPORT_WRITE, dma_region_export may grant a peer these rights. Any thread.
+/* Registers `len` bytes of a dma-buf, from byte `offset` on. The library duplicates `fd`. With
+ * DMA_EXPORT_READ or DMA_EXPORT_WRITE, dma_region_export may grant a peer these rights. Any thread.
  * DMA_UNSUPPORTED: the engine lacks DMA_CAN_REGISTER_DMABUF. DMA_INVALID_ARGUMENT: fd is not an open file.
  * Other errors as for dma_region_register. */
 dma_status dma_region_register_dmabuf(dma_engine engine, int fd, uint64_t offset, size_t len, uint32_t rights,
                                       dma_region *region);
 
-/* Writes a new file descriptor of a dma-buf of the region's memory, which the caller closes, and the offset of the
- * region's first byte in the dma-buf. With both, the engine of another device registers the memory without a
- * mapping for the CPU (dma_region_register_dmabuf), so that an RDMA NIC copies from and to a GPU's memory. That
- * region must be closed before this one. Any thread.
+/* Writes a new file descriptor of a dma-buf of the region's memory, which the caller closes, and the offset
+ * of the region's first byte in the dma-buf. With both, the engine of another device registers the memory
+ * without a mapping for the CPU (dma_region_register_dmabuf), so that an RDMA NIC copies from and to a GPU's
+ * memory. That region must be closed before this one. Any thread.
  * DMA_UNSUPPORTED: the engine, its driver or this memory has no dma-buf. DMA_ACCESS_DENIED: the region lacks
- * DMA_READ or DMA_WRITE. DMA_INVALID_ARGUMENT: NULL, or the handle is invalid. DMA_CLOSED. */
+ * DMA_READ or DMA_WRITE. */
 dma_status dma_region_dmabuf(dma_region region, int *fd, uint64_t *offset);
 
 typedef struct dma_region_info {
@@ -339,53 +326,45 @@ typedef struct dma_region_info {
   uint32_t reserved;
 } dma_region_info;
 
-/* Describes a region. Any thread.
- * DMA_INVALID_ARGUMENT: info is NULL or its size is too small; the handle is invalid. DMA_CLOSED. */
+/* Describes a region. Any thread. */
 dma_status dma_region_describe(dma_region region, dma_region_info *info);
 
 /* Closes a region: deregisters or frees its memory, or ends its import. A region in use stays open
  * (DMA_IN_USE), so that its memory is never reused while a device may access it. If a device never answers,
  * the region stays in use forever. A region with a release function closes at once. May block while the
  * system unpins the memory. Any thread.
- * DMA_IN_USE: an operation in flight, a batch, an export or another thread uses the region. An operation is in
- * flight until its completion is received, or until the call that submits it has executed it. DMA_CLOSED. */
+ * DMA_IN_USE: an operation in flight, a batch, an export or another thread uses the region. An operation is
+ * in flight until its completion is received, or until the call that submits it has executed it. */
 dma_status dma_region_close(dma_region region);
 
 /* ---- Export and import: memory of other processes --------------------------------------------------------------- */
 
-typedef struct dma_export {
-  uint64_t id;
-} dma_export;
+typedef struct dma_export { uint64_t id; } dma_export;
 
 /* Grants a peer `rights` to `len` bytes from `offset` on, until the export is revoked. Any thread.
- * DMA_UNSUPPORTED: the engine cannot export this memory. DMA_ACCESS_DENIED: the memory was not allocated
- * with these export_rights. DMA_OUT_OF_RANGE. DMA_INVALID_ARGUMENT: no rights. DMA_OUT_OF_RESOURCES.
- * DMA_CLOSED. */
+ * DMA_UNSUPPORTED: the engine cannot export this memory. DMA_ACCESS_DENIED: the memory was not allocated with
+ * these export_rights. DMA_OUT_OF_RANGE. DMA_INVALID_ARGUMENT: no rights. DMA_OUT_OF_RESOURCES. */
 dma_status dma_region_export(dma_region region, size_t offset, size_t len, uint32_t rights, dma_export *exported);
 
 /* Writes the descriptor that the peer needs to import the memory, and its length to `len`, at most 66 KiB.
  * Send it to the peer over any channel. Any thread.
- * DMA_OUT_OF_RANGE: the descriptor is longer than `capacity`; then only `len` is written.
- * DMA_INVALID_ARGUMENT: len is NULL, or bytes is NULL and capacity is not 0. DMA_CLOSED. */
+ * DMA_OUT_OF_RANGE: the descriptor is longer than `capacity`; then only `len` is written. */
 dma_status dma_export_descriptor(dma_export exported, void *bytes, size_t capacity, size_t *len);
 
 /* Revokes an export. After DMA_OK, no peer accesses the memory, and the handle is closed. Blocks up to
  * timeout_ms while a peer copies. Any thread.
- * DMA_TIMED_OUT: a peer still copies, and the export is still open. DMA_CLOSED. */
+ * DMA_TIMED_OUT: a peer still copies, and the export is still open. */
 dma_status dma_export_revoke(dma_export exported, uint32_t timeout_ms);
 
 /* Imports a peer's memory. May block for a bounded time while the peer answers. dma_region_close ends the
  * import. Any thread.
  * DMA_MALFORMED: the bytes are not a descriptor. DMA_UNSUPPORTED: the engine cannot import this memory.
- * DMA_REVOKED.
- * DMA_PERMISSION_DENIED. DMA_INVALID_ARGUMENT: NULL. DMA_CLOSED. */
+ * DMA_REVOKED. DMA_PERMISSION_DENIED. DMA_INVALID_ARGUMENT: bytes is NULL, for any len. */
 dma_status dma_region_import(dma_engine engine, const void *bytes, size_t len, dma_region *region);
 
 /* ---- Queues ----------------------------------------------------------------------------------------------------- */
 
-typedef struct dma_queue {
-  uint64_t id;
-} dma_queue;
+typedef struct dma_queue { uint64_t id; } dma_queue;
 
 enum dma_cache_hint {
   DMA_CACHE_AUTO = 0, /* The engine decides. */
@@ -404,10 +383,10 @@ typedef struct dma_queue_options {
   uint32_t reserved;
 } dma_queue_options;
 
-/* Opens a queue. options may be NULL. A shared queue (with lanes) has no fences, and any thread may call
- * its functions. All other rules are the same for both kinds of queue. Any thread.
- * DMA_INVALID_ARGUMENT: NULL, or a bad option. DMA_OUT_OF_RANGE: the depth is too great, or too many lanes.
- * DMA_OUT_OF_RESOURCES: the device has no channel left. DMA_DEVICE_LOST. DMA_CLOSED. */
+/* Opens a queue. options may be NULL. A shared queue (with lanes) has no fences, and any thread may call its
+ * functions. All other rules are the same for both kinds of queue. Any thread.
+ * DMA_INVALID_ARGUMENT: a bad option. DMA_OUT_OF_RANGE: the depth is too great, or too many lanes.
+ * DMA_OUT_OF_RESOURCES: the device has no channel left. DMA_DEVICE_LOST. */
 dma_status dma_queue_open(dma_engine engine, const dma_queue_options *options, dma_queue *queue);
 
 /* Stops a queue: refuses new operations, blocks up to timeout_ms for operations in flight, and then aborts
@@ -416,16 +395,14 @@ dma_status dma_queue_open(dma_engine engine, const dma_queue_options *options, d
  * dma_queue_wait_for_room, dma_queue_flush, dma_queue_descriptor and dma_queue_arm return DMA_CLOSED. One
  * thread at a time.
  * DMA_TIMED_OUT, or DMA_DEVICE_LOST if the device is lost: some operations did not end. They are reported as
- * failed, but a device may still access their memory, so their regions stay in use forever. DMA_CLOSED: the
- * handle was closed. */
+ * failed, but a device may still access their memory, so their regions stay in use forever. */
 dma_status dma_queue_stop(dma_queue queue, uint32_t timeout_ms);
 
-/* Stops a queue as dma_queue_stop does, unless it is already stopped, discards the remaining completions,
- * and closes the handle, even if it returns DMA_TIMED_OUT or DMA_DEVICE_LOST. Blocks as dma_queue_stop does.
- * One thread at a time.
- * DMA_TIMED_OUT, DMA_DEVICE_LOST: as for dma_queue_stop. DMA_IN_USE: another thread is in a call with the queue, which stays
- * open.
- * DMA_CLOSED. */
+/* Stops a queue as dma_queue_stop does, unless it is already stopped, discards the remaining completions, and
+ * closes the handle, even if it returns DMA_TIMED_OUT or DMA_DEVICE_LOST. Blocks as dma_queue_stop does. One
+ * thread at a time.
+ * DMA_TIMED_OUT, DMA_DEVICE_LOST: as for dma_queue_stop. DMA_IN_USE: another thread is in a call with the
+ * queue, which stays open. */
 dma_status dma_queue_close(dma_queue queue, uint32_t timeout_ms);
 
 /* A range of bytes in a region. A range of 0 bytes is legal. */
@@ -462,18 +439,16 @@ typedef struct dma_completion {
  * executed within the call no longer uses its regions, which may be closed before its completion is
  * received. Tokens need not be unique.
  *
- * Threads: any thread for a shared queue, one thread at a time for other queues.
- *
- * Errors of all these functions: DMA_QUEUE_FULL. DMA_TIMED_OUT: the queue is full, and its device is
- * stalled. DMA_DEVICE_LOST. DMA_LENGTH_MISMATCH. DMA_OVERLAP. DMA_ACCESS_DENIED. DMA_WRONG_ENGINE.
- * DMA_OUT_OF_RANGE: a range exceeds its region. DMA_INVALID_ARGUMENT: NULL, or an invalid handle of a region or queue. DMA_CLOSED:
- * the queue is stopped, or a handle was closed. DMA_IN_USE: another thread is in a call with this queue.
- * After an error, nothing was submitted, unless the function's description says otherwise.
+ * The queue's threads may call them. Errors of all these functions: DMA_QUEUE_FULL. DMA_TIMED_OUT: the queue
+ * is full, and its device is stalled. DMA_DEVICE_LOST. DMA_LENGTH_MISMATCH. DMA_OVERLAP. DMA_ACCESS_DENIED.
+ * DMA_WRONG_ENGINE. DMA_OUT_OF_RANGE: a range exceeds its region. DMA_CLOSED: the queue is stopped, or a
+ * handle was closed. DMA_IN_USE: another thread is in a call with this queue. After an error, nothing was
+ * submitted, unless the function's description says otherwise.
  */
 
 /* Submits `count` copies, each with its token, in their order until one is refused. Writes the number of
- * accepted copies to `accepted`, even after an error, which is the error of the refused copy. accepted may
- * be NULL. copies may be NULL if count is 0. */
+ * accepted copies to `accepted`, even after an error, which is the error of the refused copy. accepted may be
+ * NULL. */
 dma_status dma_queue_copy(dma_queue queue, const dma_copy *copies, size_t count, size_t *accepted);
 
 /* Submits one copy from a list of ranges to a list of the same total length (gather, scatter). */
@@ -485,8 +460,8 @@ dma_status dma_queue_copy_list(dma_queue queue, const dma_range *src, size_t src
 dma_status dma_queue_copy_to_both(dma_queue queue, const dma_range *src, const dma_range *dst, const dma_range *also,
                                   uint64_t token);
 
-/* Submits a fill of a list of ranges with repetitions of the 8 bytes at `pattern`, from the first byte of
- * the list on.
+/* Submits a fill of a list of ranges with repetitions of the 8 bytes at `pattern`, from the first byte of the
+ * list on.
  * DMA_UNSUPPORTED: the engine can neither fill nor allocate memory to copy from. */
 dma_status dma_queue_fill(dma_queue queue, const dma_range *dst, size_t dst_count, const uint8_t *pattern, uint64_t token);
 
@@ -503,68 +478,63 @@ dma_status dma_queue_copy_crc32c(dma_queue queue, const dma_range *src, const dm
 
 /* Delays operations that are submitted later until all earlier ones have completed. Does not block. One
  * thread at a time.
- * DMA_UNSUPPORTED: the queue is shared. DMA_CLOSED. */
+ * DMA_UNSUPPORTED: the queue is shared. */
 dma_status dma_queue_fence(dma_queue queue);
 
 /* Passes all collected operations to the device, with one doorbell. Does not block. A shared queue needs no
- * flush. Threads: as for the functions that submit. DMA_CLOSED. */
+ * flush. The queue's threads. */
 dma_status dma_queue_flush(dma_queue queue);
 
 /* Discards the completions of all operations in flight with this token: they are never reported. The
- * operations themselves continue, and their regions stay in use until they have ended and the queue is
- * polled or armed. Threads: as for the functions that submit.
- * DMA_NOT_FOUND: no operation has this token. DMA_CLOSED. */
+ * operations themselves continue, and their regions stay in use until they have ended and the queue is polled
+ * or armed. The queue's threads.
+ * DMA_NOT_FOUND: no operation has this token. */
 dma_status dma_queue_cancel(dma_queue queue, uint64_t token);
 
 /* Makes progress, and writes up to `capacity` completions and their number to `count`. Does not block. A
  * failed completion is not a failure of this function. dma_last_error describes the last failed completion.
- * To describe each failure, poll with a capacity of 1. Threads: as for the functions that submit.
- * DMA_INVALID_ARGUMENT: count is NULL, or completions is NULL and capacity is not 0. DMA_CLOSED. */
+ * To describe each failure, poll with a capacity of 1. The queue's threads. */
 dma_status dma_queue_poll(dma_queue queue, dma_completion *completions, size_t capacity, size_t *count);
 
 /* Flushes, and blocks up to timeout_ms until there is at least one completion. Writes completions as
- * dma_queue_poll does. If no operation is in flight, returns DMA_OK at once with a count of 0. Threads: as
- * for the functions that submit.
- * DMA_TIMED_OUT: no operation has ended. DMA_INVALID_ARGUMENT: a pointer is NULL, or capacity is 0.
- * DMA_CLOSED. */
+ * dma_queue_poll does. If no operation is in flight, returns DMA_OK at once with a count of 0. The queue's
+ * threads.
+ * DMA_TIMED_OUT: no operation has ended. DMA_INVALID_ARGUMENT: capacity is 0. */
 dma_status dma_queue_wait(dma_queue queue, dma_completion *completions, size_t capacity, uint32_t timeout_ms, size_t *count);
 
-/* Flushes, blocks up to timeout_ms until the operation with this token has ended, and writes its
- * completion. If several operations have this token, waits for one of them. Other completions stay in the
- * queue. Takes time in proportion to the depth. Threads: as for the functions that submit.
- * DMA_TIMED_OUT: the operation has not ended. It is still in flight: wait again, and do not submit it again. DMA_NOT_FOUND: no operation has this token.
- * DMA_INVALID_ARGUMENT: NULL.
- * DMA_CLOSED. */
+/* Flushes, blocks up to timeout_ms until the operation with this token has ended, and writes its completion.
+ * If several operations have this token, waits for one of them. Other completions stay in the queue. Takes
+ * time in proportion to the depth. The queue's threads.
+ * DMA_TIMED_OUT: the operation has not ended. It is still in flight: wait again, and do not submit it again.
+ * DMA_NOT_FOUND: no operation has this token. */
 dma_status dma_queue_wait_for(dma_queue queue, uint64_t token, uint32_t timeout_ms, dma_completion *completion);
 
 /* Waits until the queue has room for an operation. If it has room, returns DMA_OK at once with a count of 0.
- * Otherwise flushes, and blocks up to timeout_ms until there is at least one completion or other room.
- * Writes completions as dma_queue_poll does; each of them makes room. Threads: as for the functions that
- * submit. On a shared queue, `capacity` may be 0 if other threads receive the completions, and another thread
- * may take the room first.
+ * Otherwise flushes, and blocks up to timeout_ms until there is at least one completion or other room. Writes
+ * completions as dma_queue_poll does; each of them makes room. The queue's threads. On a shared queue,
+ * `capacity` may be 0 if other threads receive the completions, and another thread may take the room first.
  * DMA_TIMED_OUT: there is no room; dma_queue_stalled tells whether the device is stalled.
- * DMA_INVALID_ARGUMENT: a pointer is NULL (completions may be NULL if capacity is 0), or capacity is 0 and
- * the queue is not shared. DMA_CLOSED. */
+ * DMA_INVALID_ARGUMENT: capacity is 0 and the queue is not shared. */
 dma_status dma_queue_wait_for_room(dma_queue queue, dma_completion *completions, size_t capacity, uint32_t timeout_ms,
                                    size_t *count);
 
 /* Writes a file descriptor to sleep on by poll(2) or epoll(7): see dma_queue_arm. The queue owns it; do not
- * close, read or write it. Threads: as for the functions that submit.
+ * close, read or write it. The queue's threads.
  * DMA_UNSUPPORTED: this queue can only be polled. DMA_OUT_OF_RESOURCES, DMA_PERMISSION_DENIED, DMA_OS: the
- * system cannot provide a descriptor. DMA_INVALID_ARGUMENT: NULL. DMA_CLOSED. */
+ * system cannot provide a descriptor. */
 dma_status dma_queue_descriptor(dma_queue queue, int *fd);
 
-/* Flushes, makes progress, and arms the descriptor: the next completion makes it readable. Writes to
- * `ready` the number of completions that dma_queue_poll would return now. If it is 0, sleep on the
- * descriptor. After a wake-up, call dma_queue_arm again, because a wake-up need not mean a completion. Does
- * not block. Threads: as for the functions that submit.
- * DMA_DEVICE_LOST: the device is lost, and no completion is left to receive. DMA_INVALID_ARGUMENT: NULL, or no
- * descriptor was requested. DMA_OS. DMA_CLOSED. */
+/* Flushes, makes progress, and arms the descriptor: the next completion makes it readable. Writes to `ready`
+ * the number of completions that dma_queue_poll would return now. If it is 0, sleep on the descriptor. After
+ * a wake-up, call dma_queue_arm again, because a wake-up need not mean a completion. Does not block. The
+ * queue's threads.
+ * DMA_DEVICE_LOST: the device is lost, and no completion is left to receive. DMA_INVALID_ARGUMENT: no
+ * descriptor was requested. DMA_OS. */
 dma_status dma_queue_arm(dma_queue queue, size_t *ready);
 
-/* Counts of a queue so far. Every accepted operation is counted in exactly one of completed, failed,
- * aborted, abandoned and in_flight. Here, an operation is in flight until the device has ended it. Each
- * copy of a batch counts as one operation. */
+/* Counts of a queue so far. Every accepted operation is counted in exactly one of completed, failed, aborted,
+ * abandoned and in_flight. Here, an operation is in flight until the device has ended it. Each copy of a
+ * batch counts as one operation. */
 typedef struct dma_counters {
   size_t size;
   uint64_t submitted;
@@ -581,52 +551,44 @@ typedef struct dma_counters {
   uint64_t resets; /* Device resets that the queue recovered from. */
 } dma_counters;
 
-/* Reads a queue's counters, also after dma_queue_stop. Threads: as for the functions that submit.
- * DMA_INVALID_ARGUMENT: counters is NULL or its size is too small. DMA_CLOSED. */
+/* Reads a queue's counters, also after dma_queue_stop. The queue's threads. */
 dma_status dma_queue_counters(dma_queue queue, dma_counters *counters);
 
 /* Writes the maximum number of operations in flight, and the number of operations that can be submitted
- * before the queue is full. Either pointer may be NULL. Threads: as for the functions that submit.
- * DMA_CLOSED. */
+ * before the queue is full. Either pointer may be NULL. The queue's threads. */
 dma_status dma_queue_depth(dma_queue queue, size_t *depth, size_t *available);
 
 /* Writes the number of milliseconds for which the device has had operations and completed none of them, if
  * this time exceeds the stall timeout, otherwise 0. The queue need not be full. With several lanes, the
  * longest such time counts. On a queue for one thread, only time in the waits counts, and time between calls
  * of this function in which the program polls the queue. Does not poll. To recover, stop the queue with a
- * short timeout, and open another one. Threads: as for the functions that submit.
- * DMA_INVALID_ARGUMENT: NULL. DMA_CLOSED. */
+ * short timeout, and open another one. The queue's threads. */
 dma_status dma_queue_stalled(dma_queue queue, uint64_t *milliseconds);
 
 /* ---- Batches: lists of copies that are prepared once and submitted repeatedly ----------------------------------- */
 
-typedef struct dma_batch {
-  uint64_t id;
-} dma_batch;
+typedef struct dma_batch { uint64_t id; } dma_batch;
 
-/* Prepares `count` copies; their tokens are ignored. The batch keeps its regions in use until it is
- * closed. The copies of a batch are unordered, and no copy may write bytes that another copy reads or
- * writes. Any thread.
- * DMA_INVALID_ARGUMENT: NULL, no copies, or an invalid region. DMA_OUT_OF_RANGE: a range exceeds its
- * region, or there are more than 4,294,967,295 copies. DMA_CLOSED. */
+/* Prepares `count` copies; their tokens are ignored. The batch keeps its regions in use until it is closed.
+ * The copies of a batch are unordered, and no copy may write bytes that another copy reads or writes. Any
+ * thread.
+ * DMA_INVALID_ARGUMENT: no copies. DMA_OUT_OF_RANGE: a range exceeds its region, or there are more than
+ * 4,294,967,295 copies. */
 dma_status dma_batch_create(const dma_copy *copies, size_t count, dma_batch *batch);
 
-/* Submits a batch, and flushes. A batch counts as one operation of the queue's depth, and has one
- * completion. Threads: as for the functions that submit.
+/* Submits a batch, and flushes. A batch counts as one operation of the queue's depth, and has one completion.
+ * The queue's threads.
  * DMA_IN_USE: the batch is in flight. Other errors as for the functions that submit. The copies are checked
  * here. */
 dma_status dma_queue_submit(dma_queue queue, dma_batch batch, uint64_t token);
 
-/* Frees a batch. Any thread.
- * DMA_IN_USE: the batch is in flight, and stays open. DMA_CLOSED: the batch was already freed. */
+/* Frees a batch. Any thread. DMA_IN_USE: the batch is in flight, and stays open. */
 dma_status dma_batch_close(dma_batch batch);
 
 /* The CPU copies `len` bytes of a region, from `offset` on, to or from memory that need not be registered.
  * Blocks until the copy is done. Any thread.
  * DMA_UNSUPPORTED: the CPU cannot reach the region. DMA_ACCESS_DENIED: the region was registered without
- * DMA_WRITE.
- * DMA_OUT_OF_RANGE.
- * DMA_INVALID_ARGUMENT: NULL. DMA_CLOSED. */
+ * DMA_WRITE. DMA_OUT_OF_RANGE. */
 dma_status dma_region_read(dma_region region, size_t offset, void *to, size_t len);
 dma_status dma_region_write(dma_region region, size_t offset, const void *from, size_t len);
 
