@@ -2,6 +2,8 @@
 
 use std::ffi::{CStr, c_int};
 
+pub(crate) use dma_standin::c_abi::require;
+
 /// A failure of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]

@@ -13,7 +13,7 @@ use std::ptr;
 use rustix::fs::{Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::codes::{Code, Outcome};
+use crate::codes::{Code, Outcome, require};
 
 /// The first bytes of each handle of an allocation, and of an allocation of a pool.
 const MAGIC: [u8; 8] = *b"cuda-emu";
@@ -137,9 +137,7 @@ impl PeerMemory {
     pub(crate) fn open(handle: MemHandle) -> Outcome<Self> {
         let MemHandle { magic, process, file, offset, len, .. } = handle;
         let end = offset.checked_add(len).filter(|_| len > 0).ok_or(Code::INVALID_VALUE)?;
-        if magic != MAGIC {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(magic == MAGIC, Code::INVALID_VALUE)?;
         let file = open_file_of(process, file, FILE_NAME)?;
         Self::map(Origin::Allocation(handle), &file, [offset, end], false)
     }
@@ -149,18 +147,14 @@ impl PeerMemory {
         let PointerHandle { magic, inode, offset, len, .. } = handle;
         let end = offset.checked_add(len).filter(|_| len > 0).ok_or(Code::INVALID_VALUE)?;
         let of_this_pool = rustix::fs::fstat(file).is_ok_and(|stat| stat.st_ino == inode);
-        if magic != POOL_MAGIC || !of_this_pool {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(magic == POOL_MAGIC && of_this_pool, Code::INVALID_VALUE)?;
         Self::map(Origin::Pool(handle), file, [offset, end], is_host)
     }
 
     /// Maps a range of a file that cannot become shorter.
     fn map(origin: Origin, file: &OwnedFd, [offset, end]: [u64; 2], is_host: bool) -> Outcome<Self> {
         let failed = |_| Code::MAP_FAILED;
-        if rustix::fs::fstat(file).map_err(failed)?.st_size.unsigned_abs() < end {
-            return Err(Code::MAP_FAILED);
-        }
+        require(rustix::fs::fstat(file).map_err(failed)?.st_size.unsigned_abs() >= end, Code::MAP_FAILED)?;
         let first = offset / PAGE * PAGE;
         let map_len = usize::try_from(end.next_multiple_of(PAGE) - first).map_err(|_| Code::MAP_FAILED)?;
         let rights = ProtFlags::READ | ProtFlags::WRITE;

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use dma_standin::check_file_size;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 
-use crate::codes::{Code, Outcome};
+use crate::codes::{Code, Outcome, require};
 
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
 pub(crate) const READ_WRITE: u32 = 3;
@@ -188,9 +188,7 @@ impl Pools {
     /// Makes a pool the current one of its kind and location.
     pub(crate) fn set_current(&mut self, key: PoolKey, handle: u64) -> Outcome {
         let pool = self.get(handle)?;
-        if pool.key != key || pool.is_imported() {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(pool.key == key && !pool.is_imported(), Code::INVALID_VALUE)?;
         self.current.insert(key, handle);
         Ok(())
     }
@@ -198,9 +196,7 @@ impl Pools {
     /// Destroys a pool. Its allocations stay valid until they are freed.
     pub(crate) fn destroy(&mut self, handle: u64) -> Outcome {
         let pool = self.get_mut(handle)?;
-        if pool.is_default {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(!pool.is_default, Code::INVALID_VALUE)?;
         pool.destroyed = true;
         let unused = pool.used == 0;
         self.current.retain(|_, current| *current != handle);

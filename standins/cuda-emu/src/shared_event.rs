@@ -9,7 +9,7 @@ use dma_standin::check_file_size;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::codes::{Code, Outcome};
+use crate::codes::{Code, Outcome, require};
 use crate::peer_memory::open_file_of;
 
 /// The first bytes of each handle.
@@ -56,13 +56,12 @@ impl SharedEvent {
 
     /// Opens the event of another process.
     pub(crate) fn open(handle: EventHandle) -> Outcome<Self> {
-        if handle.magic != MAGIC {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(handle.magic == MAGIC, Code::INVALID_VALUE)?;
         let file = open_file_of(handle.process, handle.file, FILE_NAME)?;
-        if rustix::fs::fstat(&file).map_err(|_| Code::MAP_FAILED)?.st_size < LEN as i64 {
-            return Err(Code::MAP_FAILED);
-        }
+        require(
+            rustix::fs::fstat(&file).map_err(|_| Code::MAP_FAILED)?.st_size >= LEN as i64,
+            Code::MAP_FAILED,
+        )?;
         Self::map(file)
     }
 

@@ -3,6 +3,8 @@
 //! A record is a list of entries of 10 bytes: the number of a word, and its 8 bytes in the second region.
 #![expect(unsafe_code, reason = "accesses the memory that descriptors name, as a device does")]
 
+use dma_standin::c_abi::require;
+
 use crate::descriptor::{Descriptor, Record, faulted, flag, op, status};
 use crate::memory::{self, Fault, overlap};
 
@@ -23,17 +25,14 @@ fn split(len: usize, access: Result<(), Fault>) -> (usize, Option<Fault>) {
 /// Checks the operands of creating or applying a record. `size` is the size of the record, or its maximum.
 pub(crate) fn check(descriptor: &Descriptor, record: u64, size: u32, regions: &[u64]) -> Result<(), Record> {
     let len = u64::from(descriptor.len());
-    if !len.is_multiple_of(WORD as u64) || len > REGION_MAX {
-        return Err(Record::of(status::BAD_SIZE));
-    }
+    require(len.is_multiple_of(WORD as u64) && len <= REGION_MAX, Record::of(status::BAD_SIZE))?;
     let min = if descriptor.opcode() == op::CREATE_DELTA { CREATED_MIN } else { ENTRY as u32 };
-    if size < min || !size.is_multiple_of(ENTRY as u32) {
-        return Err(Record::of(status::BAD_DELTA_SIZE));
-    }
+    require(size >= min && size.is_multiple_of(ENTRY as u32), Record::of(status::BAD_DELTA_SIZE))?;
     // A record may be at any address: Intel's dsa-perf-micros packs records of 1,020 bytes.
-    if regions.iter().any(|address| !address.is_multiple_of(WORD as u64)) {
-        return Err(Record::of(status::ADDRESS_ALIGNMENT));
-    }
+    require(
+        regions.iter().all(|address| address.is_multiple_of(WORD as u64)),
+        Record::of(status::ADDRESS_ALIGNMENT),
+    )?;
     let crosses = |region: &u64| overlap(record, *region, if record < *region { size.into() } else { len });
     if regions.iter().any(crosses) { Err(Record::of(status::OVERLAP)) } else { Ok(()) }
 }

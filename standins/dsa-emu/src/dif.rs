@@ -6,6 +6,8 @@
 //! results.
 #![expect(unsafe_code, reason = "accesses the memory that descriptors name, as a device does")]
 
+use dma_standin::c_abi::require;
+
 use crate::descriptor::{Descriptor, Record, faulted, op, status};
 use crate::memory::{self, Fault};
 
@@ -234,9 +236,7 @@ pub(crate) fn check(descriptor: &Descriptor) -> Result<(), Record> {
     {
         return Err(Record::of(status::RESERVED));
     }
-    if !(descriptor.len() as usize).is_multiple_of(dif.reads) {
-        return Err(Record::of(status::BAD_SIZE));
-    }
+    require((descriptor.len() as usize).is_multiple_of(dif.reads), Record::of(status::BAD_SIZE))?;
     let (src, dst, len) = (descriptor.src(), descriptor.dst(), u64::from(descriptor.len()));
     let behind = if src < dst { len } else { dif.written(descriptor) };
     let crosses = dif.writes > 0 && src.abs_diff(dst) < behind;

@@ -4,6 +4,7 @@
 use std::mem;
 
 use dma_sim::model::{self, FaultInjector, Faults, Time};
+use dma_standin::c_abi::require;
 
 use crate::config::QueueConfig;
 use crate::delta;
@@ -331,9 +332,7 @@ impl Engine {
 /// Checks a descriptor other than a batch. An error is the completion record.
 fn check(config: &QueueConfig, descriptor: &Descriptor) -> Result<(), Record> {
     let opcode = descriptor.opcode();
-    if opcode > 63 || op::ALL >> opcode & 1 == 0 {
-        return Err(Record::of(status::BAD_OPCODE));
-    }
+    require(opcode <= 63 && op::ALL >> opcode & 1 != 0, Record::of(status::BAD_OPCODE))?;
     let mut known = flag::COMMON;
     match opcode {
         op::COMPARE | op::COMPARE_PATTERN | op::CREATE_DELTA => known |= flag::CHECK_RESULT,
@@ -359,9 +358,7 @@ fn check(config: &QueueConfig, descriptor: &Descriptor) -> Result<(), Record> {
         return Err(Record::of(status::RESERVED));
     }
     let len = u64::from(descriptor.len());
-    if len == 0 || len > config.max_transfer {
-        return Err(Record::of(status::BAD_SIZE));
-    }
+    require(len != 0 && len <= config.max_transfer, Record::of(status::BAD_SIZE))?;
     let (src, dst, second) = (descriptor.src(), descriptor.dst(), descriptor.extra());
     match opcode {
         op::CREATE_DELTA => return delta::check(descriptor, second, size_max as u32, &[src, dst]),
@@ -369,9 +366,7 @@ fn check(config: &QueueConfig, descriptor: &Descriptor) -> Result<(), Record> {
         opcode if dif::is(opcode) => return dif::check(descriptor),
         _ => {}
     }
-    if opcode == op::DUALCAST && (dst ^ second) & 0xfff != 0 {
-        return Err(Record::of(status::DUALCAST_ADDRESSES));
-    }
+    require(opcode != op::DUALCAST || (dst ^ second) & 0xfff == 0, Record::of(status::DUALCAST_ADDRESSES))?;
     let crossing = match opcode {
         op::COPY_CRC => overlap(src, dst, len),
         op::DUALCAST => overlap(src, dst, len) || overlap(src, second, len) || overlap(dst, second, len),

@@ -8,6 +8,7 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 use std::{iter, slice};
 
+use dma_standin::c_abi::require;
 use verbs_sys::*;
 
 use crate::abi::{self, ibv_data_buf, ibv_qp_ex};
@@ -90,12 +91,8 @@ impl State {
             QPT_UC => WR_RDMA_WRITE..=WR_SEND_WITH_IMM,
             _ => WR_SEND..=WR_SEND_WITH_IMM,
         };
-        if !fits || !known.contains(&remote.op) || queue.attr.qp_state < qp_state::RTS {
-            return Err(libc::EINVAL);
-        }
-        if queue.posted - queue.retired >= cap.max_send_wr.into() {
-            return Err(libc::ENOMEM);
-        }
+        require(fits && known.contains(&remote.op) && queue.attr.qp_state >= qp_state::RTS, libc::EINVAL)?;
+        require(queue.posted - queue.retired < cap.max_send_wr.into(), libc::ENOMEM)?;
         let pieces_len = pieces.iter().map(|piece| u64::from(piece.length)).sum();
         remote.len = inline.as_ref().map_or(pieces_len, |bytes| bytes.len() as u64);
         (remote.from, remote.is_solicited) = (number, flags & SEND_SOLICITED != 0);

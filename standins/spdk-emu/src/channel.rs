@@ -8,6 +8,7 @@ use std::sync::Arc;
 use dma_sim::model::{
     ChannelError, ChannelId, ChannelState, Descriptor, Device, DeviceAddr, HaltCause, Refused, Segment,
 };
+use dma_standin::c_abi::require;
 
 use crate::c_abi::{Addr, Outcome};
 use crate::config::SocketConfig;
@@ -160,9 +161,7 @@ impl Channel {
 
     #[inline]
     fn enter(&self, slot: RingEntry) -> Outcome {
-        if self.room() == 0 {
-            return Err(-libc::ENOMEM);
-        }
+        require(self.room() != 0, -libc::ENOMEM)?;
         let head = self.head.get();
         self.slot(head).set(slot);
         self.head.set(head.wrapping_add(1));

@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use crate::c_abi::{In, Out, c_calls};
-use crate::codes::{Code, Outcome};
+use crate::codes::{Code, Outcome, require};
 use crate::driver::{self, current, lock};
 
 fn create(context: Out<u64>, flags: c_uint, device: c_int) -> Outcome {
@@ -55,9 +55,7 @@ c_calls! {
     fn cuCtxDestroy_v2(context: u64) {
         let driver = lock()?;
         driver.context(context)?;
-        if driver.is_primary(context) {
-            return Err(Code::INVALID_CONTEXT);
-        }
+        require(!driver.is_primary(context), Code::INVALID_CONTEXT)?;
         if current::get() == Some(context) {
             current::pop()?;
         }
@@ -131,9 +129,7 @@ c_calls! {
     }
 
     fn cuCtxEnablePeerAccess(peer: u64, flags: c_uint) {
-        if flags != 0 {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(flags == 0, Code::INVALID_VALUE)?;
         driver::enable_peer(&mut *lock()?, peer)
     }
 

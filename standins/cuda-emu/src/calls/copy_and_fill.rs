@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_uint};
 
 use crate::c_abi::{In, Out, c_calls};
-use crate::codes::{Code, Outcome};
+use crate::codes::{Code, Outcome, require};
 use crate::driver::{self, Driver, lock};
 use crate::memory::AllocationKind;
 
@@ -39,9 +39,7 @@ fn copy(to: (u64, CopySide), from: (u64, CopySide), len: usize, stream: u64) -> 
             let kind = driver.memory.find(addr).map(|found| found.kind);
             kind.is_some_and(|kind| kind.is_on_device() || kind == AllocationKind::Managed)
         };
-        if side == CopySide::Device && len > 0 && !is_device() {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(side != CopySide::Device || len == 0 || is_device(), Code::INVALID_VALUE)?;
     }
     let pageable = driver.copy(stream, to.0, from.0, len as u64)?;
     if pageable { driver::wait_stream(driver, stream) } else { Ok(()) }
@@ -69,9 +67,7 @@ unsafe fn batch(
 ) -> Outcome {
     let mut driver = lock()?;
     driver.current()?;
-    if count == 0 || kinds == 0 || kinds > count {
-        return Err(Code::INVALID_VALUE);
-    }
+    require(count != 0 && kinds != 0 && kinds <= count, Code::INVALID_VALUE)?;
     // SAFETY: the caller guarantees the length.
     let dsts = unsafe { dsts.slice(count) }?;
     // SAFETY: the caller guarantees the length.
@@ -83,9 +79,10 @@ unsafe fn batch(
     // SAFETY: the caller guarantees the length.
     let indices = unsafe { indices.slice(kinds) }?;
     let rising = indices[0] == 0 && indices.is_sorted_by(|a, b| a < b) && indices[kinds - 1] < count;
-    if !rising || attributes.iter().any(|attributes| !ORDERS.contains(&attributes.order)) {
-        return Err(Code::INVALID_VALUE);
-    }
+    require(
+        rising && attributes.iter().all(|attributes| ORDERS.contains(&attributes.order)),
+        Code::INVALID_VALUE,
+    )?;
     let copies = (0..count).map(|i| (dsts[i], srcs[i], lens[i] as u64));
     let pageable = driver.copy_batch(stream, copies)?;
     if pageable { driver::wait_stream(driver, stream) } else { Ok(()) }
@@ -133,9 +130,7 @@ impl RowsSide {
         // A pitch of 0 is valid for one row, because no other row needs it.
         let end = self.x.checked_add(width).ok_or(Code::INVALID_VALUE)?;
         let single = height == 1 && self.y == 0 && self.pitch == 0;
-        if self.pitch > MAX_PITCH || self.pitch < end && !single {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(self.pitch <= MAX_PITCH && (self.pitch >= end || single), Code::INVALID_VALUE)?;
         let pitch = self.pitch as u64;
         let skip = pitch.checked_mul(self.y as u64).and_then(|skip| skip.checked_add(self.x as u64));
         let addr = skip.and_then(|skip| base.checked_add(skip)).ok_or(Code::INVALID_VALUE)?;
@@ -184,9 +179,7 @@ fn fill_rows(
     let pitch = pitch as u64;
     let aligned =
         dst.is_multiple_of(size.into()) && (height <= 1 || pitch.is_multiple_of(size.into()) && pitch >= row);
-    if !aligned {
-        return Err(Code::INVALID_VALUE);
-    }
+    require(aligned, Code::INVALID_VALUE)?;
     driver.fill_rows(stream, dst, pitch, repeated(value, size), row, height as u64)
 }
 
@@ -209,9 +202,7 @@ fn fill(dst: u64, value: u32, width: u32, number: usize, stream: u64) -> Outcome
     let mut driver = lock()?;
     driver.current()?;
     let len = (number as u64).checked_mul(width.into()).ok_or(Code::INVALID_VALUE)?;
-    if !dst.is_multiple_of(width.into()) {
-        return Err(Code::INVALID_VALUE);
-    }
+    require(dst.is_multiple_of(width.into()), Code::INVALID_VALUE)?;
     driver.fill(stream, dst, repeated(value, width), len)
 }
 
@@ -323,9 +314,7 @@ c_calls! {
     fn cuMemcpy2DAsync_v2(copy: In<RowsCopy>, stream: u64) { copy_rows(&copy, stream) }
 
     fn cuMemcpyWithAttributesAsync(dst: u64, src: u64, len: usize, attributes: In<CopyAttributes>, stream: u64) {
-        if !ORDERS.contains(&attributes.value()?.order) {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(ORDERS.contains(&attributes.value()?.order), Code::INVALID_VALUE)?;
         copy((dst, CopySide::Any), (src, CopySide::Any), len, stream)
     }
 }

@@ -7,7 +7,7 @@ use cuda_ptx::{Module, PtxError, Source};
 use dma_standin::c_abi::{Addr, Ptr};
 
 use crate::c_abi::{In, Out, Text, c_calls};
-use crate::codes::{Code, Outcome};
+use crate::codes::{Code, Outcome, require};
 use crate::driver::{Function, SHARED_MAX, Shape, lock};
 
 /// `CUjit_option`.
@@ -96,9 +96,7 @@ unsafe fn log_of(count: c_uint, options: In<c_int>, values: In<u64>) -> Outcome<
 ///
 /// `address` is NULL, or has `len` bytes.
 unsafe fn bytes_at<'a>(address: Addr, len: usize) -> Outcome<&'a [u8]> {
-    if address.is_null() {
-        return Err(Code::INVALID_VALUE);
-    }
+    require(!address.is_null(), Code::INVALID_VALUE)?;
     // SAFETY: the caller guarantees the length, and bytes have no invalid values.
     let bytes = unsafe { address.to::<u8>() };
     // SAFETY: the caller guarantees the length.
@@ -136,9 +134,7 @@ unsafe fn parameters_of(function: &Function, parameters: In<Addr>, extra: In<u64
     let (Some(buffer), Some(size)) = (value(POINTER), value(SIZE)) else { return Err(Code::INVALID_VALUE) };
     // SAFETY: C passes the address of a buffer, and the address of its length.
     let len = unsafe { Addr::at(size).to::<usize>() }.get().copied().ok_or(Code::INVALID_VALUE)?;
-    if len < bytes.len() {
-        return Err(Code::INVALID_VALUE);
-    }
+    require(len >= bytes.len(), Code::INVALID_VALUE)?;
     // SAFETY: C passes a buffer of `len` bytes.
     let given = unsafe { bytes_at(Addr::at(buffer), bytes.len()) }?;
     bytes.copy_from_slice(given);
@@ -247,9 +243,7 @@ c_calls! {
             8 => {
                 let most = SHARED_MAX.saturating_sub(function.kernel.shared);
                 let wanted = u32::try_from(value).map_err(|_| Code::INVALID_VALUE)?;
-                if wanted > most {
-                    return Err(Code::INVALID_VALUE);
-                }
+                require(wanted <= most, Code::INVALID_VALUE)?;
                 function.dynamic_shared_max = wanted;
                 Ok(())
             }
@@ -298,9 +292,7 @@ c_calls! {
         if number > 0 {
             // SAFETY: C passes `number` attributes.
             let attributes = unsafe { attributes.slice(number as usize) }?;
-            if attributes.iter().any(|attribute| !HARMLESS.contains(&attribute.id)) {
-                return Err(Code::NOT_SUPPORTED);
-            }
+            require(attributes.iter().all(|attribute| HARMLESS.contains(&attribute.id)), Code::NOT_SUPPORTED)?;
         }
         // SAFETY: C passes what the reference of this call demands.
         unsafe { launch(function, Shape { blocks, threads, shared }, stream, parameters, extra) }

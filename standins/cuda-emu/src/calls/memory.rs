@@ -6,7 +6,7 @@ use std::os::fd::IntoRawFd;
 
 use crate::advice::Change;
 use crate::c_abi::{In, Out, c_calls};
-use crate::codes::{Code, Outcome};
+use crate::codes::{Code, Outcome, require};
 use crate::driver::{self, Driver, lock};
 use crate::memory::AllocationKind;
 use crate::peer_memory::MemHandle;
@@ -74,9 +74,7 @@ fn check_location(driver: &Driver, location: Location) -> Outcome {
 fn prefetch(addr: u64, len: usize, to: Location, flags: c_uint, stream: u64) -> Outcome {
     let mut driver = lock()?;
     driver.stream_of(stream)?;
-    if flags != 0 {
-        return Err(Code::INVALID_VALUE);
-    }
+    require(flags == 0, Code::INVALID_VALUE)?;
     managed(&driver, addr, len)?;
     check_location(&driver, to)?;
     driver.memory.advice.change(addr, addr + len as u64, Change::Prefetched(to.place()));
@@ -98,9 +96,7 @@ impl Ranges {
     ///
     /// C passes arrays of `count` values, or NULL, and does not change them during the call.
     unsafe fn check(self, driver: &Driver) -> Outcome<Vec<(u64, usize)>> {
-        if self.count == 0 {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(self.count != 0, Code::INVALID_VALUE)?;
         // SAFETY: the caller guarantees the array.
         let addrs = unsafe { self.addrs.slice(self.count) }?;
         // SAFETY: the caller guarantees the array.
@@ -121,9 +117,10 @@ fn prefetch_all(
 ) -> Outcome {
     let count = ranges.len();
     let rising = indices.windows(2).all(|pair| pair[0] < pair[1]);
-    if indices.first() != Some(&0) || !rising || indices.last().is_some_and(|last| *last >= count) {
-        return Err(Code::INVALID_VALUE);
-    }
+    require(
+        indices.first() == Some(&0) && rising && indices.last().is_none_or(|last| *last < count),
+        Code::INVALID_VALUE,
+    )?;
     places.iter().try_for_each(|place| check_location(driver, *place))?;
     for (number, place) in places.iter().enumerate() {
         let behind = indices.get(number + 1).copied().unwrap_or(count);
@@ -152,9 +149,7 @@ unsafe fn prefetch_batch(
     let places = unsafe { places.slice(number) }?;
     // SAFETY: the caller guarantees the array.
     let indices = unsafe { indices.slice(number) }?;
-    if flags != 0 {
-        return Err(Code::INVALID_VALUE);
-    }
+    require(flags == 0, Code::INVALID_VALUE)?;
     prefetch_all(driver, &ranges, places, indices)?;
     Ok(ranges)
 }
@@ -232,9 +227,7 @@ unsafe fn put_range_attribute(
     len: usize,
 ) -> Outcome {
     const WORD: usize = size_of::<c_int>();
-    if !len_to.is_multiple_of(WORD) {
-        return Err(Code::INVALID_VALUE);
-    }
+    require(len_to.is_multiple_of(WORD), Code::INVALID_VALUE)?;
     let words = range_attribute(driver, wanted, len_to / WORD, addr, len)?;
     // SAFETY: the caller guarantees the room.
     unsafe { to.fill(&words, words.len()) }
@@ -357,9 +350,7 @@ c_calls! {
         addr.check()?;
         let mut driver = lock()?;
         let (context, device) = driver.current()?;
-        if !ATTACH.contains(&flags) {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(ATTACH.contains(&flags), Code::INVALID_VALUE)?;
         addr.put(driver.memory.allocate_managed(device, context, len as u64)?)
     }
 
@@ -457,9 +448,7 @@ c_calls! {
     fn cuStreamAttachMemAsync(stream: u64, addr: u64, len: usize, flags: c_uint) {
         let mut driver = lock()?;
         driver.stream_of(stream)?;
-        if flags != ATTACH_SINGLE && !ATTACH.contains(&flags) {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(flags == ATTACH_SINGLE || ATTACH.contains(&flags), Code::INVALID_VALUE)?;
         // A length of 0 means the whole allocation.
         managed(&driver, addr, len.max(1))
     }
@@ -481,13 +470,9 @@ c_calls! {
     fn cuMemHostRegister_v2(addr: u64, len: usize, flags: c_uint) {
         let mut driver = lock()?;
         let (context, device) = driver.current()?;
-        if flags & IOMEMORY != 0 {
-            return Err(Code::NOT_SUPPORTED);
-        }
+        require(flags & IOMEMORY == 0, Code::NOT_SUPPORTED)?;
         let read_only = flags & READ_ONLY != 0;
-        if read_only && !driver.config.machine.read_only_register {
-            return Err(Code::NOT_SUPPORTED);
-        }
+        require(!read_only || driver.config.machine.read_only_register, Code::NOT_SUPPORTED)?;
         driver.memory.register(device, context, addr, len as u64, read_only)
     }
 
@@ -538,9 +523,7 @@ c_calls! {
     }
 
     fn cuMemGetHandleForAddressRange(handle: Out<c_void>, addr: u64, len: usize, kind: c_int, flags: u64) {
-        if kind != DMA_BUF || flags & !BY_PCIE != 0 || handle.is_null() {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(kind == DMA_BUF && flags & !BY_PCIE == 0 && !handle.is_null(), Code::INVALID_VALUE)?;
         let file = lock()?.memory.dmabuf_of(addr, len as u64)?;
         // SAFETY: C passes a pointer to a file descriptor, and owns the descriptor from now on.
         unsafe { handle.put_as::<c_int>(file.into_raw_fd()) }
@@ -551,9 +534,7 @@ c_calls! {
     }
 
     fn cuIpcOpenMemHandle_v2(addr: Out<u64>, handle: MemHandle, flags: c_uint) {
-        if flags != LAZY_ENABLE_PEER_ACCESS {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(flags == LAZY_ENABLE_PEER_ACCESS, Code::INVALID_VALUE)?;
         let mut driver = lock()?;
         let (context, device) = driver.current()?;
         addr.put(driver.memory.open_peer(device, context, handle)?)
@@ -563,6 +544,6 @@ c_calls! {
 
     fn cuPointerSetAttribute(value: In<c_void>, _attribute: c_int, addr: u64) {
         let known = lock()?.memory.find(addr).is_some();
-        if known && !value.is_null() { Ok(()) } else { Err(Code::INVALID_VALUE) }
+        require(known && !value.is_null(), Code::INVALID_VALUE)
     }
 }

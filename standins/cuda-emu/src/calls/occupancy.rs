@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_uint};
 
 use crate::c_abi::{Out, c_calls};
-use crate::codes::{Code, Outcome};
+use crate::codes::{Code, Outcome, require};
 use crate::driver::{Function, SHARED_MAX, lock};
 
 pub(super) const WARP: u32 = 32;
@@ -35,7 +35,7 @@ fn kernel(function: u64) -> Outcome<Function> {
 fn check_flags(flags: c_uint) -> Outcome {
     /// `CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE`, which concerns older devices.
     const DISABLE_CACHING_OVERRIDE: c_uint = 1;
-    if flags & !DISABLE_CACHING_OVERRIDE == 0 { Ok(()) } else { Err(Code::INVALID_VALUE) }
+    require(flags & !DISABLE_CACHING_OVERRIDE == 0, Code::INVALID_VALUE)
 }
 
 /// Returns the number of blocks that the threads and registers of a multiprocessor admit.
@@ -150,9 +150,7 @@ c_calls! {
         let function = kernel(function)?;
         let positive = |number| u32::try_from(number).ok().filter(|number| *number > 0).ok_or(Code::INVALID_VALUE);
         let (blocks, threads) = (positive(blocks)?, positive(threads)?);
-        if blocks > blocks_by_threads(&function, threads) {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(blocks <= blocks_by_threads(&function, threads), Code::INVALID_VALUE)?;
         let share = (SHARED / blocks).saturating_sub(SHARED_RESERVED) / SHARED_UNIT * SHARED_UNIT;
         available.put(share.min(SHARED_MAX).saturating_sub(function.kernel.shared) as usize)
     }

@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, IntoRawFd};
 use std::path::Path;
 
 use crate::c_abi::{In, Out, c_calls};
-use crate::codes::{Code, Outcome};
+use crate::codes::{Code, Outcome, require};
 use crate::driver::{self, Driver, lock};
 use crate::peer_memory::{FILE_NAME, PointerHandle, pool_file_name};
 use crate::pool::{HOST_FILE_NAME, HostFile, MemPool, Place, PoolKey, READ_WRITE, Sharing};
@@ -201,9 +201,7 @@ c_calls! {
     }
 
     fn cuMemPoolExportToShareableHandle(handle: Out<c_void>, pool: u64, kind: c_int, flags: u64) {
-        if flags != 0 || kind != FILE_DESCRIPTOR || handle.is_null() {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(flags == 0 && kind == FILE_DESCRIPTOR && !handle.is_null(), Code::INVALID_VALUE)?;
         let file = lock()?.memory.export_pool(pool)?;
         // SAFETY: C passes a pointer to a file descriptor, and owns the descriptor from now on.
         unsafe { handle.put_as::<c_int>(file.into_raw_fd()) }
@@ -212,9 +210,7 @@ c_calls! {
     fn cuMemPoolImportFromShareableHandle(pool: Out<u64>, handle: usize, kind: c_int, flags: u64) {
         pool.check()?;
         let file = c_int::try_from(handle).map_err(|_| Code::INVALID_VALUE)?;
-        if flags != 0 || kind != FILE_DESCRIPTOR {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(flags == 0 && kind == FILE_DESCRIPTOR, Code::INVALID_VALUE)?;
         // SAFETY: C passes an open file descriptor, and keeps it open during the call.
         let file = unsafe { BorrowedFd::borrow_raw(file) };
         pool.put(import(&mut *lock()?, file)?)
@@ -292,9 +288,7 @@ c_calls! {
             let is_own = device.is_none_or(|device| place == Place::Device(device));
             access.flags == READ_WRITE || access.flags == 0 && !is_own
         };
-        if !rights.iter().zip(&devices).all(allowed) {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(rights.iter().zip(&devices).all(allowed), Code::INVALID_VALUE)?;
         let pool = driver.memory.pools.get_mut(pool)?;
         for (access, device) in rights.iter().zip(devices) {
             if let Some(device) = device {

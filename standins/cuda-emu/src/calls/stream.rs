@@ -4,15 +4,13 @@
 use std::ffi::{c_int, c_uint};
 
 use crate::c_abi::{In, Out, c_calls};
-use crate::codes::{Code, Outcome};
+use crate::codes::{Code, Outcome, require};
 use crate::driver::{self, DISABLE_TIMING, INTERPROCESS, NON_BLOCKING, ValueOperation, lock};
 use crate::host_call::{Data, HostCall, HostFunction, StreamCallback, Until};
 use crate::shared_event::EventHandle;
 
 fn create(stream: Out<u64>, flags: c_uint, priority: c_int) -> Outcome {
-    if flags & !NON_BLOCKING != 0 {
-        return Err(Code::INVALID_VALUE);
-    }
+    require(flags & !NON_BLOCKING == 0, Code::INVALID_VALUE)?;
     stream.put(lock()?.create_stream(flags, priority)?)
 }
 
@@ -26,9 +24,7 @@ fn not_capturing(stream: u64, status: Out<c_int>) -> Outcome {
 }
 
 fn write(addr: u64, value: u64, len: u64, flags: c_uint) -> Outcome<ValueOperation> {
-    if flags & !NO_BARRIER != 0 {
-        return Err(Code::INVALID_VALUE);
-    }
+    require(flags & !NO_BARRIER == 0, Code::INVALID_VALUE)?;
     Ok(ValueOperation { addr, value, len, until: None })
 }
 
@@ -101,7 +97,7 @@ c_calls! {
     fn cuStreamSynchronize(stream: u64) { driver::wait_stream(lock()?, stream) }
 
     fn cuStreamQuery(stream: u64) {
-        if driver::stream_is_idle(&mut *lock()?, stream)? { Ok(()) } else { Err(Code::NOT_READY) }
+        require(driver::stream_is_idle(&mut *lock()?, stream)?, Code::NOT_READY)
     }
 
     fn cuStreamWaitEvent(stream: u64, event: u64, _flags: c_uint) { lock()?.wait_event(stream, event) }
@@ -123,9 +119,7 @@ c_calls! {
     }
 
     fn cuStreamBatchMemOp_v2(stream: u64, count: c_uint, operations: In<BatchOperation>, flags: c_uint) {
-        if flags != 0 || count > BATCH_MAX {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(flags == 0 && count <= BATCH_MAX, Code::INVALID_VALUE)?;
         // SAFETY: C passes an array of `count` operations, or NULL, and does not change it during the call.
         let operations = unsafe { operations.slice(count as usize) }?;
         let decoded = operations.iter().map(BatchOperation::decode).collect::<Outcome<Vec<_>>>()?;
@@ -188,9 +182,7 @@ c_calls! {
 
     fn cuEventCreate(event: Out<u64>, flags: c_uint) {
         let is_timed = flags & DISABLE_TIMING == 0;
-        if flags & !(1 | DISABLE_TIMING | INTERPROCESS) != 0 || flags & INTERPROCESS != 0 && is_timed {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(flags & !(1 | DISABLE_TIMING | INTERPROCESS) == 0 && (flags & INTERPROCESS == 0 || !is_timed), Code::INVALID_VALUE)?;
         event.put(lock()?.create_event(flags)?)
     }
 
@@ -210,7 +202,7 @@ c_calls! {
     fn cuEventRecordWithFlags(event: u64, stream: u64, _flags: c_uint) { lock()?.record(event, stream) }
 
     fn cuEventQuery(event: u64) {
-        if lock()?.event_is_over(event)? { Ok(()) } else { Err(Code::NOT_READY) }
+        require(lock()?.event_is_over(event)?, Code::NOT_READY)
     }
 
     fn cuEventSynchronize(event: u64) { driver::wait(lock()?, |driver| driver.event_is_over(event)) }

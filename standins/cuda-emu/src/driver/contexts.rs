@@ -2,7 +2,7 @@
 
 use super::objects::{Context, PrimaryContext};
 use super::{CURRENT, Driver, Locked, lock, wait};
-use crate::codes::{Code, Outcome};
+use crate::codes::{Code, Outcome, require};
 
 /// Changes which context is current.
 pub(crate) mod current {
@@ -150,13 +150,9 @@ pub(crate) fn end_context(driver: Locked, context: u64) -> Outcome {
 /// Grants a context access to another's memory. Copies of the stand-in need no such permission.
 pub(crate) fn enable_peer(driver: &mut Driver, peer: u64) -> Outcome {
     let (context, device) = driver.current()?;
-    if driver.context(peer)?.device == device {
-        return Err(Code::INVALID_DEVICE);
-    }
+    require(driver.context(peer)?.device != device, Code::INVALID_DEVICE)?;
     let peers = &mut driver.context_mut(context)?.peers;
-    if peers.contains(&peer) {
-        return Err(Code::PEER_ACCESS_ALREADY_ENABLED);
-    }
+    require(!peers.contains(&peer), Code::PEER_ACCESS_ALREADY_ENABLED)?;
     peers.push(peer);
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::Driver;
 use super::objects::{Records, Step, StreamEvent};
-use crate::codes::{Code, Outcome};
+use crate::codes::{Code, Outcome, require};
 use crate::shared_event::{EventHandle, SharedEvent};
 
 /// Flag of events without a time.
@@ -82,9 +82,7 @@ impl Driver {
         {
             return Err(Code::INVALID_HANDLE);
         }
-        if over != [true; 2] {
-            return Err(Code::NOT_READY);
-        }
+        require(over == [true; 2], Code::NOT_READY)?;
         let (later, earlier) =
             (to.at.saturating_duration_since(from.at), from.at.saturating_duration_since(to.at));
         Ok((later.as_secs_f64() - earlier.as_secs_f64()) as f32 * 1e3)

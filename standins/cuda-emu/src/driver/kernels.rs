@@ -9,7 +9,7 @@ use cuda_ptx::{Kernel, Launch, Module};
 use super::Driver;
 use super::kernel_run::KernelRun;
 use super::objects::Step;
-use crate::codes::{Code, Outcome};
+use crate::codes::{Code, Outcome, require};
 
 /// Maximum length of the shared memory of a block, in bytes.
 pub(crate) const SHARED_MAX: u32 = 48 << 10;
@@ -121,9 +121,10 @@ impl Driver {
         let stream = self.stream_of(stream)?;
         let Function { kernel, dynamic_shared_max, .. } = self.modules.function(function)?;
         let Shape { blocks, threads, shared } = shape;
-        if blocks.contains(&0) || threads.contains(&0) || blocks[0] > i32::MAX as u32 {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(
+            !blocks.contains(&0) && !threads.contains(&0) && blocks[0] <= i32::MAX as u32,
+            Code::INVALID_VALUE,
+        )?;
         let all = threads.iter().fold(1_u32, |all, threads| all.saturating_mul(*threads));
         let [.., most] = THREADS_MAX;
         if blocks[1..].iter().any(|blocks| *blocks > BLOCKS_MAX)
@@ -134,9 +135,7 @@ impl Driver {
         {
             return Err(Code::INVALID_VALUE);
         }
-        if all > kernel.threads_max {
-            return Err(Code::LAUNCH_OUT_OF_RESOURCES);
-        }
+        require(all <= kernel.threads_max, Code::LAUNCH_OUT_OF_RESOURCES)?;
         let launch = Launch::new(kernel, blocks, threads, parameters, shared);
         self.count(stream, 1, 0)?;
         self.queue(stream, Step::Launch(Box::new(KernelRun::new(launch))))

@@ -27,7 +27,7 @@ pub(crate) use kernels::{Function, SHARED_MAX, Shape};
 use objects::{Context, PrimaryContext, Step, Stream, StreamEvent};
 pub(crate) use streams::{NON_BLOCKING, ValueOperation, stream_is_idle, wait_stream};
 
-use crate::codes::{Code, Outcome};
+use crate::codes::{Code, Outcome, require};
 use crate::config::{Config, Machine};
 use crate::gpu::Gpu;
 use crate::memory::DriverMemory;
@@ -75,20 +75,17 @@ thread_local! {
 /// thread that is ending: destructors of libraries make such calls.
 #[inline]
 pub(crate) fn permit() -> Outcome {
-    if IN_HOST_CALL.get() {
-        return Err(Code::NOT_PERMITTED);
-    }
-    if CURRENT.try_with(|_| ()).is_err() || PER_THREAD_STREAMS.try_with(|_| ()).is_err() {
-        return Err(Code::DEINITIALIZED);
-    }
+    require(!IN_HOST_CALL.get(), Code::NOT_PERMITTED)?;
+    require(
+        CURRENT.try_with(|_| ()).is_ok() && PER_THREAD_STREAMS.try_with(|_| ()).is_ok(),
+        Code::DEINITIALIZED,
+    )?;
     if PROCESS.is_child() { Err(Code::NOT_INITIALIZED) } else { Ok(()) }
 }
 
 /// Initializes the driver.
 pub(crate) fn init(flags: u32) -> Outcome {
-    if flags != 0 {
-        return Err(Code::INVALID_VALUE);
-    }
+    require(flags == 0, Code::INVALID_VALUE)?;
     let mut state = dma_process::lock(&STATE);
     if state.is_some() {
         return Ok(());

@@ -4,7 +4,7 @@ use super::Driver;
 use super::objects::Step;
 use super::pieces::{Moves, Pieces};
 use super::streams::LEGACY;
-use crate::codes::{Code, Outcome};
+use crate::codes::{Code, Outcome, require};
 use crate::gpu::Piece;
 use crate::memory::Range;
 
@@ -29,15 +29,11 @@ impl Driver {
         stream: u64,
         copies: impl ExactSizeIterator<Item = (u64, u64, u64)>,
     ) -> Outcome<bool> {
-        if matches!(stream, 0 | LEGACY) || copies.len() == 0 {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(!matches!(stream, 0 | LEGACY) && copies.len() != 0, Code::INVALID_VALUE)?;
         let stream = self.stream_of(stream)?;
         let (mut pieces, mut pageable, mut bytes) = (Vec::with_capacity(copies.len()), false, 0);
         for (dst, src, len) in copies {
-            if len == 0 {
-                return Err(Code::INVALID_VALUE);
-            }
+            require(len != 0, Code::INVALID_VALUE)?;
             let (piece, unknown) = self.piece(dst, src, len)?;
             pieces.push(piece);
             pageable |= unknown;
@@ -50,9 +46,7 @@ impl Driver {
 
     fn piece(&self, dst: u64, src: u64, len: u64) -> Outcome<(Piece, bool)> {
         let (to, from) = (self.memory.range(dst, len)?, self.memory.range(src, len)?);
-        if to == Range::ReadOnly {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(to != Range::ReadOnly, Code::INVALID_VALUE)?;
         let pageable = to == Range::Pageable || from == Range::Pageable;
         Ok((Piece::Copy { dst: to.bytes(dst), src: from.bytes(src), len }, pageable))
     }
@@ -64,9 +58,10 @@ impl Driver {
         let before = stream.copies;
         stream.copies += number;
         let gpu = &self.gpus[device];
-        if gpu.has_refusals() && (before + 1..=before + number).any(|number| gpu.refuses(number)) {
-            return Err(Code::OUT_OF_MEMORY);
-        }
+        require(
+            !gpu.has_refusals() || !(before + 1..=before + number).any(|number| gpu.refuses(number)),
+            Code::OUT_OF_MEMORY,
+        )?;
         self.copied = (self.copied.0 + number, self.copied.1 + bytes);
         Ok(())
     }
@@ -125,9 +120,7 @@ impl Driver {
         let stream = self.stream_of(stream)?;
         let to = self.memory.range(dst.0, extent(dst.1, width, rows)?)?;
         let from = self.memory.range(src.0, extent(src.1, width, rows)?)?;
-        if to == Range::ReadOnly {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(to != Range::ReadOnly, Code::INVALID_VALUE)?;
         let (to_bytes, from_bytes) = (to.bytes(dst.0), from.bytes(src.0));
         let piece =
             |row| Piece::Copy { dst: to_bytes + row * dst.1, src: from_bytes + row * src.1, len: width };

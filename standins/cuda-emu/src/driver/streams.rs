@@ -10,7 +10,7 @@ use super::kernel_run::KernelMemory;
 use super::objects::{Step, Stream};
 use super::pieces::advance_moves;
 use super::{CHANGED, Driver, Locked, PER_THREAD_STREAMS, wait};
-use crate::codes::{Code, Outcome};
+use crate::codes::{Code, Outcome, require};
 use crate::host_call::{HostCall, StreamValue, Until};
 
 /// Default stream of a context: `CU_STREAM_LEGACY`. NULL means the same.
@@ -164,9 +164,7 @@ impl Driver {
     }
 
     fn stream_value(&self, addr: u64, value: u64, len: u64) -> Outcome<StreamValue> {
-        if !addr.is_multiple_of(len) {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(addr.is_multiple_of(len), Code::INVALID_VALUE)?;
         Ok(StreamValue { bytes: self.writable(addr, len)?.bytes(addr), value, len })
     }
 

@@ -6,7 +6,7 @@ use std::ptr;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::{AllocationKind, DriverMemory, GRANULE, PAGE, STALE, STALE_LEN, at};
-use crate::codes::{Code, Outcome};
+use crate::codes::{Code, Outcome, require};
 
 /// Pinned allocations of fewer bytes do not begin at a page boundary.
 const PINNED_SHARE_PAGES: u64 = 1 << 20;
@@ -64,13 +64,9 @@ impl DriverMemory {
         let (first, behind) =
             (addr / PAGE * PAGE, end.checked_next_multiple_of(PAGE).ok_or(Code::INVALID_VALUE)?);
         let before = self.known.range(..end).next_back();
-        if before.is_some_and(|(_, known)| known.end() > addr) {
-            return Err(Code::HOST_MEMORY_ALREADY_REGISTERED);
-        }
+        require(before.is_none_or(|(_, known)| known.end() <= addr), Code::HOST_MEMORY_ALREADY_REGISTERED)?;
         let rights = rights_of(first, behind).ok_or(Code::INVALID_VALUE)?;
-        if !rights.writable && !read_only {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(rights.writable || read_only, Code::INVALID_VALUE)?;
         self.add(addr, len, device, context, AllocationKind::Registered { read_only });
         Ok(())
     }

@@ -19,7 +19,7 @@ use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::mm::Advice;
 
 use crate::advice::AdvisedRanges;
-use crate::codes::{Code, Outcome};
+use crate::codes::{Code, Outcome, require};
 use crate::peer_memory::{MemHandle, Origin, PeerMemory};
 use crate::pool::Pools;
 use allocation::{Allocation, FreedPlace};
@@ -83,9 +83,7 @@ impl DriverMemory {
     pub(crate) fn allocate(&mut self, device: usize, context: u64, len: u64) -> Outcome<u64> {
         let space = &self.spaces[device];
         let room = len.checked_next_multiple_of(GRANULE).filter(|_| len > 0).ok_or(Code::INVALID_VALUE)?;
-        if room > space.free() {
-            return Err(Code::OUT_OF_MEMORY);
-        }
+        require(room <= space.free(), Code::OUT_OF_MEMORY)?;
         // Finds the first gap that is large enough.
         let end = space.base + space.len;
         let mut start = space.full_below;
@@ -95,9 +93,7 @@ impl DriverMemory {
             }
             start = (taken.end() + GAP).next_multiple_of(GRANULE);
         }
-        if start.checked_add(room).is_none_or(|behind| behind > end) {
-            return Err(Code::OUT_OF_MEMORY);
-        }
+        require(start.checked_add(room).is_some_and(|behind| behind <= end), Code::OUT_OF_MEMORY)?;
         let bytes = at(space.bytes_at(start)).cast::<u8>();
         // SAFETY: the range is a part of the device's own mapping that no other allocation uses.
         unsafe { bytes.write_bytes(STALE, STALE_LEN.min(room as usize)) };
@@ -245,9 +241,7 @@ impl DriverMemory {
     pub(crate) fn range(&self, addr: u64, len: u64) -> Outcome<Range> {
         let end = addr.checked_add(len).ok_or(Code::INVALID_VALUE)?;
         if let Some(found) = self.find(addr) {
-            if end > found.end() {
-                return Err(Code::INVALID_VALUE);
-            }
+            require(end <= found.end(), Code::INVALID_VALUE)?;
             return Ok(match found.kind {
                 AllocationKind::Device | AllocationKind::Variables => {
                     Range::Device { bytes: self.spaces[found.device].bytes_at(addr) }
@@ -267,9 +261,10 @@ impl DriverMemory {
         // The range is device memory that was freed or never allocated, or host memory that is known only in
         // part.
         let partly = self.known.range(addr..end).next().is_some();
-        if addr == 0 || partly || self.spaces.iter().any(|space| space.contains(addr)) {
-            return Err(Code::INVALID_VALUE);
-        }
+        require(
+            addr != 0 && !partly && !self.spaces.iter().any(|space| space.contains(addr)),
+            Code::INVALID_VALUE,
+        )?;
         Ok(Range::Pageable)
     }
 

@@ -8,7 +8,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use super::allocation::Allocation;
 use super::{AllocationKind, DriverMemory, GRANULE, PAGE, STALE, STALE_LEN, at};
-use crate::codes::{Code, Outcome};
+use crate::codes::{Code, Outcome, require};
 use crate::peer_memory::{Origin, PeerMemory, PointerHandle};
 use crate::pool::{MemPool, Place, PoolKey, Sharing};
 
@@ -24,12 +24,8 @@ impl DriverMemory {
     ) -> Outcome<u64> {
         let known = self.pools.get(pool)?;
         let room = len.checked_next_multiple_of(GRANULE).filter(|_| len > 0).ok_or(Code::INVALID_VALUE)?;
-        if known.is_imported() {
-            return Err(Code::INVALID_VALUE);
-        }
-        if known.max != 0 && known.used.saturating_add(room) > known.max {
-            return Err(Code::OUT_OF_MEMORY);
-        }
+        require(!known.is_imported(), Code::INVALID_VALUE)?;
+        require(known.max == 0 || known.used.saturating_add(room) <= known.max, Code::OUT_OF_MEMORY)?;
         let place = known.place;
         let fits = |old: &&mut Allocation| {
             matches!(old.kind, AllocationKind::Freeing { stream: other, .. } if other == stream)

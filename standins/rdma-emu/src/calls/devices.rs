@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::Arc;
 
+use dma_standin::c_abi::require;
 use rustix::event::EventfdFlags;
 use verbs_sys::*;
 
@@ -197,9 +198,7 @@ pub(super) unsafe extern "C" fn ibv_query_device(
 fn port_attr(context: *mut ibv_context, port: u8) -> Result<ibv_port_attr, c_int> {
     let state = state_of(context);
     let state = lock(&state);
-    if port != 1 {
-        return Err(libc::EINVAL);
-    }
+    require(port == 1, libc::EINVAL)?;
     Ok(ibv_port_attr {
         state: if state.port_down { 1 } else { PORT_ACTIVE },
         max_mtu: 4,

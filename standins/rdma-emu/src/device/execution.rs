@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::{iter, ptr};
 
 use arrayvec::ArrayVec;
+use dma_standin::c_abi::require;
 use verbs_sys::*;
 
 use super::{Armed, Completions, GID, MAX_SGE, Pieces, Queue, Receive, SendRequest, State, signal, wc};
@@ -84,9 +85,7 @@ impl State {
     /// Returns the memory of a request's own side, or the request's status.
     fn local(&self, pd: usize, request: &mut SendRequest) -> Result<Segments, c_int> {
         let most = if request.remote.qp_type == QPT_UD { MAX_DATAGRAM } else { self.max_msg_sz };
-        if request.remote.len > most.into() {
-            return Err(wc::LENGTH);
-        }
+        require(request.remote.len <= most.into(), wc::LENGTH)?;
         if let Some(bytes) = &mut request.inline {
             return Ok(iter::once((bytes.as_mut_ptr(), bytes.len())).collect());
         }

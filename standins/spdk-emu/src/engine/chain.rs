@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dma_sim::model::{Fault, FaultInjector, Time};
+use dma_standin::c_abi::require;
 
 use super::registers::{ChannelState, Error, RESET, Registers, SUSPEND};
 use crate::c_abi::Addr;
@@ -213,9 +214,7 @@ impl Chain {
             return Ok(());
         }
         let len = u64::from(size);
-        if len > self.max || len == 0 {
-            return Err(Error::Length);
-        }
+        require(len <= self.max && len != 0, Error::Length)?;
         match control >> 24 {
             COPY => {
                 let (from, to) = (Span::new(src, len), Span::new(dst, len));

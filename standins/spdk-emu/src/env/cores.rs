@@ -6,6 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::{fs, thread};
 
+use dma_standin::c_abi::require;
 use dma_standin::with_signals_blocked;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -96,9 +97,7 @@ pub(crate) fn unbind() {
 ///
 /// `-EINVAL`: the main core is not in `all`. `-EAGAIN`: a thread could not be started.
 pub(crate) fn start(all: Vec<u32>, main: u32) -> Outcome {
-    if !all.contains(&main) {
-        return Err(-libc::EINVAL);
-    }
+    require(all.contains(&main), -libc::EINVAL)?;
     let worker = |core: &u32| Worker { core: *core, ..Worker::default() };
     let workers = all.iter().filter(|core| **core != main).map(worker).collect();
     let cores = CORES.get_or_init(|| Cores { all, main, workers });
@@ -172,15 +171,11 @@ c_calls! {
     fn spdk_env_thread_launch_pinned(core: u32, start: Start, arg: Addr) -> c_int {
         let launch = || {
             let cores = CORES.get().ok_or(-libc::EINVAL)?;
-            if core == cores.main {
-                return Err(-libc::EBUSY);
-            }
+            require(core != cores.main, -libc::EBUSY)?;
             let worker = cores.workers.iter().find(|worker| worker.core == core).ok_or(-libc::EINVAL)?;
             start.ok_or(-libc::EINVAL)?;
             let mut work = lock(&worker.work);
-            if !matches!(*work, CoreWork::None) {
-                return Err(-libc::EBUSY);
-            }
+            require(matches!(*work, CoreWork::None), -libc::EBUSY)?;
             *work = CoreWork::Given(start, arg);
             worker.changed.notify_all();
             Ok(())

@@ -6,6 +6,8 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
+use dma_standin::c_abi::require;
+
 use super::translation::{ADDRESS_BITS, PAGE, SHIFT, SPDK_ADDRESS_BITS, Table};
 use crate::c_abi::{Addr, Outcome, Ptr, answer, c_calls};
 use crate::lock;
@@ -71,9 +73,7 @@ pub(crate) fn register(addr: u64, len: u64, own: bool) -> Outcome {
         return Ok(());
     }
     let mut ranges = lock(&RANGES);
-    if pages(addr, len).any(|page| TO_BUS.get(page) != 0) {
-        return Err(-libc::EBUSY);
-    }
+    require(pages(addr, len).all(|page| TO_BUS.get(page) == 0), -libc::EBUSY)?;
     for page in pages(addr, len) {
         let bus = if is_virtual() { page } else { next_bus() };
         FROM_BUS.set(bus, page | KNOWN);
@@ -96,18 +96,12 @@ pub(crate) fn unregister(addr: u64, len: u64, own: bool) -> Outcome {
         return Ok(());
     }
     let mut ranges = lock(&RANGES);
-    if pages(addr, len).any(|page| TO_BUS.get(page) == 0) {
-        return Err(-libc::EINVAL);
-    }
+    require(pages(addr, len).all(|page| TO_BUS.get(page) != 0), -libc::EINVAL)?;
     let inside: Vec<_> = ranges.range(addr..addr + len).map(|(first, range)| (*first, *range)).collect();
     let whole = inside.first().is_some_and(|(first, _)| *first == addr)
         && inside.last().is_some_and(|(first, range)| first + range.len == addr + len);
-    if !whole {
-        return Err(-libc::ERANGE);
-    }
-    if inside.iter().any(|(_, range)| range.own != own) {
-        return Err(-libc::EINVAL);
-    }
+    require(whole, -libc::ERANGE)?;
+    require(inside.iter().all(|(_, range)| range.own == own), -libc::EINVAL)?;
     for (first, range) in inside {
         notify(first, range.len, false);
         ranges.remove(&first);
@@ -206,9 +200,7 @@ c_calls! {
     fn spdk_mem_register(vaddr: Addr, len: usize) -> c_int {
         let (addr, len) = (vaddr.addr(), len as u64);
         answer(check(addr, len).and_then(|()| {
-            if len > 0 && !is_mapped(addr, len) {
-                return Err(-libc::EFAULT);
-            }
+            require(len == 0 || is_mapped(addr, len), -libc::EFAULT)?;
             register(addr, len, false)
         }))
     }
