@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use dma_core::Access;
 use dma_process::above_stdio;
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, SocketFlags, connect,
@@ -413,9 +413,10 @@ impl<'a> Exporter<'a> {
         let failed = |errno| RemoteError::os("connecting to the exporting process", errno);
         let socket = new_socket(SocketFlags::empty()).map_err(failed)?;
         let mut exporter = Exporter { blob, socket, pid: blob.pid, deadline, within };
-        exporter.limit(Timeout::Send)?;
         let address = address(&blob.socket).map_err(failed)?;
-        retry_on_intr(|| connect(&exporter.socket, &address)).map_err(|errno| exporter.error(errno))?;
+        exporter
+            .limited(Timeout::Send, || connect(&exporter.socket, &address))?
+            .map_err(|errno| exporter.error(errno))?;
 
         let peer = peer(exporter.socket.as_fd()).map_err(failed)?;
         if peer.pid != 0 {
@@ -431,9 +432,8 @@ impl<'a> Exporter<'a> {
 
     /// Requests the export. Returns the grant, with the files of the memory and of the lease word's page.
     fn ask(&self) -> Result<(Granted, Option<[OwnedFd; 2]>), RemoteError> {
-        self.limit(Timeout::Send)?;
         let hello = encode_hello(self.blob.token);
-        match retry_on_intr(|| send(&self.socket, &hello, SendFlags::NOSIGNAL)) {
+        match self.limited(Timeout::Send, || send(&self.socket, &hello, SendFlags::NOSIGNAL))? {
             // After these errors, the exporter has closed the connection, but may have sent the reason
             // before.
             Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => {}
@@ -445,10 +445,11 @@ impl<'a> Exporter<'a> {
         let mut reply = [0; REPLY_LEN + 1];
         let mut is_reset = false;
         let received = loop {
-            self.limit(Timeout::Recv)?;
-            let buffer = &mut [IoSliceMut::new(&mut reply)];
-            match recvmsg(&self.socket, buffer, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-                Err(Errno::INTR) => {}
+            let received = self.limited(Timeout::Recv, || {
+                let buffer = &mut [IoSliceMut::new(&mut reply)];
+                recvmsg(&self.socket, buffer, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+            })?;
+            match received {
                 // If the exporter closed the connection without reading the request, the kernel reports this
                 // once, before the answer.
                 Err(Errno::CONNRESET) if !is_reset => is_reset = true,
@@ -482,6 +483,23 @@ impl<'a> Exporter<'a> {
                 Err(RemoteError::PeerOs { pid: self.pid, source: std::io::Error::from_raw_os_error(errno) })
             }
             None => Err(broke("its answer is not valid")),
+        }
+    }
+
+    /// Makes a call that waits for the exporter, within the remaining time. Repeats it if a signal interrupts
+    /// it, also with `SA_RESTART`, because the socket has a time limit.
+    fn limited<R>(
+        &self,
+        side: Timeout,
+        mut call: impl FnMut() -> Result<R, Errno>,
+    ) -> Result<Result<R, Errno>, RemoteError> {
+        loop {
+            // A repeated call could wait for the whole limit again, so each has only the time that is left.
+            self.limit(side)?;
+            match call() {
+                Err(Errno::INTR) => {}
+                result => return Ok(result),
+            }
         }
     }
 

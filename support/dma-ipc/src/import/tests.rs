@@ -1,3 +1,4 @@
+use std::os::unix::thread::JoinHandleExt as _;
 use std::thread;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create};
@@ -135,4 +136,40 @@ fn refusals_say_why() {
     assert!(matches!(refused(Reply::BadHello), RemoteError::Protocol { .. }));
     let full = refused(Reply::Os(Errno::MFILE.raw_os_error()));
     assert!(full.to_string().contains("in the exporting process"), "{full}");
+}
+
+/// A signal interrupts a call on a socket with a time limit, and a repeated call must not wait for the whole
+/// limit again.
+#[test]
+#[expect(unsafe_code, reason = "sends signals to a thread")]
+fn signals_do_not_prolong_the_wait_for_an_exporter() {
+    extern "C" fn handler(_: libc::c_int) {}
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: zeros are a valid `sigaction`.
+    let action = unsafe { action.assume_init_mut() };
+    action.sa_sigaction = handler as extern "C" fn(libc::c_int) as usize;
+    // SAFETY: the action is valid, and its handler does nothing, so any thread can run it.
+    assert_eq!(unsafe { libc::sigaction(libc::SIGURG, action, std::ptr::null_mut()) }, 0);
+    let (pid, socket) = (std::process::id(), random().unwrap());
+    let blob = Blob { pid, uid: 0, started: 0, socket, token: Token([0; 16]) };
+    let listener = listen_on(&blob.socket).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let address = address(&blob.socket).unwrap();
+    let connected = std::iter::from_fn(|| {
+        let socket = new_socket(SocketFlags::NONBLOCK).unwrap();
+        connect(&socket, &address).ok().map(|()| socket)
+    });
+    // No further connection fits, so that an importer waits.
+    let _connected: Vec<_> = connected.collect();
+
+    let importer = thread::spawn(move || Import::open_within(&blob.encode(), Duration::from_secs(1)));
+    let begun = Instant::now();
+    while !importer.is_finished() && begun.elapsed() < Duration::from_secs(120) {
+        // SAFETY: the thread is not joined yet, so its handle is valid.
+        unsafe { libc::pthread_kill(importer.as_pthread_t() as libc::pthread_t, libc::SIGURG) };
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(importer.is_finished(), "signals restart the time limit");
+    let error = importer.join().unwrap().unwrap_err();
+    assert!(matches!(error, RemoteError::Timeout { .. }), "{error}");
 }
