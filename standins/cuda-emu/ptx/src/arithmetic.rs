@@ -114,8 +114,8 @@ pub(super) fn comparison(
         "nan" if ty.is_float() => Comparison::Unordered,
         _ => return Err(modifiers.unsupported()),
     };
-    let to = decoder.destination()?.index;
-    let not_to = if decoder.reader.skip("|") { Some(decoder.destination()?.index) } else { None };
+    let to = decoder.predicate()?;
+    let not_to = if decoder.reader.skip("|") { Some(decoder.predicate()?) } else { None };
     let [a, b] = decoder.sources([ty, ty])?;
     let compare = Compare { comparison, if_unordered };
     let mut made = vec![Instruction::Compare { compare, ty, to, not_to, a, b }];
@@ -124,7 +124,7 @@ pub(super) fn comparison(
         if decoder.reader.peek() == Some("!") {
             return Err(modifiers.unsupported());
         }
-        let with = Src::Register(decoder.destination()?.index);
+        let with = Src::Register(decoder.predicate()?);
         made.push(Instruction::Combine { op, to, not_to, with });
     }
     Ok(made)

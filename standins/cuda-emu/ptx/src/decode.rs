@@ -122,7 +122,7 @@ fn one(name: &str, modifiers: &mut Modifiers<'_>, decoder: &mut Decoder<'_, '_>)
             let to = decoder.destination()?.index;
             let [a, b] = decoder.sources([ty, ty])?;
             decoder.comma()?;
-            Instruction::Select { to, a, b, by: decoder.destination()?.index }
+            Instruction::Select { to, a, b, by: decoder.predicate()? }
         }
         "shf" => arithmetic::funnel(modifiers, decoder)?,
         "bfe" | "bfi" => arithmetic::bit_field(name == "bfi", modifiers, decoder)?,

@@ -71,6 +71,17 @@ impl<'a> Decoder<'_, 'a> {
         self.names.register(name).ok_or_else(|| self.wrong(format!("there is no register `{name}`")))
     }
 
+    /// Reads a predicate, which `setp` writes, or of which an instruction reads the value.
+    pub(super) fn predicate(&mut self) -> Result<Register> {
+        let name = self.reader.peek().unwrap_or_default();
+        let register = self.destination()?;
+        if register.bits == 1 {
+            Ok(register.index)
+        } else {
+            Err(self.wrong(format!("`{name}` is not a predicate")))
+        }
+    }
+
     /// Reads the register to which `mov` writes `bits`. The register must have this width.
     pub(super) fn destination_of(&mut self, bits: u32) -> Result<Register> {
         let register = self.destination()?;

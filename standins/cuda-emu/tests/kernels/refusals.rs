@@ -73,6 +73,10 @@ fn texts_that_cannot_run_name_the_line() {
         (".reg .b32 %tid.x;", 218, "line 8: `%tid.x` is a special register"),
         ("@%q ret;", 218, "line 8: there is no register `%q`"),
         ("@!%r1 ret;", 218, "line 8: the guard `%r1` is not a predicate"),
+        ("selp.b32 %r1, 1, 2, %r2;", 218, "line 8: `%r2` is not a predicate"),
+        ("setp.lt.u32 %r1, 1, 2;", 218, "line 8: `%r1` is not a predicate"),
+        ("setp.lt.u32 %p|%r1, 1, 2;", 218, "line 8: `%r1` is not a predicate"),
+        ("setp.lt.and.u32 %p, 1, 2, %r1;", 218, "line 8: `%r1` is not a predicate"),
         ("ld.global.v2.u32 {%r1}, [%r2];", 218, "line 8: the vector has another length"),
         ("/* no end", 218, "line 8: a comment does not end"),
     ] {
