@@ -1,6 +1,6 @@
 //! The limit of locked memory is the kernel's. This test is alone in its process, because it lowers the
-//! limit.
-#![cfg(target_os = "linux")]
+//! limit. The sanitizers replace `mlock` with a function that does nothing.
+#![cfg(all(target_os = "linux", not(any(dma_address_sanitizer, dma_thread_sanitizer))))]
 #![expect(unsafe_code, reason = "locks memory")]
 
 use dma_process::memlock_limit;
