@@ -38,7 +38,18 @@ impl BufferMut {
     ///
     /// # Errors
     ///
-    /// `next`, unchanged, if it does not begin where `self` ends.
+    /// `next`, unchanged, if it does not begin where `self` ends. A function that returns [`Error`] converts
+    /// it:
+    ///
+    /// ```
+    /// # use dma_core::{BufferMut, Error, ErrorKind, Result};
+    /// fn join(head: &mut BufferMut, tail: BufferMut) -> Result<()> {
+    ///     let apart = |_| Error::new(ErrorKind::InvalidArgument, "the halves are of different buffers");
+    ///     head.unsplit(tail).map_err(apart)
+    /// }
+    /// ```
+    ///
+    /// [`Error`]: crate::Error
     pub fn unsplit(&mut self, next: Self) -> Result<(), Self> {
         if self.0.touches(&next.0) {
             self.0.len += next.0.len;

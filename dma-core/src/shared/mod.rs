@@ -288,7 +288,8 @@ impl SharedQueue {
 
     /// Copies as [`copy`](Self::copy) does, but waits while the queue is full, and then awaits the copy. The
     /// future does nothing before it is polled. Dropping the future before it has submitted the copy drops
-    /// the operands. Dropping the future later is like dropping the transfer.
+    /// the operands. Dropping the future later is like dropping the transfer. A queue whose transfers were all
+    /// forgotten never has room: see [`ready`](Self::ready).
     ///
     /// ```
     /// # use dma_core::{BufferMut, Result, SharedQueue};
@@ -393,7 +394,8 @@ impl SharedQueue {
     /// The slot is not reserved: several tasks may be woken for one slot, and another submitter may take it
     /// first. Tasks wait in FIFO order. After the first waits, a wait does not allocate. A slot becomes free
     /// when its transfer has returned the operands, or when the transfer was dropped and its operation has
-    /// ended. Therefore a task that holds all transfers would wait forever.
+    /// ended. Therefore a task that holds all transfers would wait forever, and so does every task if all
+    /// transfers were forgotten ([`std::mem::forget`]), until the queue is closed.
     ///
     /// # Errors
     ///

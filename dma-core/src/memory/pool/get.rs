@@ -49,7 +49,7 @@ impl BufferPool {
         Take::new(self.clone(), len).wait(timeout).unwrap_or_else(|| {
             let message = format!("{} in use for {timeout:?}", class.all("was", "were"));
             Err(fail(ErrorKind::TimedOut, message, self.inner.backend).with_hint(
-                "drop buffers, poll the queues that use buffers, or give the pool more buffers of this size",
+                "drop buffers, poll the queues that use buffers, or give the pool more buffers of this size; a device that has stalled keeps the buffers of its operations, so look at `stalled` of the queues",
             ))
         })
     }

@@ -243,7 +243,8 @@ fn a_thread_waits_for_a_buffer_up_to_its_time_limit() {
     assert_eq!(
         e.to_string(),
         "pool on reference: timed out: the only buffer of 64 bytes was in use for 1ms; drop buffers, poll the \
-         queues that use buffers, or give the pool more buffers of this size"
+         queues that use buffers, or give the pool more buffers of this size; a device that has stalled keeps \
+         the buffers of its operations, so look at `stalled` of the queues"
     );
     assert_eq!(pool.get_timeout(65, Duration::MAX).expect_err("too long").kind(), ErrorKind::OutOfRange);
     assert_eq!(pool.classes().next().expect("a size").waiting, 0, "a waiter that gave up is not counted");

@@ -218,6 +218,25 @@ fn a_close_ends_the_waiting_for_room() {
     );
 }
 
+/// The slots of forgotten transfers never become free.
+#[test]
+fn a_close_ends_the_waiting_for_the_slots_of_forgotten_transfers() {
+    let (rig, held) = full();
+    held.into_iter().for_each(std::mem::forget);
+    let pair = (rig.memory(|| ()), rig.memory(|| ()));
+    let mut copy = Box::pin(rig.queue.copy_when_ready(pair.0, pair.1));
+    let (woken, receiver) = signal();
+    let waker = waker(woken);
+    assert!(super::poll(&mut copy, &waker).is_pending());
+    (0..4).for_each(|_| _ = rig.lane().drive(Caller::Closer));
+    assert!(super::poll(&mut copy, &waker).is_pending());
+    rig.queue.close(HANGS);
+    heard(&receiver);
+    let Poll::Ready(Err(refused)) = super::poll(&mut copy, &waker) else { panic!("the queue is closed") };
+    assert_eq!(refused.kind(), ErrorKind::Closed);
+    refused.into_operands().expect("the copy has not begun");
+}
+
 #[test]
 fn a_device_that_hangs_ends_the_waiting_for_room() {
     let rig = Rig::impatient(4);
