@@ -19,13 +19,11 @@ fn limit(info: &Handle<Info>, out: &Out<u32>, limit: impl FnOnce(&ComchConfig) -
 }
 
 fn get<T>(ep: &Handle<Channel>, out: &Out<T>, get: impl FnOnce(&Channel) -> T) -> Outcome {
-    let _lock = lock();
     out.make(|| ep.get().map(get))
 }
 
 /// Changes a property of an endpoint. The endpoint must not be active.
 fn set(ep: &Handle<Channel>, set: impl FnOnce(&Channel)) -> Outcome {
-    let _lock = lock();
     let ep = ep.get()?;
     ep.require_idle()?;
     set(ep);
@@ -38,7 +36,6 @@ fn queue_size(size: u16) -> Outcome<u16> {
 }
 
 fn counter(peer: &Handle<Peer>, out: &Out<u64>, which: usize) -> Outcome {
-    let _lock = lock();
     out.make(|| Ok(peer.get()?.shown.get()[which]))
 }
 
@@ -64,7 +61,19 @@ fn ready(ep: &Channel, name: &Text, side: Side) -> Outcome<Arc<Dev>> {
     Ok(dev)
 }
 
-c_calls! {
+/// Exports calls that hold the lock of the comm channel.
+macro_rules! locked_calls {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block)*) => {
+        c_calls! {
+            $($(#[$doc])* fn $name($($arg: $type),*) {
+                let _lock = lock();
+                $body
+            })*
+        }
+    };
+}
+
+locked_calls! {
     /// Writes the maximum length of a name, which includes the NUL. Cards may be configured with a lower
     /// limit.
     fn doca_comm_channel_get_max_service_name_len(len: Out<u32>) { len.put(ComchConfig::default().max_name_len) }
@@ -143,7 +152,6 @@ c_calls! {
         send: Out<c::doca_event_handle_t>,
         recv: Out<c::doca_event_handle_t>,
     ) {
-        let _lock = lock();
         let ep = local_ep.get()?;
         require(send.check().is_ok() || recv.check().is_ok(), INVALID)?;
         let active = ep.active()?;
@@ -156,23 +164,19 @@ c_calls! {
         local_ep: Handle<Channel>,
         service: Out<c::doca_event_handle_t>,
     ) {
-        let _lock = lock();
         service.make(|| Ok(number(&self::service(&local_ep)?.changes)))
     }
     /// Does nothing, because the descriptor is always readable while a peer has room.
     fn doca_comm_channel_ep_event_handle_arm_send(local_ep: Handle<Channel>) {
-        let _lock = lock();
         local_ep.get()?.active().map(drop)
     }
     /// Makes the descriptor readable when the next message arrives, or at once if one has arrived.
     fn doca_comm_channel_ep_event_handle_arm_recv(local_ep: Handle<Channel>) {
-        let _lock = lock();
         local_ep.get()?.active()?.arm()
     }
     /// Makes the endpoint a service, which clients can connect to. Returns `CONNECTION_ABORTED` if a service
     /// has that name already.
     fn doca_comm_channel_ep_listen(local_ep: Handle<Channel>, name: Text) {
-        let _lock = lock();
         let ep = local_ep.get()?;
         let dev = ready(ep, &name, Side::Dpu)?;
         let rep = ep.rep.borrow().clone().ok_or(c::DOCA_ERROR_BAD_STATE)?;
@@ -182,7 +186,6 @@ c_calls! {
     /// Connects to a service. Returns `CONNECTION_ABORTED` if no service with this name listens. The service
     /// accepts the connection in its next call.
     fn doca_comm_channel_ep_connect(local_ep: Handle<Channel>, name: Text, peer_addr: Out<Handle<Peer>>) {
-        let _lock = lock();
         peer_addr.make(|| {
             let ep = local_ep.get()?;
             let dev = ready(ep, &name, Side::Host)?;
@@ -199,7 +202,6 @@ c_calls! {
         flags: c_int,
         peer_addr: Handle<Peer>,
     ) {
-        let _lock = lock();
         let ep = local_ep.get()?;
         // SAFETY: C passes the message's length beside it, and does not change the message during the call.
         let message = unsafe { msg.slice(len) }?;
@@ -215,7 +217,6 @@ c_calls! {
         flags: c_int,
         peer_addr: Out<Handle<Peer>>,
     ) {
-        let _lock = lock();
         let ep = local_ep.get()?;
         msg.check()?;
         peer_addr.check()?;
@@ -239,26 +240,21 @@ c_calls! {
     }
     /// Ends a connection, and notifies the other side.
     fn doca_comm_channel_ep_disconnect(local_ep: Handle<Channel>, peer_addr: Handle<Peer>) {
-        let _lock = lock();
         local_ep.get()?.disconnect(peer_addr)
     }
     /// Ends all connections. Returns `NOT_CONNECTED` if the endpoint is not active.
     fn doca_comm_channel_ep_destroy(local_ep: Handle<Channel>) {
-        let _lock = lock();
         local_ep.take_rc().map(drop).map_err(|_| c::DOCA_ERROR_NOT_CONNECTED)
     }
     fn doca_comm_channel_peer_addr_get_user_data(peer_addr: Handle<Peer>, user_data: Out<u64>) {
-        let _lock = lock();
         user_data.make(|| Ok(peer_addr.get()?.user_data.get()))
     }
     fn doca_comm_channel_peer_addr_set_user_data(peer_addr: Handle<Peer>, user_context: u64) {
-        let _lock = lock();
         peer_addr.get().map(|peer| peer.user_data.set(user_context))
     }
     /// Updates the counters. Unless the connection is open, returns `CONNECTION_INPROGRESS` or
     /// `CONNECTION_ABORTED`.
     fn doca_comm_channel_peer_addr_update_info(peer_addr: Handle<Peer>) {
-        let _lock = lock();
         peer_addr.get()?.update()
     }
     fn doca_comm_channel_peer_addr_get_send_messages(peer_addr: Handle<Peer>, messages: Out<u64>) {
@@ -275,12 +271,10 @@ c_calls! {
     }
     /// Writes 0, because each accepted message has been passed to the system.
     fn doca_comm_channel_peer_addr_get_send_in_flight_messages(peer_addr: Handle<Peer>, messages: Out<u64>) {
-        let _lock = lock();
         messages.make(|| peer_addr.get().map(|_| 0))
     }
     /// Updates the lists of connections, and arms the descriptor for new and ended connections.
     fn doca_comm_channel_ep_update_service_state_info(local_ep: Handle<Channel>) {
-        let _lock = lock();
         service(&local_ep).map(|service| service.update())
     }
     /// Writes the connections that were open at the last update, as an array that the next update replaces.
@@ -289,7 +283,6 @@ c_calls! {
         peers: Out<*const Handle<Peer>>,
         count: Out<u32>,
     ) {
-        let _lock = lock();
         peers.check()?;
         count.check()?;
         let service = service(&local_ep)?;
@@ -299,7 +292,6 @@ c_calls! {
     }
     /// Writes the number of connections that had not been accepted at the last update.
     fn doca_comm_channel_ep_get_pending_connections(local_ep: Handle<Channel>, pending: Out<u32>) {
-        let _lock = lock();
         pending.make(|| Ok(service(&local_ep)?.waiting.get()))
     }
 }

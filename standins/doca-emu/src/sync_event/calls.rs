@@ -10,7 +10,7 @@ use crate::buf::Buf;
 use crate::c_abi::{Code, Handle, INVALID, In, Out, Outcome, c, c_calls, getters, pointer_to, require};
 use crate::dev::{Dev, Info};
 
-fn supported(devinfo: &Handle<Info>) -> Outcome {
+pub(super) fn supported(devinfo: &Handle<Info>) -> Outcome {
     require(devinfo.get()?.function().sync_event, c::DOCA_ERROR_NOT_SUPPORTED)
 }
 
@@ -40,11 +40,6 @@ c_calls! {
         // call.
         let data = unsafe { data.slice(sz) }?;
         event.put(Handle::give_rc(Event::import(dev, data)?))
-    }
-    fn doca_sync_event_cap_is_create_from_export_supported | doca_sync_event_get_create_from_export_supported(
-        devinfo: Handle<Info>,
-    ) {
-        supported(&devinfo)
     }
     /// Destroys the event. Returns `IN_USE` if the event is started. After that, calls on imports of the
     /// event fail.
@@ -118,12 +113,6 @@ c_calls! {
         data.put(start)?;
         sz.put(length)
     }
-    fn doca_sync_event_cap_is_export_to_remote_pci_supported
-        | doca_sync_event_cap_is_export_to_dpu_supported | doca_sync_event_get_export_to_dpu_supported(
-        devinfo: Handle<Info>,
-    ) {
-        supported(&devinfo)
-    }
     /// Adds `value` to the number, and writes the previous number.
     fn doca_sync_event_update_add(event: Handle<Event>, value: u64, fetched: Out<u64>) {
         fetched.make(|| event.get()?.add(value))
@@ -171,10 +160,58 @@ fn unsupported(devinfo: &Handle<Info>) -> Outcome {
     devinfo.get().and(Err(c::DOCA_ERROR_NOT_SUPPORTED))
 }
 
-fn elsewhere(event: &Handle<Event>, complete: bool) -> Outcome {
-    event.get()?;
-    require(complete, INVALID)?;
-    Err(c::DOCA_ERROR_NOT_SUPPORTED)
+/// Declares calls that only check a device.
+macro_rules! capabilities {
+    ($check:ident: $($name:ident $(| $old:ident)*,)*) => {
+        c_calls! { $(fn $name $(| $old)*(devinfo: Handle<Info>) { $check(&devinfo) })* }
+    };
+}
+
+capabilities! {
+    supported:
+    doca_sync_event_cap_is_create_from_export_supported | doca_sync_event_get_create_from_export_supported,
+    doca_sync_event_cap_is_export_to_remote_pci_supported
+        | doca_sync_event_cap_is_export_to_dpu_supported | doca_sync_event_get_export_to_dpu_supported,
+}
+
+capabilities! {
+    unsupported:
+    doca_sync_event_cap_remote_net_is_create_from_export_supported,
+    doca_sync_event_cap_is_export_to_dpa_supported | doca_sync_event_get_export_to_dpa_supported,
+    doca_sync_event_cap_is_export_to_gpu_supported | doca_sync_event_get_export_to_gpu_supported,
+    doca_sync_event_cap_is_export_to_remote_net_supported,
+    doca_sync_event_cap_remote_net_is_export_to_dpa_supported,
+    doca_sync_event_cap_remote_net_is_export_to_gpu_supported,
+}
+
+/// Declares calls for events in places that the stand-in lacks: they check that no argument is NULL.
+macro_rules! elsewhere {
+    ($($name:ident $(| $old:ident)*($($arg:ident: $type:ty),*);)*) => {
+        c_calls! {
+            $(fn $name $(| $old)*(event: Handle<Event>, $($arg: $type),*) {
+                event.get()?;
+                require(true $(&& !$arg.is_null())*, INVALID)?;
+                Err(c::DOCA_ERROR_NOT_SUPPORTED)
+            })*
+        }
+    };
+}
+
+elsewhere! {
+    doca_sync_event_add_publisher_location_dpa
+        | doca_sync_event_publisher_add_location_dpa(dpa: *const c::doca_dpa);
+    doca_sync_event_add_publisher_location_gpu
+        | doca_sync_event_publisher_add_location_gpu(gpu: *const c::doca_gpu);
+    doca_sync_event_add_publisher_location_remote_net();
+    doca_sync_event_add_subscriber_location_dpa
+        | doca_sync_event_subscriber_add_location_dpa(dpa: *const c::doca_dpa);
+    doca_sync_event_add_subscriber_location_gpu
+        | doca_sync_event_subscriber_add_location_gpu(gpu: *const c::doca_gpu);
+    doca_sync_event_get_dpa_handle
+        | doca_sync_event_export_to_dpa(dpa: *const c::doca_dpa, handle: *mut c::doca_dpa_dev_sync_event_t);
+    doca_sync_event_get_gpu_handle
+        | doca_sync_event_export_to_gpu(gpu: *const c::doca_gpu, handle: *mut *mut c::doca_gpu_dev_sync_event_t);
+    doca_sync_event_export_to_remote_net(data: *mut *const u8, sz: *mut usize);
 }
 
 type RemoteNet = *const c::doca_sync_event_remote_net;
@@ -196,63 +233,7 @@ c_calls! {
         require(!data.is_null() && !event.is_null(), INVALID)?;
         Err(c::DOCA_ERROR_NOT_SUPPORTED)
     }
-    fn doca_sync_event_cap_remote_net_is_create_from_export_supported(devinfo: Handle<Info>) {
-        unsupported(&devinfo)
-    }
     fn doca_sync_event_remote_net_destroy(event: RemoteNet) -> Code { no_net_event(event, true) }
-    fn doca_sync_event_add_publisher_location_dpa | doca_sync_event_publisher_add_location_dpa(
-        event: Handle<Event>,
-        dpa: *const c::doca_dpa,
-    ) {
-        elsewhere(&event, !dpa.is_null())
-    }
-    fn doca_sync_event_add_publisher_location_gpu | doca_sync_event_publisher_add_location_gpu(
-        event: Handle<Event>,
-        gpu: *const c::doca_gpu,
-    ) {
-        elsewhere(&event, !gpu.is_null())
-    }
-    fn doca_sync_event_add_publisher_location_remote_net(event: Handle<Event>) { elsewhere(&event, true) }
-    fn doca_sync_event_add_subscriber_location_dpa | doca_sync_event_subscriber_add_location_dpa(
-        event: Handle<Event>,
-        dpa: *const c::doca_dpa,
-    ) {
-        elsewhere(&event, !dpa.is_null())
-    }
-    fn doca_sync_event_add_subscriber_location_gpu | doca_sync_event_subscriber_add_location_gpu(
-        event: Handle<Event>,
-        gpu: *const c::doca_gpu,
-    ) {
-        elsewhere(&event, !gpu.is_null())
-    }
-    fn doca_sync_event_get_dpa_handle | doca_sync_event_export_to_dpa(
-        event: Handle<Event>,
-        dpa: *const c::doca_dpa,
-        handle: *mut c::doca_dpa_dev_sync_event_t,
-    ) {
-        elsewhere(&event, !dpa.is_null() && !handle.is_null())
-    }
-    fn doca_sync_event_cap_is_export_to_dpa_supported | doca_sync_event_get_export_to_dpa_supported(
-        devinfo: Handle<Info>,
-    ) {
-        unsupported(&devinfo)
-    }
-    fn doca_sync_event_get_gpu_handle | doca_sync_event_export_to_gpu(
-        event: Handle<Event>,
-        gpu: *const c::doca_gpu,
-        handle: *mut *mut c::doca_gpu_dev_sync_event_t,
-    ) {
-        elsewhere(&event, !gpu.is_null() && !handle.is_null())
-    }
-    fn doca_sync_event_cap_is_export_to_gpu_supported | doca_sync_event_get_export_to_gpu_supported(
-        devinfo: Handle<Info>,
-    ) {
-        unsupported(&devinfo)
-    }
-    fn doca_sync_event_export_to_remote_net(event: Handle<Event>, data: *mut *const u8, sz: *mut usize) {
-        elsewhere(&event, !data.is_null() && !sz.is_null())
-    }
-    fn doca_sync_event_cap_is_export_to_remote_net_supported(devinfo: Handle<Info>) { unsupported(&devinfo) }
     fn doca_sync_event_remote_net_get_dpa_handle | doca_sync_event_remote_net_export_to_dpa(
         event: RemoteNet,
         dpa: *const c::doca_dpa,
@@ -260,7 +241,6 @@ c_calls! {
     ) -> Code {
         no_net_event(event, !dpa.is_null() && !handle.is_null())
     }
-    fn doca_sync_event_cap_remote_net_is_export_to_dpa_supported(info: Handle<Info>) { unsupported(&info) }
     fn doca_sync_event_remote_net_get_gpu_handle | doca_sync_event_remote_net_export_to_gpu(
         event: RemoteNet,
         gpu: *const c::doca_gpu,
@@ -268,5 +248,4 @@ c_calls! {
     ) -> Code {
         no_net_event(event, !gpu.is_null() && !handle.is_null())
     }
-    fn doca_sync_event_cap_remote_net_is_export_to_gpu_supported(info: Handle<Info>) { unsupported(&info) }
 }

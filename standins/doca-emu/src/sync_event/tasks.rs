@@ -1,17 +1,14 @@
 //! The kinds of tasks of an event.
 #![expect(unsafe_code, reason = "functions that C calls by name")]
 
+use super::calls::supported;
 use super::event::Event;
 use super::job::{Job, Kind};
-use crate::c_abi::{Handle, Out, Outcome, c, c_calls, require};
+use crate::c_abi::{Handle, Out, Outcome, c, c_calls};
 use crate::dev::Info;
 use crate::task::{Task, TaskCallback, as_task, fields};
 
 const MAX_TASKS: u32 = 1 << 16;
-
-fn is_supported(devinfo: &Handle<Info>) -> Outcome {
-    require(devinfo.get()?.function().sync_event, c::DOCA_ERROR_NOT_SUPPORTED)
-}
 
 fn configure(
     event: &Handle<Event>,
@@ -31,7 +28,7 @@ macro_rules! kinds {
     ($($kind:ident: $supported:ident, $set_conf:ident, $as_task:ident;)*) => {
         c_calls! {
             $(
-                fn $supported(devinfo: Handle<Info>) { is_supported(&devinfo) }
+                fn $supported(devinfo: Handle<Info>) { supported(&devinfo) }
                 fn $set_conf(
                     event: Handle<Event>,
                     completed: Option<TaskCallback>,
