@@ -104,20 +104,18 @@ pub(crate) mod calls {
     use crate::header::c_calls;
 
     c_calls! {
-        fn dma_batch_create(copies: *const dma_copy, count: usize, batch: *mut dma_batch) -> dma_status {
-            guard(|| {
-                // SAFETY: the header requires that `batch` is NULL or leads to a place that this call may
-                // write.
-                let out = unsafe { Out::new("batch", batch) }?;
-                // SAFETY: the header requires that `copies` is NULL or leads to `count` values that do not
-                // change during the call.
-                out.write(create(unsafe { slice("copies", copies, count) }?)?);
-                Ok(())
-            })
+        fn dma_batch_create(copies: *const dma_copy, count: usize, batch: *mut dma_batch) {
+            // SAFETY: the header requires that `batch` is NULL or leads to a place that this call may
+            // write.
+            let out = unsafe { Out::new("batch", batch) }?;
+            // SAFETY: the header requires that `copies` is NULL or leads to `count` values that do not
+            // change during the call.
+            out.write(create(unsafe { slice("copies", copies, count) }?)?);
+            Ok(())
         }
 
-        fn dma_batch_close(batch: dma_batch) -> dma_status {
-            guard(|| close(batch))
+        fn dma_batch_close(batch: dma_batch) {
+            close(batch)
         }
     }
 }

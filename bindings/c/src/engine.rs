@@ -83,44 +83,36 @@ pub(crate) mod calls {
     use crate::header::c_calls;
 
     c_calls! {
-        fn dma_open_abi(abi_version: u32, name: *const c_char, flags: u32, engine: *mut dma_engine) -> dma_status {
-            guard(|| {
-                // SAFETY: the header requires that `engine` is NULL or leads to a place that this call may
-                // write.
-                let out = unsafe { Out::new("engine", engine) }?;
-                // SAFETY: the header requires that `name` is NULL or a C string that does not change during
-                // the call.
-                let name = unsafe { text("name", name) }?;
-                let id = ENGINES.insert(open(abi_version, name, flags)?)?;
-                out.write(dma_engine { id });
-                Ok(())
-            })
+        fn dma_open_abi(abi_version: u32, name: *const c_char, flags: u32, engine: *mut dma_engine) {
+            // SAFETY: the header requires that `engine` is NULL or leads to a place that this call may
+            // write.
+            let out = unsafe { Out::new("engine", engine) }?;
+            // SAFETY: the header requires that `name` is NULL or a C string that does not change during
+            // the call.
+            let name = unsafe { text("name", name) }?;
+            let id = ENGINES.insert(open(abi_version, name, flags)?)?;
+            out.write(dma_engine { id });
+            Ok(())
         }
 
-        fn dma_close(engine: dma_engine) -> dma_status {
-            guard(|| {
-                drop(ENGINES.to_close(engine.id)?.map(Exclusive::remove));
-                Ok(())
-            })
+        fn dma_close(engine: dma_engine) {
+            drop(ENGINES.to_close(engine.id)?.map(Exclusive::remove));
+            Ok(())
         }
 
-        fn dma_engine_describe(engine: dma_engine, info: *mut dma_engine_info) -> dma_status {
-            guard(|| {
-                // SAFETY: the header requires that `info` is NULL or leads to a struct that begins with its
-                // size and that this call may write.
-                let out = unsafe { OutStruct::new("info", info) }?;
-                out.write(describe(&*get(engine)?));
-                Ok(())
-            })
+        fn dma_engine_describe(engine: dma_engine, info: *mut dma_engine_info) {
+            // SAFETY: the header requires that `info` is NULL or leads to a struct that begins with its
+            // size and that this call may write.
+            let out = unsafe { OutStruct::new("info", info) }?;
+            out.write(describe(&*get(engine)?));
+            Ok(())
         }
 
-        fn dma_engine_explain(engine: dma_engine, text: *mut c_char, capacity: usize, len: *mut usize) -> dma_status {
-            guard(|| {
-                let explanation = get(engine)?.engine.explain().unwrap_or_default();
-                // SAFETY: the header requires that `text` is NULL or leads to `capacity` bytes, `len` is NULL
-                // or leads to a number, and this call may write both.
-                unsafe { write_text(&explanation, text, capacity, len) }
-            })
+        fn dma_engine_explain(engine: dma_engine, text: *mut c_char, capacity: usize, len: *mut usize) {
+            let explanation = get(engine)?.engine.explain().unwrap_or_default();
+            // SAFETY: the header requires that `text` is NULL or leads to `capacity` bytes, `len` is NULL
+            // or leads to a number, and this call may write both.
+            unsafe { write_text(&explanation, text, capacity, len) }
         }
     }
 }

@@ -247,172 +247,152 @@ pub(crate) mod calls {
     use crate::header::c_calls;
 
     c_calls! {
-        fn dma_region_allocate(engine: dma_engine, len: usize, options: *const dma_memory_options, region: *mut dma_region) -> dma_status {
-            guard(|| {
-                // SAFETY: the header requires that `region` is NULL or leads to a place that this call may
-                // write.
-                let out = unsafe { Out::new("region", region) }?;
-                // SAFETY: the header requires that `options` is NULL or leads to a struct that begins with
-                // its size and does not change during the call.
-                let options = unsafe { super::options("options", options) }?;
-                let window = engine::get(engine)?.engine.allocate_window(&request(len, &options)?)?;
-                out.write(insert(window, false)?);
-                Ok(())
-            })
+        fn dma_region_allocate(engine: dma_engine, len: usize, options: *const dma_memory_options, region: *mut dma_region) {
+            // SAFETY: the header requires that `region` is NULL or leads to a place that this call may
+            // write.
+            let out = unsafe { Out::new("region", region) }?;
+            // SAFETY: the header requires that `options` is NULL or leads to a struct that begins with
+            // its size and does not change during the call.
+            let options = unsafe { super::options("options", options) }?;
+            let window = engine::get(engine)?.engine.allocate_window(&request(len, &options)?)?;
+            out.write(insert(window, false)?);
+            Ok(())
         }
 
-        fn dma_region_register(engine: dma_engine, memory: *mut c_void, len: usize, rights: u32, region: *mut dma_region) -> dma_status {
-            guard(|| {
-                // SAFETY: the header requires that `region` is NULL or leads to a place that this call may
-                // write.
-                let out = unsafe { Out::new("region", region) }?;
-                // SAFETY: the caller meets the requirements of the header for this memory.
-                out.write(unsafe { register(engine, memory, len, rights, None) }?);
-                Ok(())
-            })
+        fn dma_region_register(engine: dma_engine, memory: *mut c_void, len: usize, rights: u32, region: *mut dma_region) {
+            // SAFETY: the header requires that `region` is NULL or leads to a place that this call may
+            // write.
+            let out = unsafe { Out::new("region", region) }?;
+            // SAFETY: the caller meets the requirements of the header for this memory.
+            out.write(unsafe { register(engine, memory, len, rights, None) }?);
+            Ok(())
         }
 
-        fn dma_region_register_owned(engine: dma_engine, memory: *mut c_void, len: usize, rights: u32, release: dma_release, context: *mut c_void, region: *mut dma_region) -> dma_status {
-            guard(|| {
-                // SAFETY: the header requires that `region` is NULL or leads to a place that this call may
-                // write.
-                let out = unsafe { Out::new("region", region) }?;
-                let function = release.ok_or_else(|| invalid("release is NULL"))?;
-                let release = Some(Release { function, context });
-                // SAFETY: the caller meets the requirements of the header for this memory.
-                out.write(unsafe { register(engine, memory, len, rights, release) }?);
-                Ok(())
-            })
+        fn dma_region_register_owned(engine: dma_engine, memory: *mut c_void, len: usize, rights: u32, release: dma_release, context: *mut c_void, region: *mut dma_region) {
+            // SAFETY: the header requires that `region` is NULL or leads to a place that this call may
+            // write.
+            let out = unsafe { Out::new("region", region) }?;
+            let function = release.ok_or_else(|| invalid("release is NULL"))?;
+            let release = Some(Release { function, context });
+            // SAFETY: the caller meets the requirements of the header for this memory.
+            out.write(unsafe { register(engine, memory, len, rights, release) }?);
+            Ok(())
         }
 
-        fn dma_region_register_device(engine: dma_engine, address: u64, len: usize, rights: u32, region: *mut dma_region) -> dma_status {
-            guard(|| {
-                // SAFETY: the header requires that `region` is NULL or leads to a place that this call may
-                // write.
-                let out = unsafe { Out::new("region", region) }?;
-                check_len(len)?;
-                let request = MemoryRequest::new(0).with_access(access(rights)?);
-                // SAFETY: the program promises that the memory stays allocated until the region is closed.
-                // Rust code has no references to it.
-                let memory = unsafe { DeviceMemory::from_raw(DeviceAddr(address), len, ()) };
-                let window = engine::get(engine)?.engine.register_device_with(memory, &request)?;
-                out.write(insert(window, false)?);
-                Ok(())
-            })
+        fn dma_region_register_device(engine: dma_engine, address: u64, len: usize, rights: u32, region: *mut dma_region) {
+            // SAFETY: the header requires that `region` is NULL or leads to a place that this call may
+            // write.
+            let out = unsafe { Out::new("region", region) }?;
+            check_len(len)?;
+            let request = MemoryRequest::new(0).with_access(access(rights)?);
+            // SAFETY: the program promises that the memory stays allocated until the region is closed.
+            // Rust code has no references to it.
+            let memory = unsafe { DeviceMemory::from_raw(DeviceAddr(address), len, ()) };
+            let window = engine::get(engine)?.engine.register_device_with(memory, &request)?;
+            out.write(insert(window, false)?);
+            Ok(())
         }
 
-        fn dma_region_register_dmabuf(engine: dma_engine, fd: c_int, offset: u64, len: usize, rights: u32, region: *mut dma_region) -> dma_status {
-            guard(|| {
-                // SAFETY: the header requires that `region` is NULL or leads to a place that this call may
-                // write.
-                let out = unsafe { Out::new("region", region) }?;
-                check_len(len)?;
-                let request = registration(rights)?;
-                if fd < 0 {
-                    return Err(invalid(format!("file descriptor {fd}")));
-                }
-                // SAFETY: the program keeps the file open during the call. If it is not open, the duplication
-                // fails.
-                let fd = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned();
-                let fd = fd.map_err(|e| invalid("fd is not an open file").with_source(e))?;
-                // SAFETY: the duplicated descriptor keeps the bytes allocated. Rust code has no references to
-                // them.
-                let memory = unsafe { DeviceMemory::from_dmabuf(fd, offset, len, ()) }?;
-                let window = engine::get(engine)?.engine.register_device_with(memory, &request)?;
-                out.write(insert(window, false)?);
-                Ok(())
-            })
+        fn dma_region_register_dmabuf(engine: dma_engine, fd: c_int, offset: u64, len: usize, rights: u32, region: *mut dma_region) {
+            // SAFETY: the header requires that `region` is NULL or leads to a place that this call may
+            // write.
+            let out = unsafe { Out::new("region", region) }?;
+            check_len(len)?;
+            let request = registration(rights)?;
+            if fd < 0 {
+                return Err(invalid(format!("file descriptor {fd}")));
+            }
+            // SAFETY: the program keeps the file open during the call. If it is not open, the duplication
+            // fails.
+            let fd = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned();
+            let fd = fd.map_err(|e| invalid("fd is not an open file").with_source(e))?;
+            // SAFETY: the duplicated descriptor keeps the bytes allocated. Rust code has no references to
+            // them.
+            let memory = unsafe { DeviceMemory::from_dmabuf(fd, offset, len, ()) }?;
+            let window = engine::get(engine)?.engine.register_device_with(memory, &request)?;
+            out.write(insert(window, false)?);
+            Ok(())
         }
 
-        fn dma_region_dmabuf(region: dma_region, fd: *mut c_int, offset: *mut u64) -> dma_status {
-            guard(|| {
-                // SAFETY: the header requires that `fd` is NULL or leads to a place that this call may write.
-                let to_fd = unsafe { Out::new("fd", fd) }?;
-                // SAFETY: the header requires that `offset` is NULL or leads to a place that this call may
-                // write.
-                let to_offset = unsafe { Out::new("offset", offset) }?;
-                let memory = get(region)?.window.dmabuf()?;
-                // SAFETY: the header requires that the other device's region is closed before this one. Rust
-                // code has no references to a window's bytes.
-                let Some((fd, offset)) = (unsafe { memory.dmabuf() }) else {
-                    return Err(Error::new(ErrorKind::Unsupported, "the memory has no dma-buf"));
-                };
-                to_fd.write(fd.try_clone_to_owned()?.into_raw_fd());
-                to_offset.write(offset);
-                Ok(())
-            })
+        fn dma_region_dmabuf(region: dma_region, fd: *mut c_int, offset: *mut u64) {
+            // SAFETY: the header requires that `fd` is NULL or leads to a place that this call may write.
+            let to_fd = unsafe { Out::new("fd", fd) }?;
+            // SAFETY: the header requires that `offset` is NULL or leads to a place that this call may
+            // write.
+            let to_offset = unsafe { Out::new("offset", offset) }?;
+            let memory = get(region)?.window.dmabuf()?;
+            // SAFETY: the header requires that the other device's region is closed before this one. Rust
+            // code has no references to a window's bytes.
+            let Some((fd, offset)) = (unsafe { memory.dmabuf() }) else {
+                return Err(Error::new(ErrorKind::Unsupported, "the memory has no dma-buf"));
+            };
+            to_fd.write(fd.try_clone_to_owned()?.into_raw_fd());
+            to_offset.write(offset);
+            Ok(())
         }
 
-        fn dma_region_describe(region: dma_region, info: *mut dma_region_info) -> dma_status {
-            guard(|| {
-                // SAFETY: the header requires that `info` is NULL or leads to a struct that begins with its
-                // size and that this call may write.
-                let out = unsafe { OutStruct::new("info", info) }?;
-                let region = get(region)?;
-                let window = &region.window;
-                out.write(dma_region_info {
-                    size: size_of::<dma_region_info>(),
-                    len: window.len(),
-                    memory: cpu_address(window).map_or(std::ptr::null_mut(), |start| start.as_ptr().cast()),
-                    rights: window.region().access().bits(),
-                    reserved: 0,
-                });
-                Ok(())
-            })
+        fn dma_region_describe(region: dma_region, info: *mut dma_region_info) {
+            // SAFETY: the header requires that `info` is NULL or leads to a struct that begins with its
+            // size and that this call may write.
+            let out = unsafe { OutStruct::new("info", info) }?;
+            let region = get(region)?;
+            let window = &region.window;
+            out.write(dma_region_info {
+                size: size_of::<dma_region_info>(),
+                len: window.len(),
+                memory: cpu_address(window).map_or(std::ptr::null_mut(), |start| start.as_ptr().cast()),
+                rights: window.region().access().bits(),
+                reserved: 0,
+            });
+            Ok(())
         }
 
-        fn dma_region_read(region: dma_region, offset: usize, to: *mut c_void, len: usize) -> dma_status {
-            guard(|| {
-                let region = get(region)?;
-                let window = &region.window;
-                if to.is_null() && len > 0 {
-                    return Err(invalid("to is NULL"));
-                }
-                let start = reachable(window, offset, len)?;
-                // SAFETY: the range is inside the region, which stays mapped while its handle is pinned. The
-                // program provides `len` bytes at `to`. Rust code has no references to either range.
-                unsafe { racy_copy::copy(to.cast(), start, len) };
-                Ok(())
-            })
+        fn dma_region_read(region: dma_region, offset: usize, to: *mut c_void, len: usize) {
+            let region = get(region)?;
+            let window = &region.window;
+            if to.is_null() && len > 0 {
+                return Err(invalid("to is NULL"));
+            }
+            let start = reachable(window, offset, len)?;
+            // SAFETY: the range is inside the region, which stays mapped while its handle is pinned. The
+            // program provides `len` bytes at `to`. Rust code has no references to either range.
+            unsafe { racy_copy::copy(to.cast(), start, len) };
+            Ok(())
         }
 
-        fn dma_region_write(region: dma_region, offset: usize, from: *const c_void, len: usize) -> dma_status {
-            guard(|| {
-                let region = get(region)?;
-                let window = &region.window;
-                if from.is_null() && len > 0 {
-                    return Err(invalid("from is NULL"));
-                }
-                let start = reachable(window, offset, len)?;
-                // This checks that the memory may be written.
-                window.write_at(offset, &[])?;
-                // SAFETY: the range is inside the region, which stays mapped while its handle is pinned, and
-                // may be written. The program provides `len` bytes at `from`. Rust code has no references to
-                // either range, and a racy copy allows that a device writes them at the same time.
-                unsafe { racy_copy::copy(start, from.cast(), len) };
-                Ok(())
-            })
+        fn dma_region_write(region: dma_region, offset: usize, from: *const c_void, len: usize) {
+            let region = get(region)?;
+            let window = &region.window;
+            if from.is_null() && len > 0 {
+                return Err(invalid("from is NULL"));
+            }
+            let start = reachable(window, offset, len)?;
+            // This checks that the memory may be written.
+            window.write_at(offset, &[])?;
+            // SAFETY: the range is inside the region, which stays mapped while its handle is pinned, and
+            // may be written. The program provides `len` bytes at `from`. Rust code has no references to
+            // either range, and a racy copy allows that a device writes them at the same time.
+            unsafe { racy_copy::copy(start, from.cast(), len) };
+            Ok(())
         }
 
-        fn dma_region_import(engine: dma_engine, bytes: *const c_void, len: usize, region: *mut dma_region) -> dma_status {
-            guard(|| {
-                // SAFETY: the header requires that `region` is NULL or leads to a place that this call may
-                // write.
-                let out = unsafe { Out::new("region", region) }?;
-                if bytes.is_null() {
-                    return Err(invalid("bytes is NULL"));
-                }
-                // SAFETY: the header requires that `bytes` is NULL or leads to `len` values that do not
-                // change during the call.
-                let descriptor = ExportDescriptor::from_bytes(unsafe { slice("bytes", bytes.cast::<u8>(), len) }?)?;
-                let window = engine::get(engine)?.engine.import(&descriptor)?;
-                out.write(insert(window, false)?);
-                Ok(())
-            })
+        fn dma_region_import(engine: dma_engine, bytes: *const c_void, len: usize, region: *mut dma_region) {
+            // SAFETY: the header requires that `region` is NULL or leads to a place that this call may
+            // write.
+            let out = unsafe { Out::new("region", region) }?;
+            if bytes.is_null() {
+                return Err(invalid("bytes is NULL"));
+            }
+            // SAFETY: the header requires that `bytes` is NULL or leads to `len` values that do not
+            // change during the call.
+            let descriptor = ExportDescriptor::from_bytes(unsafe { slice("bytes", bytes.cast::<u8>(), len) }?)?;
+            let window = engine::get(engine)?.engine.import(&descriptor)?;
+            out.write(insert(window, false)?);
+            Ok(())
         }
 
-        fn dma_region_close(region: dma_region) -> dma_status {
-            guard(|| close(region))
+        fn dma_region_close(region: dma_region) {
+            close(region)
         }
     }
 }

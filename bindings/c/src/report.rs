@@ -62,67 +62,57 @@ pub(crate) mod calls {
     use crate::header::c_calls;
 
     c_calls! {
-        fn dma_discover(report: *mut dma_report) -> dma_status {
-            guard(|| {
-                // SAFETY: the header requires that `report` is NULL or leads to a place that this call may
-                // write.
-                let out = unsafe { Out::new("report", report) }?;
-                out.write(dma_report { id: REPORTS.insert(discover())? });
-                Ok(())
-            })
+        fn dma_discover(report: *mut dma_report) {
+            // SAFETY: the header requires that `report` is NULL or leads to a place that this call may
+            // write.
+            let out = unsafe { Out::new("report", report) }?;
+            out.write(dma_report { id: REPORTS.insert(discover())? });
+            Ok(())
         }
 
-        fn dma_doctor(backend: *const c_char, report: *mut dma_report) -> dma_status {
-            guard(|| {
-                // SAFETY: the header requires that `report` is NULL or leads to a place that this call may
-                // write.
-                let out = unsafe { Out::new("report", report) }?;
-                let named = if backend.is_null() {
-                    None
-                } else {
-                    // SAFETY: the header requires that `backend` is a C string that does not change during
-                    // the call.
-                    Some(unsafe { text("backend", backend) }?)
-                };
-                out.write(dma_report { id: REPORTS.insert(diagnose(named)?)? });
-                Ok(())
-            })
+        fn dma_doctor(backend: *const c_char, report: *mut dma_report) {
+            // SAFETY: the header requires that `report` is NULL or leads to a place that this call may
+            // write.
+            let out = unsafe { Out::new("report", report) }?;
+            let named = if backend.is_null() {
+                None
+            } else {
+                // SAFETY: the header requires that `backend` is a C string that does not change during
+                // the call.
+                Some(unsafe { text("backend", backend) }?)
+            };
+            out.write(dma_report { id: REPORTS.insert(diagnose(named)?)? });
+            Ok(())
         }
 
-        fn dma_report_count(report: dma_report, count: *mut usize) -> dma_status {
-            guard(|| {
-                // SAFETY: the header requires that `count` is NULL or leads to a place that this call may
-                // write.
-                let out = unsafe { Out::new("count", count) }?;
-                out.write(REPORTS.get(report.id)?.len());
-                Ok(())
-            })
+        fn dma_report_count(report: dma_report, count: *mut usize) {
+            // SAFETY: the header requires that `count` is NULL or leads to a place that this call may
+            // write.
+            let out = unsafe { Out::new("count", count) }?;
+            out.write(REPORTS.get(report.id)?.len());
+            Ok(())
         }
 
-        fn dma_report_read(report: dma_report, index: usize, entry: *mut dma_report_entry) -> dma_status {
-            guard(|| {
-                // SAFETY: the header requires that `entry` is NULL or leads to a struct that begins with its
-                // size and that this call may write.
-                let out = unsafe { OutStruct::new("entry", entry) }?;
-                let entries = REPORTS.get(report.id)?;
-                let Some(Entry { strings, verdict, usable }) = entries.get(index) else {
-                    let message = format!("entry {index} of a report with {}", entries.len());
-                    return Err(Error::new(ErrorKind::OutOfRange, message)
-                        .with_numbers(index as u64, entries.len() as u64));
-                };
-                let [name, subject, text, remedy] = strings.each_ref().map(|string| string.as_ptr());
-                let (verdict, usable) = (*verdict, (*usable).into());
-                let size = size_of::<dma_report_entry>();
-                out.write(dma_report_entry { size, name, subject, text, remedy, verdict, usable });
-                Ok(())
-            })
+        fn dma_report_read(report: dma_report, index: usize, entry: *mut dma_report_entry) {
+            // SAFETY: the header requires that `entry` is NULL or leads to a struct that begins with its
+            // size and that this call may write.
+            let out = unsafe { OutStruct::new("entry", entry) }?;
+            let entries = REPORTS.get(report.id)?;
+            let Some(Entry { strings, verdict, usable }) = entries.get(index) else {
+                let message = format!("entry {index} of a report with {}", entries.len());
+                return Err(Error::new(ErrorKind::OutOfRange, message)
+                    .with_numbers(index as u64, entries.len() as u64));
+            };
+            let [name, subject, text, remedy] = strings.each_ref().map(|string| string.as_ptr());
+            let (verdict, usable) = (*verdict, (*usable).into());
+            let size = size_of::<dma_report_entry>();
+            out.write(dma_report_entry { size, name, subject, text, remedy, verdict, usable });
+            Ok(())
         }
 
-        fn dma_report_close(report: dma_report) -> dma_status {
-            guard(|| {
-                drop(REPORTS.to_close(report.id)?.map(Exclusive::remove));
-                Ok(())
-            })
+        fn dma_report_close(report: dma_report) {
+            drop(REPORTS.to_close(report.id)?.map(Exclusive::remove));
+            Ok(())
         }
     }
 }

@@ -9,9 +9,10 @@ pub(crate) mod call_bindings;
 pub use bindings::*;
 
 /// Exports functions under their C names, all as `unsafe extern "C"`. The compiler checks that each has
-/// the type that the header declares. rustfmt does not format the functions.
+/// the type that the header declares. A function without a result returns the status of its body's
+/// `Result<()>`, by the function `guard` that its module has. rustfmt does not format the functions.
 macro_rules! c_calls {
-    ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $result:ty $body:block)*) => {
+    ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {
         $(
             #[doc = concat!("See `", stringify!($name), "` in `include/dma.h`.")]
             ///
@@ -20,9 +21,31 @@ macro_rules! c_calls {
             /// Each pointer is NULL, or leads to the object that the header describes, and is valid for as
             /// long as the header says.
             #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name($($arg: $type),*) -> $result $body
+            pub unsafe extern "C" fn $name($($arg: $type),*) -> crate::header::result_of!($($result)?) {
+                crate::header::body_of!(($($result)?) $body)
+            }
             const _: crate::header::call_bindings::$name = $name;
         )*
     };
 }
 pub(crate) use c_calls;
+
+macro_rules! result_of {
+    () => {
+        crate::header::dma_status
+    };
+    ($result:ty) => {
+        $result
+    };
+}
+pub(crate) use result_of;
+
+macro_rules! body_of {
+    (() $body:block) => {
+        guard(|| $body)
+    };
+    (($result:ty) $body:block) => {
+        $body
+    };
+}
+pub(crate) use body_of;
