@@ -8,6 +8,9 @@ use crate::{Descriptor, Segment};
 /// Number of pending descriptors that are submitted as a full batch, without waiting for a flush.
 pub(super) const SUBMIT_BATCH: usize = 32;
 
+/// Number of operations in chunks for which a queue allocates memory when it is opened.
+const FIRST_OPERATIONS: usize = 4;
+
 /// Accepted operations that have not been submitted to the device, or not completely.
 pub(super) struct Backlog {
     /// Descriptors that are submitted unchanged. The first `submitted` descriptors have been submitted.
@@ -27,8 +30,8 @@ impl Backlog {
         Self {
             pending: Vec::with_capacity(slots.clamp(SUBMIT_BATCH, 1024)),
             submitted: 0,
-            deferred: VecDeque::new(),
-            queries: Vec::new(),
+            deferred: VecDeque::with_capacity(FIRST_OPERATIONS),
+            queries: Vec::with_capacity(FIRST_OPERATIONS),
             fence: false,
         }
     }

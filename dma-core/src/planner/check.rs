@@ -231,6 +231,17 @@ pub(crate) struct Lists {
 impl Lists {
     /// Maximum number of vectors that are kept.
     const MAX_LISTS: usize = 64;
+    /// Number of segments of each list of [`with_memory`](Self::with_memory).
+    const FIRST_SEGMENTS: usize = 4;
+
+    /// Makes a collection for a queue. The memory of the first operations' lists is allocated with the queue,
+    /// so that a queue that could be opened works at a limit of memory.
+    pub(crate) fn with_memory() -> Self {
+        let mut spare = Vec::with_capacity(Self::MAX_LISTS);
+        spare.resize_with(4, || Vec::with_capacity(Self::FIRST_SEGMENTS));
+        let list = Vec::with_capacity(3 * Self::FIRST_SEGMENTS);
+        Self { spare, extents: Extents { list, ..Extents::default() } }
+    }
 
     /// Returns an empty vector, which reuses kept memory if there is any.
     pub(crate) fn take(&mut self) -> Vec<Segment> {
@@ -267,7 +278,7 @@ impl Lists {
 
     /// Keeps the memory of `list` for reuse, if fewer than `MAX_LISTS` vectors are kept.
     pub(crate) fn keep(&mut self, mut list: Vec<Segment>) {
-        if list.capacity() > 0 && self.spare.len() < Self::MAX_LISTS {
+        if list.capacity() > 0 && self.spare.len() < Self::MAX_LISTS && self.spare.try_reserve(1).is_ok() {
             list.clear();
             self.spare.push(list);
         }
@@ -372,12 +383,22 @@ fn collect_segments<T: Operand>(
             total += range.len as u128;
             extents.is_cpu_visible &= range.region.is_cpu_visible();
             if range.len > 0 {
+                if out.try_reserve(1).is_err() || extents.list.try_reserve(1).is_err() {
+                    result = Err(no_memory(out.len()));
+                    return;
+                }
                 out.push(range.segment());
                 extents.push(range.located(), range.len, access.contains(Access::WRITE));
             }
         }
     });
     result.map(|()| total)
+}
+
+#[cold]
+fn no_memory(segments: usize) -> Error {
+    Error::new(ErrorKind::OutOfMemory, format!("no memory for an operation of more than {segments} segments"))
+        .with_hint("free some memory, or split the operation into several operations")
 }
 
 /// The ranges of an operation, to check that they do not overlap.

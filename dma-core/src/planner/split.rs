@@ -58,6 +58,11 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
+    /// Makes a chunk with memory for some segments, so that the first operations of a queue need none.
+    pub(crate) fn with_memory() -> Self {
+        Self { src: Vec::with_capacity(4), dst: Vec::with_capacity(4), ..Self::default() }
+    }
+
     /// Makes the descriptor of this chunk.
     pub(crate) fn descriptor(&self, token: u64) -> Descriptor<'_> {
         if let (Some(both), [src]) = (&self.both, &self.src[..]) {

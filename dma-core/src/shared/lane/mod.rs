@@ -137,7 +137,7 @@ impl Lane {
                 runs: 0,
             })),
             spare: Mutex::default(),
-            lists: Mutex::new(Lists::default()),
+            lists: Mutex::new(Lists::with_memory()),
             full: AtomicU64::new(0),
             driven: CachePadded::new(AtomicU64::new(0)),
             reports: CachePadded::new(AtomicU64::new(0)),
