@@ -1,5 +1,6 @@
 //! Operations that the CPU executes within the call allocate nothing, not even the first ones of a process,
-//! because an allocation that fails ends the program. Memory is also freed without an allocation.
+//! because an allocation that fails ends the program. Memory is also freed without an allocation. Longer
+//! operations of a new queue need no memory either.
 #![expect(unsafe_code, reason = "implements a global allocator; copies between raw addresses")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -44,7 +45,7 @@ fn without_memory<R>(work: impl FnOnce() -> R) -> R {
 
 // This is the only test in the file, because the first calls of the process count.
 #[test]
-fn the_first_short_operations_and_drops_of_a_process_need_no_memory() {
+fn the_first_operations_and_drops_of_a_process_need_no_memory() {
     let (mut dst, src) = ([0_u8; 3000], [7_u8; 3000]);
     without_memory(|| {
         for kernel in Kernel::all() {
@@ -71,5 +72,28 @@ fn the_first_short_operations_and_drops_of_a_process_need_no_memory() {
         });
         assert_eq!((pair.0[len - 1], pair.1[len - 1]), (5, 6), "{len} bytes");
         assert_eq!(digest, crc32c::crc32c(&vec![0; len]), "{len} bytes");
+    }
+    // The first longer operations of a queue use memory that was allocated with the queue. Without memory for
+    // jobs, they are executed by the submission.
+    let long = || memory(3 << 20);
+    for fenced in [false, true] {
+        let queue = || {
+            let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+            if fenced {
+                queue.fence();
+            }
+            queue
+        };
+        let (fresh, src, dst) = (queue(), long(), long());
+        let (src, dst) = without_memory(|| fresh.copy(src, dst).expect("accepted").wait().expect("done"));
+        let fresh = queue();
+        let dst = without_memory(|| fresh.fill(dst, [0; 8]).expect("accepted").wait().expect("done"));
+        let (fresh, src, dst) = (queue(), src.freeze(), dst.freeze());
+        let ((src, _), differ) =
+            without_memory(|| fresh.compare(src, dst).expect("accepted").wait().expect("done"));
+        assert_eq!(differ, None);
+        let fresh = queue();
+        let (_, digest) = without_memory(|| fresh.crc32c(src, 0).expect("accepted").wait().expect("done"));
+        assert_eq!(digest, crc32c::crc32c(&vec![0; 3 << 20]));
     }
 }

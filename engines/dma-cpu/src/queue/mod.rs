@@ -111,7 +111,8 @@ impl CpuQueue {
             batches: CopyTuner::new(),
             busy_until: 0,
             done: Tokens::new(options.depth),
-            ended: VecDeque::new(),
+            // The first results need no memory.
+            ended: VecDeque::with_capacity(4),
             jobs,
             spares: Spares::default(),
             job_queue,
