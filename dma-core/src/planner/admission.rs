@@ -7,7 +7,7 @@ use std::mem::ManuallyDrop;
 use super::backlog::{Backlog, SUBMIT_BATCH};
 use super::cursor::Cursor;
 use super::outcomes::{ONE_INDEX, OpState, Phase, slot_of, token};
-use super::plain::BUSY;
+use super::plain::{self, BUSY};
 use super::plan::Plan;
 use super::query::QueryProgress;
 use super::split::{DeferredOp, Fence, OpKind};
@@ -178,7 +178,7 @@ impl Admission<'_> {
         }
     }
 
-    /// Adds all copies and their bytes, if every copy is plain ([`check::is_plain`]) and no operation is
+    /// Adds all copies and their bytes, if every copy is plain ([`plain::is_plain`]) and no operation is
     /// deferred before them. Otherwise adds no copy and returns false. The admission must have been made with
     /// 0 bytes and one operation for each copy.
     #[inline]
@@ -196,7 +196,7 @@ impl Admission<'_> {
         // In a loop the sums stay in registers, whereas closures would keep them in memory.
         for ((src, dst), place) in copies.iter().zip(pending.spare_capacity_mut()) {
             let (src, dst) = (src.single(), dst.single());
-            if !check::is_plain::<D>(engine, src, dst, max) {
+            if !plain::is_plain::<D>(engine, src, dst, max) {
                 return false;
             }
             place.write(Descriptor::copy(token, src.segment(), dst.segment()));

@@ -1,45 +1,15 @@
-//! Checks of operations, before they are submitted to a device.
+//! Checks of operations, before they are submitted to a device, and the reasons for refusals. The rule for a
+//! copy of one range to another range is in [`plain`](super::plain).
 
 use dma_process::count;
 
 use super::error;
+use super::plain::{By, grants, is_valid, shared_bytes};
 use super::plan::{Plan, QueueCaps};
 use super::query::{Query, QueryKind};
 use crate::memory::operand::sealed::Operand;
 use crate::memory::range::Range;
 use crate::{Access, EngineId, Error, ErrorKind, Result, Segment};
-
-/// The accessor of an operation's memory. The CPU cannot reach the memory of some regions.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum By {
-    Device,
-    Cpu,
-}
-
-/// Returns whether a copy of one range to another range is valid. `unique` is true if the types exclude that
-/// the ranges overlap. This is the only statement of the rule: device, CPU and batches use it.
-#[inline]
-pub(crate) fn is_valid(by: By, engine: EngineId, src: &Range, dst: &Range, unique: bool) -> bool {
-    let granted = grants(by, engine, src, Access::READ) & grants(by, engine, dst, Access::WRITE);
-    granted & (src.len == dst.len) & (unique || shared_bytes(src, dst) == 0)
-}
-
-/// Returns whether a copy of one range to another range is valid and has 1 to `max` bytes. If not, [`flat`]
-/// or the planner finds the reason.
-#[inline]
-pub(crate) fn is_plain<D: Operand>(engine: EngineId, src: &Range, dst: &Range, max: usize) -> bool {
-    is_valid(By::Device, engine, src, dst, D::UNIQUE) & (dst.len.wrapping_sub(1) < max)
-}
-
-/// Returns the number of bytes that two ranges of the length of `dst` share.
-#[inline]
-pub(crate) fn shared_bytes(src: &Range, dst: &Range) -> u64 {
-    let ((src_space, src_start), (dst_space, dst_start)) = (src.located(), dst.located());
-    // The ranges overlap if the distance between their first bytes is less than their length. The ends are
-    // not computed, because they may overflow.
-    let shared = (dst.len as u64).saturating_sub(src_start.abs_diff(dst_start));
-    if src_space == dst_space { shared } else { 0 }
-}
 
 /// Returns whether two ranges share a byte. The ranges must not be empty, and may have different lengths.
 #[inline]
@@ -47,19 +17,6 @@ pub(crate) fn overlap(a: &Range, b: &Range) -> bool {
     let ((space, start), (other_space, other_start)) = (a.located(), b.located());
     let first = if start <= other_start { a } else { b };
     space == other_space && start.abs_diff(other_start) < first.len as u64
-}
-
-/// Returns whether `range` belongs to `engine`, grants `access`, and can be reached.
-#[inline]
-pub(crate) fn grants(by: By, engine: EngineId, range: &Range, access: Access) -> bool {
-    // A tag has one bit for each right, and one for memory that the CPU can reach. Set all bits that are not
-    // requested. If the range grants the rest, then all bits are set, and the result equals the engine's tag
-    // with all bits.
-    let reach = match by {
-        By::Device => EngineId::CPU_VISIBLE,
-        By::Cpu => 0,
-    };
-    range.region.0.tag | reach | u64::from(access.complement().bits()) == engine.full_tag()
 }
 
 /// Checks a copy of one range to another range, and returns its length.

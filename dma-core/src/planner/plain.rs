@@ -1,16 +1,16 @@
-//! Plain copies: each is of one range to another range, and becomes one descriptor. A plain copy that is the
-//! only open operation of a queue has a short path.
-#![expect(unsafe_code, reason = "submits a checked descriptor to the raw queue")]
+//! Plain copies: each is of one range to another range. The CPU executes a short one at once. Any other becomes
+//! one descriptor, and has a short path if it is the only open operation of its queue.
+#![expect(unsafe_code, reason = "copies checked ranges, and submits checked descriptors to the raw queue")]
 
 use std::slice;
 
+use super::Planner;
 use super::backlog::Backlog;
 use super::device::Progress;
 use super::outcomes::{slot_of, token};
-use super::{Planner, check};
 use crate::memory::operand::sealed::Operand;
 use crate::memory::range::Range;
-use crate::{Descriptor, Error, Outcome, Result, Segment};
+use crate::{Access, Descriptor, EngineId, Error, Outcome, Result, Segment, racy_copy};
 
 /// The value of [`Planner::alone`] while no operation is open. No queue is deep enough to have a slot with
 /// this number.
@@ -30,14 +30,89 @@ pub(crate) enum RanAlone {
     Unreported,
 }
 
+/// The accessor of an operation's memory. The CPU cannot reach the memory of some regions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum By {
+    Device,
+    Cpu,
+}
+
+/// Returns whether a copy of one range to another range is valid. `unique` is true if the types exclude that
+/// the ranges overlap. This is the only statement of the rule: device, CPU and batches use it.
+#[inline]
+pub(crate) fn is_valid(by: By, engine: EngineId, src: &Range, dst: &Range, unique: bool) -> bool {
+    let granted = grants(by, engine, src, Access::READ) & grants(by, engine, dst, Access::WRITE);
+    granted & (src.len == dst.len) & (unique || shared_bytes(src, dst) == 0)
+}
+
+/// Returns whether a copy of one range to another range is valid and has 1 to `max` bytes. If not, the planner
+/// or [`check`](super::check) finds the reason.
+#[inline]
+pub(crate) fn is_plain<D: Operand>(engine: EngineId, src: &Range, dst: &Range, max: usize) -> bool {
+    is_valid(By::Device, engine, src, dst, D::UNIQUE) & (dst.len.wrapping_sub(1) < max)
+}
+
+/// Returns the number of bytes that two ranges of the length of `dst` share.
+#[inline]
+pub(crate) fn shared_bytes(src: &Range, dst: &Range) -> u64 {
+    let ((src_space, src_start), (dst_space, dst_start)) = (src.located(), dst.located());
+    // The ranges overlap if the distance between their first bytes is less than their length. The ends are
+    // not computed, because they may overflow.
+    let shared = (dst.len as u64).saturating_sub(src_start.abs_diff(dst_start));
+    if src_space == dst_space { shared } else { 0 }
+}
+
+/// Returns whether `range` belongs to `engine`, grants `access`, and can be reached.
+#[inline]
+pub(crate) fn grants(by: By, engine: EngineId, range: &Range, access: Access) -> bool {
+    // A tag has one bit for each right, and one for memory that the CPU can reach. Set all bits that are not
+    // requested. If the range grants the rest, then all bits are set, and the result equals the engine's tag
+    // with all bits.
+    let reach = match by {
+        By::Device => EngineId::CPU_VISIBLE,
+        By::Cpu => 0,
+    };
+    range.region.0.tag | reach | u64::from(access.complement().bits()) == engine.full_tag()
+}
+
 impl Planner {
+    /// Executes a copy of single ranges in this call, if inline execution is allowed now, and the copy is
+    /// valid and short enough. Returns whether it was executed.
+    // Not by `execute_inline`, because a check of the length includes that of the permission.
+    #[inline(always)]
+    pub(crate) fn execute_copy<D: Operand>(&mut self, src: &Range, dst: &Range) -> bool {
+        let len = dst.len;
+        if !self.inline.fits_plain_copy(len) || self.is_poisoned() {
+            return false;
+        }
+        let executed = self.device.guard.call_executor(|| {
+            if !is_valid(By::Cpu, self.engine, src, dst, D::UNIQUE) {
+                return false;
+            }
+            // The unsafe calls below rely on these checks, and on these facts: views lie inside their regions and
+            // keep them registered. The caller owns the operands. Therefore others can only read a shared
+            // source, or access bytes of windows.
+            if len > self.inline.plain_copy_len {
+                // SAFETY: see above.
+                return unsafe { self.inline.copy_checked(src.addr, dst.addr, len) };
+            }
+            // SAFETY: see above. The executor would only make this call.
+            unsafe { racy_copy::copy(dst.addr.as_ptr(), src.addr.as_ptr(), len) };
+            true
+        });
+        if executed {
+            self.outcomes.count_executed(1, len);
+        }
+        executed
+    }
+
     /// Begins a copy of one range to another range in `slot`, which must be idle, if it can become a pending
     /// descriptor now. If not, returns false: pending descriptors must be
     /// [submitted](Self::submit_pending) first, or the copy must be deferred, or it is invalid. The caller
     /// must put the operands into a transfer before any other code can run.
     #[inline(always)]
     pub(crate) fn begin_plain<D: Operand>(&mut self, slot: u32, src: &Range, dst: &Range) -> bool {
-        if !check::is_plain::<D>(self.engine, src, dst, self.max_transfer) || self.is_poisoned() {
+        if !is_plain::<D>(self.engine, src, dst, self.max_transfer) || self.is_poisoned() {
             return false;
         }
         if self.alone == IDLE {

@@ -25,7 +25,6 @@ pub use ready::SharedReady;
 use ready::WhenReady;
 pub use transfer::{SharedResult, SharedTransfer};
 
-use crate::planner::Answer;
 use crate::planner::check::{self, Lists};
 use crate::planner::copy_bytes::{Copier, Pair};
 use crate::planner::error::{self, TransferKind};
@@ -33,6 +32,7 @@ use crate::planner::handle::{Ticket, TransferFlags};
 use crate::planner::inline::{Executed, Inline};
 use crate::planner::operations::operations;
 use crate::planner::plan::{Plan, QueueCaps};
+use crate::planner::{Answer, is_plain};
 use crate::slow_path::slow_path;
 use crate::{
     Batch, BufferMut, Counters, Destination, EngineInfo, Error, InlineExecutor, OpError, RawQueue, Result,
@@ -137,7 +137,7 @@ impl SharedQueue {
             return Ok(self.done(executed, TransferKind::Copy, ManuallyDrop::into_inner(operands)));
         }
         let (from, to) = (operands.0.single(), operands.1.single());
-        if check::is_plain::<D>(lane.engine, from, to, usize::MAX)
+        if is_plain::<D>(lane.engine, from, to, usize::MAX)
             && !lane.refuses()
             && !lane.selects_copies()
             && let Some(slot) = lane.submit_flat(self.handle.submitter_id, from.segment(), to.segment())

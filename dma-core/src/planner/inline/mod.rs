@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use super::Planner;
 use super::batch::{Batch, CheckedPairs};
-use super::check::{By, Lists, grants, is_valid, shared_bytes};
+use super::check::Lists;
+use super::plain::{By, grants, is_valid, shared_bytes};
 use super::plan::Plan;
 use crate::memory::operand::sealed::Operand;
 use crate::memory::range::Range;
@@ -43,7 +44,7 @@ pub(crate) struct Inline {
     /// The value of `limit` while operations may be executed; 0 without an executor.
     max_len: usize,
     /// See [`InlineExecutor::plain_copy_len`]; 0 if the executor selects copies.
-    plain_copy_len: usize,
+    pub(super) plain_copy_len: usize,
     /// See [`InlineExecutor::plain_read_len`].
     plain_read_len: usize,
     /// See [`InlineExecutor::batches_short_copies`].
@@ -107,24 +108,6 @@ impl Planner {
             self.device.guard.call_executor(|| run(&self.inline, &self.lists))?;
         self.outcomes.count_executed(operations, bytes);
         Some(result)
-    }
-
-    /// Executes a copy of single ranges in this call, if inline execution is allowed now, and the copy is
-    /// valid and short enough. Returns whether it was executed.
-    // Not by `execute_inline`, because a check of the length includes that of the permission.
-    #[inline(always)]
-    pub(crate) fn execute_copy<D: Operand>(&mut self, src: &Range, dst: &Range) -> bool {
-        if !self.inline.fits_plain_copy(dst.len) || self.is_poisoned() {
-            return false;
-        }
-        // SAFETY: views lie inside their regions and keep them registered. The caller owns the operands.
-        // Therefore others can only read a shared source, or access bytes of windows.
-        let executed =
-            self.device.guard.call_executor(|| unsafe { self.inline.copy_plain(src, dst, D::UNIQUE) });
-        if executed {
-            self.outcomes.count_executed(1, dst.len);
-        }
-        executed
     }
 
     /// Removes and returns the executor, for a layer above that calls it without this planner.
@@ -288,9 +271,13 @@ impl Inline {
             return None;
         }
         let (src, dst) = (src.single(), dst.single());
-        // SAFETY: views lie inside their regions and keep them registered. The caller owns the operands.
-        // Therefore others can only read a shared source, or access bytes of windows.
-        let executed = self.fits_plain_copy(dst.len) && unsafe { self.copy_plain(src, dst, D::UNIQUE) };
+        if !(self.fits_plain_copy(dst.len) && is_valid(By::Cpu, self.engine, src, dst, D::UNIQUE)) {
+            return None;
+        }
+        // SAFETY: the lines above have checked the engine, the rights, the lengths and the overlap. Views lie
+        // inside their regions and keep them registered. The caller owns the operands. Therefore others can
+        // only read a shared source, or access bytes of windows.
+        let executed = unsafe { self.copy_checked(src.addr, dst.addr, dst.len) };
         executed.then_some(Executed::one(0, dst.len))
     }
 
@@ -301,24 +288,6 @@ impl Inline {
         len.wrapping_sub(1) < self.copy_limit
     }
 
-    /// Executes a copy that [`fits_plain_copy`](Self::fits_plain_copy), if it is valid and there is an
-    /// executor. Returns whether it was executed. `unique` is true if no other operand can overlap the
-    /// destination.
-    ///
-    /// # Safety
-    ///
-    /// The requirements are those of [`InlineExecutor::copy`], except for the rights, the lengths and the
-    /// overlap.
-    #[inline(always)]
-    pub(crate) unsafe fn copy_plain(&self, src: &Range, dst: &Range, unique: bool) -> bool {
-        if !is_valid(By::Cpu, self.engine, src, dst, unique) {
-            return false;
-        }
-        // SAFETY: the lines above have checked the engine, the rights, the lengths and the overlap. The
-        // caller meets the other requirements.
-        unsafe { self.copy_checked(src.addr, dst.addr, dst.len) }
-    }
-
     /// Executes a copy that is valid, short enough and admitted, if there is an executor. Returns whether it
     /// was executed.
     ///
@@ -326,7 +295,7 @@ impl Inline {
     ///
     /// The requirements are those of [`InlineExecutor::copy`].
     #[inline(always)]
-    unsafe fn copy_checked(&self, src: DeviceAddr, dst: DeviceAddr, len: usize) -> bool {
+    pub(super) unsafe fn copy_checked(&self, src: DeviceAddr, dst: DeviceAddr, len: usize) -> bool {
         if len <= self.plain_copy_len {
             // SAFETY: the caller meets the requirements of the executor, which would only make this call.
             unsafe { racy_copy::copy(dst.as_ptr(), src.as_ptr(), len) };
