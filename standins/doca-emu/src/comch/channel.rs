@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::connection::{Connection, Counters, Link};
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, Receiver};
 use super::wire;
 use crate::c_abi::{Handle, INVALID, Mark, Outcome, c, object, require};
 use crate::dev::Dev;
@@ -134,7 +134,8 @@ impl Channel {
             listed: RefCell::default(),
             waiting: Cell::new(0),
         });
-        active.endpoint.channel.replace(Rc::downgrade(&active));
+        let receiver: Weak<Active> = Rc::downgrade(&active);
+        active.endpoint.receiver.replace(Some(receiver));
         active.start()?;
         self.active.replace(Some(Rc::clone(&active)));
         Ok(active)
@@ -199,17 +200,6 @@ impl Active {
             self.peers.borrow_mut().push(Rc::clone(&peer));
             peer
         })
-    }
-
-    /// Stores a message of a connection in the receive queue.
-    pub(super) fn received(&self, connection: &Rc<Connection>, message: &[u8]) {
-        self.inbox.borrow_mut().push_back((self.admit(connection), message.to_vec()));
-    }
-
-    /// Signals that a client has connected or disconnected.
-    pub(super) fn changed(&self, connection: &Rc<Connection>) {
-        self.admit(connection);
-        self.changes.timer().ring(std::time::Duration::ZERO);
     }
 
     /// Returns the peer with this handle, or `NOT_CONNECTED` if this endpoint has no such peer.
@@ -294,6 +284,17 @@ impl Active {
         let connections = self.endpoint.connections.borrow();
         let waiting = connections.iter().filter(|other| other.link.get() == Link::Greeting).count();
         self.waiting.set(waiting as u32);
+    }
+}
+
+impl Receiver for Active {
+    fn received(&self, connection: &Rc<Connection>, message: &[u8]) {
+        self.inbox.borrow_mut().push_back((self.admit(connection), message.to_vec()));
+    }
+
+    fn changed(&self, connection: &Rc<Connection>) {
+        self.admit(connection);
+        self.changes.timer().ring(std::time::Duration::ZERO);
     }
 }
 

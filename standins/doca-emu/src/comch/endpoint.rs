@@ -9,7 +9,6 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::channel::Active;
 use super::connection::{Connection, Link};
 use super::fast_path::WakeFlag;
 use super::wire;
@@ -28,6 +27,15 @@ pub(super) const SEARCH_LIMIT: Duration = Duration::from_secs(3);
 pub(super) const LISTENER: u64 = 0;
 /// Added to a connection's number to identify its fast path in the epoll data.
 pub(super) const FAST: u64 = 1 << 63;
+
+/// Receives what happens on the connections of an endpoint, in the place of the callbacks.
+pub(super) trait Receiver {
+    /// Stores a message of a connection.
+    fn received(&self, connection: &Rc<Connection>, message: &[u8]);
+
+    /// Signals that a client has connected or disconnected.
+    fn changed(&self, connection: &Rc<Connection>);
+}
 
 pub(crate) struct Send {
     pub(super) connection: RefCell<Option<Rc<Connection>>>,
@@ -49,8 +57,8 @@ pub(crate) struct Endpoint {
     pub(super) on_message: Cell<Option<OnMessage>>,
     pub(super) on_connect: Cell<Option<StatusCallback>>,
     pub(super) on_disconnect: Cell<Option<StatusCallback>>,
-    /// If set, this channel receives messages and connection changes instead of the callbacks.
-    pub(super) channel: RefCell<Weak<Active>>,
+    /// If set, this receiver gets messages and connection changes instead of the callbacks.
+    pub(super) receiver: RefCell<Option<Weak<dyn Receiver>>>,
     /// The callbacks for new and for ended consumers of the peer.
     pub(super) on_consumer: Cell<Option<(ConsumerCallback, ConsumerCallback)>>,
     /// Raised by the fast paths of this endpoint's connections.
@@ -90,7 +98,7 @@ impl Endpoint {
             on_message: Cell::new(None),
             on_connect: Cell::new(None),
             on_disconnect: Cell::new(None),
-            channel: RefCell::default(),
+            receiver: RefCell::default(),
             on_consumer: Cell::new(None),
             wake_flag: Arc::default(),
             listener: RefCell::new(None),
@@ -107,6 +115,10 @@ impl Endpoint {
 
     pub(super) fn is_server(&self) -> bool {
         self.rep.is_some()
+    }
+
+    pub(super) fn receiver(&self) -> Option<Rc<dyn Receiver>> {
+        self.receiver.borrow().as_ref().and_then(Weak::upgrade)
     }
 
     pub(super) fn limits(&self) -> &ComchConfig {

@@ -157,9 +157,8 @@ impl Endpoint {
             (Link::Open, Some(&wire::MESSAGE)) => {
                 let (_, message) = packet.split_at_mut(1);
                 connection.count(2, message.len());
-                let channel = self.channel.borrow().upgrade();
-                if let Some(channel) = channel {
-                    channel.received(connection, message);
+                if let Some(receiver) = self.receiver() {
+                    receiver.received(connection, message);
                 } else if let Some(on_message) = self.on_message.get() {
                     let event = ptr::from_ref(self).cast_mut().cast();
                     let handle = pointer_to(&**connection);
@@ -204,8 +203,8 @@ impl Endpoint {
     }
 
     pub(super) fn tell(&self, callback: Option<StatusCallback>, connection: &Rc<Connection>) {
-        if let Some(channel) = self.channel.borrow().upgrade() {
-            channel.changed(connection);
+        if let Some(receiver) = self.receiver() {
+            receiver.changed(connection);
         }
         let Some(callback) = callback else { return };
         let event = ptr::from_ref(self).cast_mut().cast();

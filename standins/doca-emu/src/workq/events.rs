@@ -7,8 +7,7 @@ use std::rc::{Rc, Weak};
 
 use doca_sys::workq::bindings as old;
 
-use super::queue::{Base, Ended, WorkQueue};
-use crate::c_abi::{Handle, INVALID, In, Out, Outcome, c, c_calls, require};
+use crate::c_abi::{Code, Handle, INVALID, In, Out, Outcome, c, c_calls, require};
 use crate::dev::Info;
 use crate::sync_event::{Compare, Event, is_mask};
 
@@ -17,25 +16,36 @@ const GET: u32 = WAIT_GT + 1;
 const SET: u32 = WAIT_GT + 2;
 const ADD: u32 = WAIT_GT + 3;
 
+/// The end of a job of any kind.
+#[derive(Clone, Copy)]
+pub(super) struct Ended {
+    pub(super) kind: c_int,
+    pub(super) user_data: c::doca_data,
+    pub(super) status: Code,
+}
+
+/// The fields with which every job begins: `struct doca_job`, as words.
+type Base = [u64; size_of::<old::doca_job>() / 8];
+
 /// A job with a result: `struct doca_sync_event_job_get`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Get {
-    base: Base,
+    _base: Base,
     value: Out<u64>,
 }
 
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Set {
-    base: Base,
+    _base: Base,
     value: u64,
 }
 
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Add {
-    base: Base,
+    _base: Base,
     value: u64,
     fetched: Out<u64>,
 }
@@ -43,7 +53,7 @@ struct Add {
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct WaitGreater {
-    base: Base,
+    _base: Base,
     value: u64,
     mask: u64,
 }
@@ -53,15 +63,20 @@ pub(super) fn is_job(kind: c_int) -> bool {
     (WAIT_GT..=ADD).contains(&(kind as u32))
 }
 
-/// Executes a job and queues its result, or adds a job that waits to the queue's waits.
-pub(super) fn submit(queue: &WorkQueue, event: Rc<Event>, base: Base, job: In<Base>) -> Outcome {
-    let done = match base.kind as u32 {
+/// Executes a job of this kind, and returns its end, or adds a job that waits to `waits`.
+pub(super) fn submit<B>(
+    waits: &Waits,
+    event: Rc<Event>,
+    (kind, user_data): (c_int, c::doca_data),
+    job: In<B>,
+) -> Outcome<Option<Ended>> {
+    let done = match kind as u32 {
         WAIT_GT => {
             // SAFETY: the kind says that C passes a job of this type.
             let WaitGreater { value, mask, .. } = unsafe { job.cast() }.get().ok_or(INVALID)?;
             require(is_mask(mask), INVALID)?;
-            queue.waits.0.borrow_mut().push(Wait { event, value, mask, base });
-            return Ok(());
+            waits.0.borrow_mut().push(Wait { event, value, mask, kind, user_data });
+            return Ok(None);
         }
         GET => {
             // SAFETY: the kind says that C passes a job of this type.
@@ -81,15 +96,15 @@ pub(super) fn submit(queue: &WorkQueue, event: Rc<Event>, base: Base, job: In<Ba
         }
     };
     let status = done.err().unwrap_or(c::DOCA_SUCCESS);
-    queue.ended(Ended { kind: base.kind, user_data: base.user_data, status });
-    Ok(())
+    Ok(Some(Ended { kind, user_data, status }))
 }
 
 struct Wait {
     event: Rc<Event>,
     value: u64,
     mask: u64,
-    base: Base,
+    kind: c_int,
+    user_data: c::doca_data,
 }
 
 /// Jobs of a work queue that wait.
@@ -106,17 +121,15 @@ impl Waits {
         self.0.borrow().iter().any(|wait| std::ptr::eq(Rc::as_ptr(&wait.event), event.as_ptr()))
     }
 
-    /// Ends the first waiting job whose condition holds, or whose event's other side has ended. Returns true
-    /// if a job ended.
-    pub(super) fn progress(&self, queue: &WorkQueue) -> bool {
+    /// Ends the first waiting job whose condition holds, or whose event's other side has ended. Returns its
+    /// end.
+    pub(super) fn progress(&self) -> Option<Ended> {
         let mut waits = self.0.borrow_mut();
-        let ended = waits.iter().enumerate().find_map(|(at, wait)| {
+        let (at, status) = waits.iter().enumerate().find_map(|(at, wait)| {
             wait.event.waited(Compare::Greater, wait.value, wait.mask).map(|status| (at, status))
-        });
-        let Some((at, status)) = ended else { return false };
-        let Base { kind, user_data, .. } = waits.remove(at).base;
-        queue.ended(Ended { kind, user_data, status });
-        true
+        })?;
+        let Wait { kind, user_data, .. } = waits.remove(at);
+        Some(Ended { kind, user_data, status })
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use doca_sys::workq::bindings as old;
 
-use super::events;
+use super::events::{self, Ended};
 use crate::buf::Buf;
 use crate::c_abi::{Code, Handle, INVALID, In, Mark, Out, Outcome, c, c_calls, object, pointer_to, require};
 use crate::ctx::Context as _;
@@ -65,27 +65,19 @@ pub(super) struct WorkQueue {
     contexts: Cell<u32>,
     event_driven: Cell<bool>,
     events: RefCell<VecDeque<Ended>>,
-    pub(super) waits: events::Waits,
+    waits: events::Waits,
 }
 
 object!(WorkQueue, 0x30_9b_00_01);
-
-/// The end of a job.
-#[derive(Clone, Copy)]
-pub(super) struct Ended {
-    pub(super) kind: c_int,
-    pub(super) user_data: c::doca_data,
-    pub(super) status: Code,
-}
 
 /// The first fields of every job.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Base {
-    pub(super) kind: c_int,
+    kind: c_int,
     flags: c_int,
     ctx: Handle<Context>,
-    pub(super) user_data: c::doca_data,
+    user_data: c::doca_data,
 }
 
 #[repr(C)]
@@ -103,13 +95,16 @@ const _: () = {
 };
 
 impl WorkQueue {
-    pub(super) fn ended(&self, ended: Ended) {
-        self.events.borrow_mut().push_back(ended);
-    }
-
     /// Makes progress until an ended job can be retrieved, or until no more work is left.
     fn progress(&self) {
-        while self.events.borrow().is_empty() && (self.waits.progress(self) || self.pe.progress()) {}
+        while self.events.borrow().is_empty() && (self.end_wait() || self.pe.progress()) {}
+    }
+
+    /// Ends a job that waits, if it need not wait any more.
+    fn end_wait(&self) -> bool {
+        let ended = self.waits.progress();
+        self.events.borrow_mut().extend(ended);
+        ended.is_some()
     }
 
     fn submit(&self, job: In<Base>) -> Outcome {
@@ -136,7 +131,8 @@ impl WorkQueue {
             }
             Kind::Event(event) => {
                 let event = event.upgrade().ok_or(c::DOCA_ERROR_BAD_STATE)?;
-                events::submit(self, event, base, job)?;
+                let ended = events::submit(&self.waits, event, (base.kind, base.user_data), job)?;
+                self.events.borrow_mut().extend(ended);
             }
         }
         self.in_flight.set(self.in_flight.get() + 1);
@@ -235,7 +231,7 @@ unsafe extern "C" fn ended(task: *mut c::doca_task, user_data: c::doca_data, ctx
     // below.
     let head = unsafe { &*task.cast::<Head>() };
     let kind = old::DOCA_DMA_JOB_MEMCPY as c_int;
-    queue.ended(Ended { kind, user_data, status: head.status.get() });
+    queue.events.borrow_mut().push_back(Ended { kind, user_data, status: head.status.get() });
     if let Ok(owner) = head.owner() {
         owner.free_task(head);
     }
