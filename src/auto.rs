@@ -8,7 +8,6 @@ use dma_core::{
 };
 use dma_layers::auto::{AutoEngine, AutoOptions, Prefer};
 
-use crate::registry::{backend, backends};
 use crate::wrappers::Wrapped;
 
 /// The format of names of `auto`.
@@ -30,11 +29,13 @@ const NAME_FORMAT: NameFormat = NameFormat::new(
     ],
 );
 
-/// The backend `auto`.
-pub(crate) static BACKEND: Auto = Auto;
-
+/// The backend `auto`, with the functions of the registry that it calls. The registry makes it.
 #[derive(Debug)]
-pub(crate) struct Auto;
+pub(crate) struct Auto {
+    pub(crate) backends: fn() -> Vec<&'static dyn Backend>,
+    pub(crate) backend: fn(&str) -> Result<&'static dyn Backend>,
+    pub(crate) open_name: fn(&EngineName) -> Result<Arc<dyn DmaEngine>>,
+}
 
 /// Returns the backend `cpu`, which works on every machine.
 fn cpu() -> &'static dyn Backend {
@@ -53,27 +54,27 @@ const AND: char = '|';
 /// cross the bus twice. A GPU's context occupies a part of its memory.
 const BY_NAME: [&str; 3] = ["ioat", "rdma", "cuda"];
 
-/// Opens the first usable hardware device of each backend. Simulated devices are not used.
-fn any_devices() -> Vec<Arc<dyn DmaEngine>> {
-    let hardware = backends().into_iter().filter(|backend| {
-        backend.is_hardware() && backend.delegates_to().is_none() && !BY_NAME.contains(&backend.name())
-    });
-    let usable = |found: &Discovered| found.info.as_ref().is_ok_and(|info| info.model.is_none());
-    let opened = |backend: &dyn Backend| {
-        let found = backend.discover().into_iter().filter(usable);
-        found.map(|found| crate::registry::open_name(&found.name)).find_map(|opened| {
-            opened
-                .inspect_err(
-                    |error| dma_core::guarded_log!(warn, %error, "auto cannot open a device, and continues without it"),
-                )
-                .ok()
-        })
-    };
-    let devices = hardware.filter(|backend| backend.name() != cpu().name()).filter_map(opened);
-    devices.filter(|device| device.info().capabilities.contains(Capabilities::REGISTER)).collect()
-}
-
 impl Auto {
+    /// Opens the first usable hardware device of each backend. Simulated devices are not used.
+    fn any_devices(&self) -> Vec<Arc<dyn DmaEngine>> {
+        let hardware = (self.backends)().into_iter().filter(|backend| {
+            backend.is_hardware() && backend.delegates_to().is_none() && !BY_NAME.contains(&backend.name())
+        });
+        let usable = |found: &Discovered| found.info.as_ref().is_ok_and(|info| info.model.is_none());
+        let opened = |backend: &dyn Backend| {
+            let found = backend.discover().into_iter().filter(usable);
+            found.map(|found| (self.open_name)(&found.name)).find_map(|opened| {
+                opened
+                    .inspect_err(
+                        |error| dma_core::guarded_log!(warn, %error, "auto cannot open a device, and continues without it"),
+                    )
+                    .ok()
+            })
+        };
+        let devices = hardware.filter(|backend| backend.name() != cpu().name()).filter_map(opened);
+        devices.filter(|device| device.info().capabilities.contains(Capabilities::REGISTER)).collect()
+    }
+
     /// Returns the names of the devices in `name`; no names for [`ANY`] and [`NONE`]. In the option, `;`
     /// stands for each comma of a device's name.
     ///
@@ -95,7 +96,7 @@ impl Auto {
                 while let Some(wrapped) = Wrapped::of(&within)? {
                     within = wrapped.inner;
                 }
-                let kind = backend(within.backend())?.name();
+                let kind = (self.backend)(within.backend())?.name();
                 Ok((device, kind == self.name() || kind == cpu().name()))
             });
             match named {
@@ -170,10 +171,10 @@ impl Backend for Auto {
         .map_err(|error| self.hint_for_device(name, error))?;
         let devices = match name.option("device") {
             Some(NONE) => Vec::new(),
-            None | Some(ANY) => any_devices(),
+            None | Some(ANY) => self.any_devices(),
             Some(_) => {
                 let names = self.devices_of(name)?;
-                names.iter().map(crate::registry::open_name).collect::<Result<_>>()?
+                names.iter().map(self.open_name).collect::<Result<_>>()?
             }
         };
         let cpu = cpu().open(&EngineName::of(cpu().name_format()))?;

@@ -6,8 +6,11 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use dma_core::{Backend, Discovered, DmaEngine, EngineName, Error, ErrorKind, Result, closest_name};
 
-use crate::auto;
+use crate::auto::Auto;
 use crate::wrappers::{Wrapped, is_wrapper};
+
+/// The backend `auto`.
+static AUTO: Auto = Auto { backends, backend, open_name };
 
 /// Makes [`BUILT_IN`] and [`LEFT_OUT`] from a list of backends. An optional backend has its feature in
 /// brackets.
@@ -25,7 +28,7 @@ macro_rules! registry {
 }
 
 registry! {
-    crate::auto::BACKEND,
+    AUTO,
     dma_cpu::BACKEND,
     dma_sim::BACKEND;
     ["doca"] dma_doca::BACKEND,
@@ -254,11 +257,11 @@ fn refuse_untrusted(name: &EngineName) -> Result<()> {
     }
     let backend = backend(name.backend())?;
     name.refuse_untrusted(backend.name_format())?;
-    if backend.name() != auto::BACKEND.name() {
+    if backend.name() != AUTO.name() {
         return Ok(());
     }
     // The recursion ends, because `auto` cannot be a device of `auto`.
-    auto::BACKEND.devices_of(name)?.iter().try_for_each(refuse_untrusted)
+    AUTO.devices_of(name)?.iter().try_for_each(refuse_untrusted)
 }
 
 /// Lists every backend with its devices. A device that cannot be used has the reason and a remedy in its
