@@ -4,7 +4,8 @@ use std::arch::asm;
 
 use dma_core::InlineCopy;
 
-use super::cached::{self, LINE, pattern_line};
+use super::cached::{self, pattern_line};
+use super::pieces::LINE;
 use super::{Kernel, asan};
 
 pub(super) const STNP: Kernel = Kernel { name: "stnp", streaming: true, copy, copy_all, fill };

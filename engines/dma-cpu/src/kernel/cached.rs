@@ -2,15 +2,11 @@
 
 use dma_core::{InlineCopy, racy_copy};
 
-/// Size of a pattern block: a cache line on all supported CPUs.
-pub(super) const LINE: usize = 64;
+use super::pieces::{LINE, PAGE, SHORT, copy_in_pieces};
 
 /// Number of bytes per call for longer patterns. The number is large, so that the cost of a call is small in
 /// comparison.
 const BLOCK: usize = 8 * LINE;
-/// Up to this length, glibc copies with vector instructions on a CPU with fast short `rep movsb`: its
-/// `rep_movsb_threshold` is 2112 there (glibc 2.36, `sysdeps/x86/dl-cacheinfo.h`).
-pub(crate) const SHORT: usize = 2 << 10;
 /// Above this length, glibc uses vector instructions again: on AMD CPUs, its `rep_movsb_stop_threshold` is
 /// the size of the second level cache, 512 KiB or 1 MiB.
 const LONG: usize = 1 << 20;
@@ -18,7 +14,6 @@ const LONG: usize = 1 << 20;
 /// level-1 cache holds both ranges.
 #[cfg(target_arch = "x86_64")]
 const VECTORS_BELOW: usize = 16 << 10;
-pub(super) const PAGE: usize = 4096;
 
 /// Copies by vectors, or with the C library's `memcpy`, in pieces if its `rep movsb` is slow.
 ///
@@ -100,21 +95,6 @@ unsafe fn copy_behind(dst: *mut u8, src: *const u8, len: usize) {
     } else {
         // SAFETY: the caller ensures access to both ranges, and that they do not overlap.
         unsafe { racy_copy::copy(dst, src, len) };
-    }
-}
-
-/// Copies in pieces of at most [`SHORT`] bytes.
-///
-/// # Safety
-///
-/// See [`super::Kernel::copy`].
-pub(super) unsafe fn copy_in_pieces(dst: *mut u8, src: *const u8, len: usize) {
-    let mut at = 0;
-    while at < len {
-        let n = SHORT.min(len - at);
-        // SAFETY: `at + n <= len`, and the caller ensures access to `len` bytes of both ranges.
-        unsafe { racy_copy::copy(dst.wrapping_add(at), src.wrapping_add(at), n) };
-        at += n;
     }
 }
 

@@ -16,6 +16,7 @@ mod cached;
 mod cpuid;
 #[cfg(target_arch = "x86_64")]
 mod measured;
+mod pieces;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
@@ -32,7 +33,7 @@ type CopyAllFn = unsafe fn(copies: &[InlineCopy]);
 type FillFn = unsafe fn(dst: *mut u8, pattern: [u8; 8], len: usize);
 
 pub(super) use cache_speed::hot_cost;
-pub(super) use cached::SHORT;
+pub(super) use pieces::SHORT;
 
 /// See [`Kernel::piece_of_both`]. A piece and its two copies fit in a level-1 cache of 32 KiB.
 const PIECE_OF_BOTH: usize = 8 << 10;

@@ -7,7 +7,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 
 use dma_core::{DeviceAddr, InlineCopy};
 
-use super::{Kernel, cached};
+use super::{Kernel, pieces};
 
 const PAGE: usize = 4096;
 /// Length of the inaccessible memory on each side: a whole number of pages on any processor, as is `SIZE`.
@@ -90,7 +90,7 @@ fn range() -> impl Strategy<Value = Range<usize>> {
 
 /// Returns all kernels of this CPU, and the code that `memcpy` would use on other CPUs.
 fn all() -> impl Iterator<Item = Kernel> {
-    let pieces = Kernel { name: "memcpy in pieces", copy: cached::copy_in_pieces, ..Kernel::memcpy() };
+    let pieces = Kernel { name: "memcpy in pieces", copy: pieces::copy_in_pieces, ..Kernel::memcpy() };
     Kernel::all().chain(Kernel::streaming()).chain([pieces])
 }
 

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use dma_core::racy_copy;
 use once_cell::race::{OnceBool, OnceRef};
 
-use super::cached::{LINE, PAGE, copy_in_pieces};
+use super::pieces::{LINE, PAGE, copy_in_pieces};
 use super::{CopyFn, asan};
 use crate::clock::ticks;
 

@@ -11,7 +11,8 @@ use std::arch::x86_64::{_MM_HINT_NTA, _MM_HINT_T0, _mm_prefetch};
 
 use dma_core::InlineCopy;
 
-use super::cached::{self, LINE, pattern_line};
+use super::cached::{self, pattern_line};
+use super::pieces::LINE;
 use super::{Kernel, asan};
 
 /// Distance between streams in bytes: the range that one hardware prefetch stream covers.
