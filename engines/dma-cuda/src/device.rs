@@ -11,7 +11,6 @@ use dma_core::{Error, ErrorKind, NativeError, PciAddress, Result};
 use crate::driver::{Address, Driver, Handle, STREAM_NON_BLOCKING, attribute, pointer};
 use crate::error::{self, error};
 use crate::options::{CudaDevice, CudaOptions};
-use crate::pieces::Ways;
 
 /// The oldest supported driver version, as `cuDriverGetVersion` returns it: CUDA 11.4.
 const OLDEST: c_int = 11_040;
@@ -32,7 +31,6 @@ pub(crate) struct Device {
     pub(crate) model: Option<String>,
     pub(crate) registers: bool,
     pub(crate) registers_read_only: bool,
-    pub(crate) ways: Ways,
     /// The stream that clears new memory.
     setup: Handle,
 }
@@ -177,7 +175,6 @@ impl Device {
         });
         let (registers, registers_read_only) =
             (is(attribute::HOST_REGISTER_SUPPORTED), is(attribute::READ_ONLY_HOST_REGISTER_SUPPORTED));
-        let multiprocessors = attribute_of(driver, device, attribute::MULTIPROCESSOR_COUNT).unsigned_abs();
         let mut context = 0;
         // SAFETY: the call writes the context to a local variable.
         let code = unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut context, device) };
@@ -194,7 +191,6 @@ impl Device {
             model,
             registers,
             registers_read_only,
-            ways: Ways::new(options, multiprocessors),
             setup: 0,
         };
         opened.setup = opened.stream().map_err(|code| fail("no stream", code))?;
@@ -289,9 +285,6 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        if let Some(kernel) = self.ways.compiled() {
-            kernel.unload(self);
-        }
         if self.setup != 0 {
             // SAFETY: the stream belongs to this value, and no work is queued on it.
             let _ = self.call(|driver| unsafe { (driver.cuStreamDestroy_v2)(self.setup) });

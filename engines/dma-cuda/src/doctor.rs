@@ -9,6 +9,7 @@ use crate::device::{self, Device};
 use crate::driver::Driver;
 use crate::library::{self, CUDA};
 use crate::options::{CudaDevice, CudaOptions};
+use crate::pieces::Ways;
 
 /// Minimum limit of locked memory, in bytes.
 const LEAST: u64 = 64 << 20;
@@ -105,7 +106,7 @@ fn kernel(driver: &Driver) -> Finding {
             "see the device's finding",
         );
     };
-    match device.ways.kernel(&device) {
+    match Ways::new(&device, &CudaOptions::new()).kernel() {
         Ok(_) => Finding::ok(what, "compiled on the first device"),
         Err(error) => {
             let fix = "many small copies are slower: update the driver to 470 or later, on a device of compute capability 7.0 or \

@@ -15,6 +15,7 @@ use crate::device::{self, Device};
 use crate::error::{NAME, error};
 use crate::options::{CudaDevice, CudaOptions, Pieces};
 use crate::pending::LIST_MAX;
+use crate::pieces::Ways;
 use crate::queue::CudaQueue;
 use crate::region::{CudaRegion, no_export};
 use crate::stream::CudaStream;
@@ -37,6 +38,7 @@ const BEST_ALIGNMENT: usize = 128;
 pub struct CudaEngine {
     id: EngineId,
     device: Arc<Device>,
+    ways: Arc<Ways>,
     info: EngineInfo,
     /// Pinned host memory. Device memory is not kept, because only the device could clear it.
     idle_memory: IdleMemory,
@@ -88,8 +90,9 @@ impl CudaEngine {
         let depth = options.depth.unwrap_or(CudaOptions::DEPTH_DEFAULT);
         check_depth(depth)?;
         let device = Device::open(driver, options)?;
+        let ways = Arc::new(Ways::new(&device, options));
         if options.pieces == Pieces::Kernel {
-            device.ways.kernel(&device).map_err(|error| error.to_error(driver))?;
+            ways.kernel().map_err(|error| error.to_error(driver))?;
         }
         let mut capabilities = Capabilities::ALLOCATE
             | Capabilities::ALLOCATE_DEVICE
@@ -115,7 +118,7 @@ impl CudaEngine {
         if let Some(model) = &device.model {
             info = info.with_model(format!("stand-in driver: {model}"));
         }
-        Ok(Self { id: EngineId::unique(), device, info, idle_memory: IdleMemory::new() })
+        Ok(Self { id: EngineId::unique(), device, ways, info, idle_memory: IdleMemory::new() })
     }
 
     /// Opens a queue, and returns it together with its stream, which can order transfers with other work on
@@ -166,7 +169,7 @@ impl CudaEngine {
 
     fn open_cuda_queue(&self, options: &QueueOptions) -> Result<CudaQueue> {
         let depth = options.depth_on(&self.info.limits)?;
-        CudaQueue::open(&self.device, self.id, depth)
+        CudaQueue::open(&self.ways, self.id, depth)
     }
 }
 
@@ -211,7 +214,7 @@ unsafe impl DmaEngine for CudaEngine {
     }
 
     fn explain(&self) -> Option<String> {
-        self.device.ways.explain(&self.device)
+        self.ways.explain()
     }
 
     fn allocate_raw(&self, request: &MemoryRequest) -> Result<Box<dyn RawRegion>> {

@@ -8,14 +8,13 @@
 #![expect(unsafe_code, reason = "implements `RawQueue`")]
 
 use crate::calls::{between, copy};
-use crate::device::Device;
 use crate::driver::{Driver, Handle};
 use crate::error;
 use crate::event::Signal;
 use crate::fill::fill;
 use crate::options::Pieces;
 use crate::pending::Pending;
-use crate::pieces::{Decision, Table, Trial, Way, entries_of};
+use crate::pieces::{Decision, Table, Trial, Way, Ways, entries_of};
 use crate::stream::{self, Stream};
 use crate::timings::{EventPair, Timings};
 use crate::tokens::Tokens;
@@ -50,6 +49,7 @@ struct Group {
 pub(crate) struct CudaQueue {
     engine: EngineId,
     stream: Arc<Stream>,
+    ways: Arc<Ways>,
     depth: usize,
     /// Tokens of unreported descriptors: first those of the groups, then the `submitted` ones, then the
     /// pending ones.
@@ -76,11 +76,12 @@ pub(crate) struct CudaQueue {
 }
 
 impl CudaQueue {
-    pub(crate) fn open(device: &Arc<Device>, engine: EngineId, depth: usize) -> Result<Self> {
+    pub(crate) fn open(ways: &Arc<Ways>, engine: EngineId, depth: usize) -> Result<Self> {
+        let device = &ways.device;
         let stream = Arc::new(Stream::new(device)?);
         let pending = Pending::new(depth);
-        let may_launch = matches!(device.ways.wanted(), Pieces::Auto | Pieces::Kernel);
-        let table = match may_launch.then(|| device.ways.kernel(device)).transpose() {
+        let may_launch = matches!(ways.wanted(), Pieces::Auto | Pieces::Kernel);
+        let table = match may_launch.then(|| ways.kernel()).transpose() {
             Ok(None) => None,
             Ok(Some(_)) => Table::new(device, TABLE_SHARE * pending.len_max()),
             Err(error) => {
@@ -97,6 +98,7 @@ impl CudaQueue {
         Ok(Self {
             engine,
             stream,
+            ways: Arc::clone(ways),
             depth,
             tokens: Tokens::new(depth),
             groups: VecDeque::with_capacity(depth),
@@ -144,17 +146,17 @@ impl CudaQueue {
         if self.pending.number == 0 {
             return;
         }
-        let device = Arc::clone(&self.stream.device);
-        let Decision { way, trial } = device.ways.choose(self.pending.load(), &device.driver);
+        let ways = Arc::clone(&self.ways);
+        let Decision { way, trial } = ways.choose(self.pending.load());
         let (mut taken, mut outcome) = (0, None);
         if way == Way::Kernel {
-            outcome = self.launch(&device, trial);
+            outcome = self.launch(&ways, trial);
             taken = if outcome == Some(Ok(())) { self.pending.number } else { 0 };
         }
         // Without room in the table, the driver copies.
         let issued = match outcome {
             Some(issued) => issued,
-            None => self.copy(&device, way, trial, &mut taken),
+            None => self.copy(&ways, way, trial, &mut taken),
         };
         let tokens = self.pending.tokens;
         let accepted = if taken == self.pending.number { tokens } else { self.pending.tokens_of(taken) };
@@ -166,21 +168,15 @@ impl CudaQueue {
     }
 
     /// Makes the driver copy the pending copies. Adds the number of accepted copies to `taken`.
-    fn copy(
-        &mut self,
-        device: &Device,
-        way: Way,
-        trial: Option<Trial>,
-        taken: &mut usize,
-    ) -> Result<(), c_int> {
+    fn copy(&mut self, ways: &Ways, way: Way, trial: Option<Trial>, taken: &mut usize) -> Result<(), c_int> {
         // A load that does not take the way of its trial has no time to report.
-        let trial = if way == Way::Kernel { self.untimed(device, trial) } else { trial };
-        let timed = self.begin_timing(device, trial);
+        let trial = if way == Way::Kernel { self.untimed(ways, trial) } else { trial };
+        let timed = self.begin_timing(ways, trial);
         let Pending { number, dsts, srcs, lens, .. } = &mut self.pending;
         let (dsts, srcs, lens) = (&mut dsts[..*number], &mut srcs[..*number], &mut lens[..*number]);
         let (stream, is_batch) = (self.stream.handle, way != Way::Loop);
         let mut is_recorded = false;
-        let issued = device.call(|driver| {
+        let issued = ways.device.call(|driver| {
             // SAFETY: the arrays have the same length, which is not 0. The caller of `submit` ensures that
             // both sides of each copy are memory that the device reaches. `call` makes the context of the
             // stream current.
@@ -188,22 +184,22 @@ impl CudaQueue {
             // SAFETY: the events and the stream belong to this device and exist.
             unsafe { between(driver, timed.map(|(pair, _)| pair), stream, &mut is_recorded, copies) }
         });
-        self.end_timing(device, timed, is_recorded);
+        self.end_timing(ways, timed, is_recorded);
         issued
     }
 
     /// Launches the kernel for the pending copies. Returns `None` if the table has no room.
-    fn launch(&mut self, device: &Device, trial: Option<Trial>) -> Option<Result<(), c_int>> {
-        let (kernel, table) = (*device.ways.compiled()?, self.table.as_mut()?);
+    fn launch(&mut self, ways: &Ways, trial: Option<Trial>) -> Option<Result<(), c_int>> {
+        let (kernel, table) = (*ways.compiled()?, self.table.as_mut()?);
         let Pending { number, dsts, srcs, lens, .. } = &self.pending;
         let entries = lens[..*number].iter().map(|len| entries_of(*len)).sum();
         let (first, reserved) = table.reserve(entries)?;
         let pieces = dsts.iter().zip(srcs).zip(lens).take(*number);
         let entry = table.fill(first, pieces.map(|((dst, src), len)| (*dst, *src, *len)));
-        let timed = self.begin_timing(device, trial);
-        let (stream, blocks) = (self.stream.handle, device.ways.blocks());
+        let timed = self.begin_timing(ways, trial);
+        let (stream, blocks) = (self.stream.handle, ways.blocks());
         let mut is_recorded = false;
-        let launched = device.call(|driver| {
+        let launched = ways.device.call(|driver| {
             // SAFETY: the entries are in pinned memory, and are freed only after an event behind the launch
             // has happened. The caller of `submit` ensures that the device reaches both sides of each copy,
             // and `choose` that its kernels do. `call` makes the context of the stream current.
@@ -211,7 +207,7 @@ impl CudaQueue {
             // SAFETY: the events and the stream belong to this device and exist.
             unsafe { between(driver, timed.map(|(pair, _)| pair), stream, &mut is_recorded, launch) }
         });
-        self.end_timing(device, timed, is_recorded);
+        self.end_timing(ways, timed, is_recorded);
         match launched {
             Ok(()) => self.entries += reserved,
             // The driver has refused the launch, so no kernel reads the entries.
@@ -224,12 +220,12 @@ impl CudaQueue {
         Some(launched)
     }
 
-    fn begin_timing(&mut self, device: &Device, trial: Option<Trial>) -> Option<(EventPair, Trial)> {
+    fn begin_timing(&mut self, ways: &Ways, trial: Option<Trial>) -> Option<(EventPair, Trial)> {
         let trial = trial?;
-        match self.timings.begin(device) {
+        match self.timings.begin(&ways.device) {
             Some(pair) => Some((pair, trial)),
             None => {
-                self.untimed(device, Some(trial));
+                self.untimed(ways, Some(trial));
                 None
             }
         }
@@ -237,19 +233,19 @@ impl CudaQueue {
 
     /// Ends a trial without a time.
     #[cold]
-    fn untimed(&self, device: &Device, trial: Option<Trial>) -> Option<Trial> {
+    fn untimed(&self, ways: &Ways, trial: Option<Trial>) -> Option<Trial> {
         if let Some(trial) = trial {
-            device.ways.learn(trial, 0);
+            ways.learn(trial, 0);
         }
         None
     }
 
-    fn end_timing(&mut self, device: &Device, timed: Option<(EventPair, Trial)>, is_recorded: bool) {
+    fn end_timing(&mut self, ways: &Ways, timed: Option<(EventPair, Trial)>, is_recorded: bool) {
         match timed {
             Some((pair, trial)) if is_recorded => self.timings.run(pair, trial),
             Some((pair, trial)) => {
                 self.timings.cancel(pair);
-                self.untimed(device, Some(trial));
+                self.untimed(ways, Some(trial));
             }
             None => {}
         }
@@ -370,7 +366,7 @@ impl CudaQueue {
                 if let (Some(table), entries @ 1..) = (&mut self.table, *entries) {
                     table.free(entries);
                 }
-                self.timings.report(&self.stream.device);
+                self.timings.report(&self.ways);
                 self.groups.pop_front();
             }
         }
@@ -571,14 +567,12 @@ impl QueueEvents for CudaQueue {
 impl Drop for CudaQueue {
     fn drop(&mut self) {
         if !self.groups.is_empty() || self.submitted > 0 {
-            // Leaks the stream, the tables and the events, because transfers in flight continue.
-            let stream = Arc::clone(&self.stream);
-            std::mem::forget(stream);
-            std::mem::forget(self.table.take());
-            self.timings.abandon(&self.stream.device);
+            // Leaks the stream, the kernel, the tables and the events, because transfers in flight continue.
+            std::mem::forget((Arc::clone(&self.stream), Arc::clone(&self.ways), self.table.take()));
+            self.timings.abandon(&self.ways);
             return;
         }
-        self.timings.close(&self.stream.device);
+        self.timings.close(&self.ways);
         for event in self.events.drain(..) {
             stream::destroy(&self.stream.device, event);
         }

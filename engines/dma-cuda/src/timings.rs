@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use crate::device::Device;
 use crate::driver::Handle;
 use crate::error;
-use crate::pieces::Trial;
+use crate::pieces::{Trial, Ways};
 use crate::stream;
 
 /// Maximum number of loads in flight that are timed.
@@ -62,33 +62,33 @@ impl Timings {
 
     /// Reports the times of loads that have ended.
     #[inline]
-    pub(crate) fn report(&mut self, device: &Device) {
+    pub(crate) fn report(&mut self, ways: &Ways) {
         while let Some((pair, trial)) = self.running.front() {
-            let time = elapsed(device, *pair);
+            let time = elapsed(&ways.device, *pair);
             if time == Err(error::NOT_READY) {
                 return;
             }
             // A load always takes time, also if the events have the same one.
-            device.ways.learn(*trial, time.map_or(0, |nanoseconds| nanoseconds.max(1)));
+            ways.learn(*trial, time.map_or(0, |nanoseconds| nanoseconds.max(1)));
             self.unused.push(*pair);
             self.running.pop_front();
         }
     }
 
     /// Ends the loads that are timed without a time. Leaks their events.
-    pub(crate) fn abandon(&mut self, device: &Device) {
+    pub(crate) fn abandon(&mut self, ways: &Ways) {
         for (_, trial) in self.running.drain(..) {
-            device.ways.learn(trial, 0);
+            ways.learn(trial, 0);
         }
     }
 
     /// Destroys all events. No load is in flight.
-    pub(crate) fn close(&mut self, device: &Device) {
-        self.report(device);
-        self.abandon(device);
+    pub(crate) fn close(&mut self, ways: &Ways) {
+        self.report(ways);
+        self.abandon(ways);
         for EventPair { before, after } in self.unused.drain(..) {
-            stream::destroy(device, before);
-            stream::destroy(device, after);
+            stream::destroy(&ways.device, before);
+            stream::destroy(&ways.device, after);
         }
     }
 }

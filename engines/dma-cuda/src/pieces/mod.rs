@@ -5,13 +5,13 @@ mod learner;
 mod table;
 
 use std::fmt::Write as _;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use dma_core::RegionKey;
 use dma_process::ProcessLock;
 
-use crate::Driver;
 use crate::device::Device;
+use crate::driver::attribute;
 use crate::options::{CudaOptions, Pieces};
 pub(crate) use kernel::{Kernel, KernelError};
 pub(crate) use learner::{Class, Decision, Learner, Trial};
@@ -105,9 +105,10 @@ pub(crate) struct Load {
     pub(crate) places: Places,
 }
 
-/// The ways that a device has, and what it has learned about them.
+/// The ways that a device has, and what it has learned about them. An engine and its queues share them.
 #[derive(Debug)]
 pub(crate) struct Ways {
+    pub(crate) device: Arc<Device>,
     wanted: Pieces,
     /// Maximum number of blocks of the kernel.
     blocks: u32,
@@ -116,10 +117,11 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
-    /// `multiprocessors` is the number that the device has.
-    pub(crate) fn new(options: &CudaOptions, multiprocessors: u32) -> Self {
+    pub(crate) fn new(device: &Arc<Device>, options: &CudaOptions) -> Self {
+        let multiprocessors = device.attribute(attribute::MULTIPROCESSOR_COUNT).unsigned_abs();
         let usual = (multiprocessors / KERNEL_SHARE).max(1);
         Self {
+            device: Arc::clone(device),
             wanted: options.pieces,
             blocks: options.multiprocessors.unwrap_or(usual).min(multiprocessors.max(1)),
             kernel: OnceLock::new(),
@@ -137,8 +139,8 @@ impl Ways {
 
     /// Returns the kernel. Compiles it at the first call, which takes some 30 ms unless the driver has it in
     /// its cache.
-    pub(crate) fn kernel(&self, device: &Device) -> Result<&Kernel, &KernelError> {
-        self.kernel.get_or_init(|| Kernel::load(device)).as_ref()
+    pub(crate) fn kernel(&self) -> Result<&Kernel, &KernelError> {
+        self.kernel.get_or_init(|| Kernel::load(&self.device)).as_ref()
     }
 
     /// Returns the kernel if it is compiled.
@@ -147,7 +149,8 @@ impl Ways {
     }
 
     /// Chooses the way of a load.
-    pub(crate) fn choose(&self, load: Load, driver: &Driver) -> Decision {
+    pub(crate) fn choose(&self, load: Load) -> Decision {
+        let driver = &self.device.driver;
         let has_batch = driver.cuMemcpyBatchAsync_v2.is_some() || driver.cuMemcpyBatchAsync.is_some();
         let has_kernel = load.places.suit_kernel() && self.compiled().is_some();
         let plain = if has_batch { Way::Batch } else { Way::Loop };
@@ -176,8 +179,8 @@ impl Ways {
     }
 
     /// Describes the ways and the choices so far. Returns `None` in a forked child.
-    pub(crate) fn explain(&self, device: &Device) -> Option<String> {
-        let learner = self.learner.lock()?;
+    pub(crate) fn explain(&self) -> Option<String> {
+        let (learner, device) = (self.learner.lock()?, &self.device);
         let mut text = format!("copies of {}, pieces={}\n", device.name, self.wanted.name());
         let kernel = match (self.wanted, self.kernel.get()) {
             (Pieces::Batch | Pieces::Loop, _) => "kernel: not used, because of the option".to_owned(),
@@ -194,5 +197,13 @@ impl Ways {
             _ => {}
         }
         Some(text)
+    }
+}
+
+impl Drop for Ways {
+    fn drop(&mut self) {
+        if let Some(kernel) = self.compiled() {
+            kernel.unload(&self.device);
+        }
     }
 }
