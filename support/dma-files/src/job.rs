@@ -61,6 +61,7 @@ pub(crate) struct Job {
     pub(crate) polls: AtomicBool,
     /// The ring's own thread has submitted the request in flight. Only this thread uses this.
     pub(crate) by_reaper: AtomicBool,
+    is_refused: AtomicBool,
     state: Mutex<JobState>,
     ended: Condvar,
 }
@@ -140,6 +141,7 @@ impl Job {
             is_stream: AtomicBool::new(false),
             polls: AtomicBool::new(false),
             by_reaper: AtomicBool::new(false),
+            is_refused: AtomicBool::new(false),
             state: Mutex::default(),
             ended: Condvar::new(),
         }
@@ -194,6 +196,17 @@ impl Job {
             }
         };
         self.end(end)
+    }
+
+    /// Ends an operation that io_uring refuses with `errno`, before the kernel has taken it.
+    pub(crate) fn refuse(&self, errno: Errno) {
+        self.is_refused.store(true, Ordering::Relaxed);
+        self.end(Err(errno));
+    }
+
+    /// Returns true if io_uring has refused the operation.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
     }
 
     /// Ends the operation with `result`: wakes the waiters, and frees a kept buffer.

@@ -13,7 +13,8 @@
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use dma_core::{Error, ErrorKind, Result, deferred_log, guarded_log, with_deferred_log};
 use dma_process::{lock, spawn_thread};
@@ -47,11 +48,13 @@ pub(crate) struct Ring {
 
 struct SharedRing {
     ring: IoUring,
-    /// Held while a thread writes to the submission queue.
-    submission: Mutex<()>,
+    /// Number of requests pushed so far. Locked while a thread writes to the submission queue.
+    submission: Mutex<u64>,
     /// Held from the push of a request to its submission, and exclusively by the reaping thread, so that no
     /// other thread submits its requests.
     turns: RwLock<()>,
+    /// The error with which the kernel has refused to take requests. No thread submits any more then.
+    refused: OnceLock<Errno>,
     in_flight: Arc<Jobs>,
     closed: AtomicBool,
 }
@@ -99,8 +102,9 @@ impl Ring {
         let registered = !buffers.is_empty() && register(&ring, buffers);
         let shared = Arc::new(SharedRing {
             ring,
-            submission: Mutex::new(()),
+            submission: Mutex::new(0),
             turns: RwLock::new(()),
+            refused: OnceLock::new(),
             in_flight,
             closed: AtomicBool::new(false),
         });
@@ -125,7 +129,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // The thread exits after the last operation, and frees the ring.
         self.shared.closed.store(true, Ordering::Release);
-        self.shared.push(&opcode::Nop::new().build().user_data(IGNORED), Submitter::Caller);
+        let _ = self.shared.push(&opcode::Nop::new().build().user_data(IGNORED), Submitter::Caller);
     }
 }
 
@@ -148,37 +152,50 @@ impl SharedRing {
     }
 
     /// Submits a request of an operation. Its completion takes over the reference to the job. Returns whether
-    /// this thread submitted it.
+    /// this thread submitted it. Ends the operation with an error if the kernel takes no requests.
     fn push_for(&self, job: Arc<Job>, entry: squeue::Entry, submitter: Submitter) -> bool {
-        let reference = Arc::into_raw(job).expose_provenance() as u64;
-        self.push(&entry.user_data(reference), submitter)
+        let job = Arc::into_raw(job);
+        let pushed = self.push(&entry.user_data(job.expose_provenance() as u64), submitter);
+        pushed.unwrap_or_else(|errno| {
+            // SAFETY: the pointer is from `Arc::into_raw`. The kernel has not taken the request and never
+            // does, so no completion takes over the reference.
+            let job = unsafe { Arc::from_raw(job) };
+            job.refuse(errno);
+            job.release();
+            false
+        })
     }
 
     fn cancel(&self, job: &Arc<Job>, submitter: Submitter) {
         let target = Arc::as_ptr(job).expose_provenance() as u64;
-        self.push(&opcode::AsyncCancel::new(target).build().user_data(IGNORED), submitter);
+        // If the kernel takes no requests, the operation cannot be cancelled.
+        let _ = self.push(&opcode::AsyncCancel::new(target).build().user_data(IGNORED), submitter);
     }
 
     /// Pushes one request and submits it. Returns whether this thread submitted it: otherwise another thread
-    /// may have done so.
-    fn push(&self, entry: &squeue::Entry, submitter: Submitter) -> bool {
+    /// may have done so. Fails if the kernel has not taken the request, and never will.
+    fn push(&self, entry: &squeue::Entry, submitter: Submitter) -> Result<bool, Errno> {
         // A log subscriber may use the queue, so it runs after the locks are released.
         with_deferred_log(|| self.push_in_turn(entry, submitter))
     }
 
-    fn push_in_turn(&self, entry: &squeue::Entry, submitter: Submitter) -> bool {
-        let push = || {
-            // SAFETY: a read or write accesses the buffer of its job. The buffer stays valid until the job
-            // ends, because the transfer owns it, or the job after the transfer is dropped. The request's
-            // user data owns a reference to the job, which also keeps the file open, until the completion.
-            // Other requests have no memory.
-            while !unsafe { self.try_push(entry) } {
-                // The queue is full of requests that the kernel has not consumed yet.
-                self.enter();
+    fn push_in_turn(&self, entry: &squeue::Entry, submitter: Submitter) -> Result<bool, Errno> {
+        let mut number = None;
+        let mut push = || {
+            while number.is_none() {
+                // SAFETY: a read or write accesses the buffer of its job. The buffer stays valid until the job
+                // ends, because the transfer owns it, or the job after the transfer is dropped. The request's
+                // user data owns a reference to the job, which also keeps the file open, until the
+                // completion. Other requests have no memory.
+                number = unsafe { self.try_push(entry) };
+                if number.is_none() {
+                    // The queue is full of requests that the kernel has not consumed yet.
+                    self.enter()?;
+                }
             }
             self.enter()
         };
-        let submitted = match submitter {
+        let mut entered = match submitter {
             Submitter::Caller => {
                 let _turn = self.turns.read().unwrap_or_else(PoisonError::into_inner);
                 push()
@@ -188,42 +205,65 @@ impl SharedRing {
                 push()
             }
         };
-        let mut retried = submitted;
-        while !retried {
+        let submitted = entered == Ok(true);
+        while entered == Ok(false) {
             // The kernel lacks memory, or the thread must reap completions first.
             std::thread::yield_now();
             let _turn = self.turns.read().unwrap_or_else(PoisonError::into_inner);
-            retried = self.enter();
+            entered = self.enter();
         }
-        submitted
+        match entered {
+            Ok(_) => Ok(submitted),
+            Err(errno) => self.refuse(number, errno),
+        }
     }
 
-    /// Pushes one request. Returns false if the submission queue is full.
+    /// Ends all submissions, because the kernel takes no requests. Fails unless another thread has submitted
+    /// the request with this `number`.
+    fn refuse(&self, number: Option<u64>, errno: Errno) -> Result<bool, Errno> {
+        // No thread is between a push and its submission now, and no thread submits later, so the requests
+        // that are left in the queue stay there.
+        let _turn = self.turns.write().unwrap_or_else(PoisonError::into_inner);
+        let errno = *self.refused.get_or_init(|| {
+            deferred_log!(error, %errno, "io_uring accepts no requests");
+            errno
+        });
+        let pushed = lock(&self.submission);
+        // SAFETY: all submission queues are created under this lock and dropped before it is released, so no
+        // other submission queue exists.
+        let left = unsafe { self.ring.submission_shared() }.len() as u64;
+        if number.is_some_and(|number| number + left < *pushed) { Ok(false) } else { Err(errno) }
+    }
+
+    /// Pushes one request. Returns its number, or `None` if the submission queue is full.
     ///
     /// # Safety
     ///
     /// The request's memory must stay valid until its completion.
-    unsafe fn try_push(&self, entry: &squeue::Entry) -> bool {
-        let _turn = lock(&self.submission);
+    unsafe fn try_push(&self, entry: &squeue::Entry) -> Option<u64> {
+        let mut pushed = lock(&self.submission);
         // SAFETY: all submission queues are created under this lock and dropped before it is released, so no
         // other submission queue exists.
         let mut queue = unsafe { self.ring.submission_shared() };
         // SAFETY: the caller keeps the request's memory valid.
-        unsafe { queue.push(entry) }.is_ok()
+        unsafe { queue.push(entry) }.ok()?;
+        *pushed += 1;
+        Some(*pushed - 1)
     }
 
-    /// Submits all requests to the kernel. Returns false if the caller must try again.
-    fn enter(&self) -> bool {
+    /// Submits all requests to the kernel. Returns false if the caller must try again. Fails if the kernel
+    /// takes no requests, because the program has closed the ring's descriptor, or a sandbox forbids the
+    /// call.
+    fn enter(&self) -> Result<bool, Errno> {
         loop {
-            let Err(error) = self.ring.submit() else { return true };
+            if let Some(errno) = self.refused.get() {
+                return Err(*errno);
+            }
+            let Err(error) = self.ring.submit() else { return Ok(true) };
             match Errno::from_io_error(&error) {
                 Some(Errno::INTR) => {}
-                Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => return false,
-                _ => {
-                    // The request stays in the queue, and the next call submits it.
-                    deferred_log!(error, %error, "io_uring accepts no requests");
-                    return true;
-                }
+                Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => return Ok(false),
+                errno => return Err(errno.unwrap_or(Errno::IO)),
             }
         }
     }
@@ -253,7 +293,8 @@ impl SharedRing {
                     && Errno::from_io_error(&error) != Some(Errno::INTR)
                 {
                     guarded_log!(debug, %error, "io_uring cannot wait for completions");
-                    std::thread::yield_now();
+                    // The error may repeat until the queue is dropped.
+                    std::thread::sleep(Duration::from_millis(1));
                 }
             }
         }
@@ -382,9 +423,13 @@ fn refused(e: io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::ptr::NonNull;
+
     use io_uring::register::Restriction;
 
     use super::*;
+    use crate::file::DmaFile;
+    use crate::job::JobBuffer;
 
     /// Returns a ring, or `None` if the system forbids io_uring.
     fn ring(restrictions: &mut [Restriction]) -> Option<IoUring> {
@@ -429,5 +474,32 @@ mod tests {
         let Some(mut restricted) = ring(&mut nops) else { return };
         probe(&restricted).expect("the probe asks the kernel, not the ring");
         assert_eq!(try_read(&mut restricted).expect_err("restricted").kind(), ErrorKind::PermissionDenied);
+    }
+    /// A program that closes all descriptors, as a daemon does, also closes the ring's. Its number then leads
+    /// to another file.
+    #[test]
+    fn a_ring_without_its_descriptor_refuses_operations() {
+        let in_flight = Arc::new(Jobs::default());
+        let Ok((ring, _)) = Ring::new(4, Arc::clone(&in_flight), &[]) else { return };
+        let null = std::fs::File::open("/dev/null").expect("it opens");
+        let mut bytes = [1_u8; 8];
+        let memory = JobBuffer { begin: NonNull::from(&mut bytes).cast(), len: 8 };
+        let read = |file: &std::fs::File| {
+            assert!(in_flight.try_add(4));
+            let file = DmaFile::from(file.try_clone().expect("a descriptor"));
+            let job = Job::new(JobKind::Read, (file, 0), memory, None, &in_flight);
+            ring.submit(Arc::clone(&job));
+            job
+        };
+        let zero = std::fs::File::open("/dev/zero").expect("it opens");
+        assert_eq!(read(&zero).wait(), Ok(8));
+        // SAFETY: the number is that of the ring, which this test owns.
+        let number = unsafe { libc::dup2(null.as_raw_fd(), ring.shared.ring.as_raw_fd()) };
+        assert_eq!(number, ring.shared.ring.as_raw_fd());
+        for _ in 0..3 {
+            let job = read(&zero);
+            assert_eq!((job.wait(), job.is_refused()), (Err(Errno::OPNOTSUPP), true));
+        }
+        assert_eq!(in_flight.count(), 0);
     }
 }

@@ -116,6 +116,14 @@ fn explain(job: &Job, errno: Errno) -> Error {
         JobKind::Sync => "sync a file".to_owned(),
     };
     let error = match errno {
+        errno if job.is_refused() => {
+            Error::new(ErrorKind::Aborted, "io_uring takes no more operations of this queue")
+                .with_hint(
+                    "open another queue, and close no descriptors of the library; in a sandbox that forbids \
+                     io_uring, use threads",
+                )
+                .with_source(std::io::Error::from(errno))
+        }
         Errno::CANCELED if job.is_cancelled() => {
             Error::new(ErrorKind::Aborted, "the program cancelled the operation")
         }
