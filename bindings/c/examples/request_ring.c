@@ -3,6 +3,7 @@
  * Build: cc -std=c99 request_ring.c $(pkg-config --cflags --libs dma) */
 #define _GNU_SOURCE
 #include <dma.h>
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +66,9 @@ int main(int argc, char **argv) {
     if (ready == 0) {
       uint64_t ticks = 0;
       int woken = epoll_wait(poller, events, 2, 5000);
+      /* A signal, also one that continues a stopped process, interrupts the wait. */
+      if (woken < 0 && errno == EINTR)
+        continue;
       check(woken > 0, "epoll_wait");
       wakes++;
       for (int i = 0; i < woken; i++)

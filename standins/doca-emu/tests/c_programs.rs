@@ -103,29 +103,13 @@ fn check_on(sdk: &Sdk, name: &str, version: &str) {
         } else {
             println!("skipped: {name} as C++, without g++");
         }
-        if can_sanitize() {
+        if built::can_sanitize(&built::own_folder("c_programs")) {
             let flags = ["-std=c11", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
             scope.spawn(move || check("sanitized", "cc", &flags));
         } else {
             println!("skipped: {name} with sanitizers, which this compiler lacks");
         }
     });
-}
-
-fn can_sanitize() -> bool {
-    static CAN: OnceLock<bool> = OnceLock::new();
-    *CAN.get_or_init(|| {
-        let program = binary("sanitizers", "probe");
-        let source = program.with_extension("c");
-        std::fs::write(&source, "int main(void) { return 0; }\n").expect("the probe's source");
-        let built = Command::new("cc")
-            .args(["-fsanitize=address,undefined", "-o"])
-            .arg(&program)
-            .arg(&source)
-            .output();
-        built.is_ok_and(|output| output.status.success())
-            && Command::new(&program).output().is_ok_and(|output| output.status.success())
-    })
 }
 
 macro_rules! programs {

@@ -29,6 +29,11 @@ fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
+/// Returns the directory of the compiled programs.
+fn folder() -> PathBuf {
+    built::own_folder("spdk-emu-programs")
+}
+
 /// Compiles a program with the flags of `pkg-config`. Returns `None` if there is no compiler or no
 /// `pkg-config`.
 fn compile(name: &str, how: &[&str], suffix: &str) -> Option<(PathBuf, PathBuf)> {
@@ -40,7 +45,7 @@ fn compile(name: &str, how: &[&str], suffix: &str) -> Option<(PathBuf, PathBuf)>
     }
     let prefix = spdk_emu_prefix();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"));
-    let program = built::own_folder("spdk-emu-programs").join(format!("{name}{suffix}"));
+    let program = folder().join(format!("{name}{suffix}"));
     let flags =
         succeeds(Command::new("pkg-config").env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).args([
             "--cflags",
@@ -94,6 +99,10 @@ fn copies_in_cxx() {
 
 #[test]
 fn sanitized() {
+    if !built::can_sanitize(&folder()) {
+        println!("skipped: this machine cannot build and run programs with the address sanitizer");
+        return;
+    }
     run("env", SANITIZED, "-sanitized", "");
     run("copy", SANITIZED, "-sanitized", "");
     if let Some((program, libraries)) = compile("init", SANITIZED, "-sanitized") {

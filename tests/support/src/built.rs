@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 
 /// Returns the directory of this test's profile, such as `target/debug`.
@@ -35,6 +36,24 @@ pub fn own_folder(name: &str) -> PathBuf {
     });
     assert_eq!(*folder, wanted, "a program has one directory");
     wanted
+}
+
+/// Returns whether C programs can be built with the address sanitizer and run. Some distributions have its library in
+/// a package of its own, and it refuses a program with another library in `LD_PRELOAD`. Tries it once, in `folder`.
+///
+/// # Panics
+///
+/// If the source cannot be written.
+pub fn can_sanitize(folder: &Path) -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| {
+        let (source, program) = (folder.join("sanitized.c"), folder.join("sanitized-probe"));
+        fs::write(&source, "int main(void) { return 0; }\n").expect("the probe's source");
+        let succeeds = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
+        let mut compiler = Command::new("cc");
+        compiler.arg("-fsanitize=address,undefined").arg("-o").arg(&program).arg(&source);
+        succeeds(&mut compiler) && succeeds(&mut Command::new(&program))
+    })
 }
 
 /// Returns the path of the binary of the example `name`. `cargo test` builds it in a directory beside the
