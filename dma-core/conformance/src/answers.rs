@@ -1,7 +1,7 @@
 //! Cases: operations with a result, and copies to two destinations, with and without device support.
 
 use super::expect::{ACCEPTS, COMPLETES, repeats};
-use super::{allocate, queue, queued_len, sample};
+use super::{allocate, filled, queue, queued_len, sample};
 use dma_core::{
     Access, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, OpError, SharedQueueOptions,
 };
@@ -34,9 +34,8 @@ const LENS: [usize; 9] = [0, 1, 7, 64, 99, 101, 1000, 4097, 70_001];
 pub fn copies_go_to_both_destinations(engine: &dyn DmaEngine) {
     let q = queue(engine);
     for len in LENS {
-        let mut src = allocate(engine, len + 3);
-        src.copy_from_slice(&sample(len as u64, len + 3));
-        let (src, [dst, also]) = (src.freeze(), [allocate(engine, len + 2), allocate(engine, len + 2)]);
+        let src = filled(engine, len as u64, len + 3).freeze();
+        let [dst, also] = [allocate(engine, len + 2), allocate(engine, len + 2)];
         let part = |mut buffer: dma_core::BufferMut| {
             let head = buffer.split_to(1);
             let tail = buffer.split_off(len);
@@ -105,9 +104,7 @@ pub fn crcs_are_of_all_bytes(engine: &dyn DmaEngine) {
     assert_eq!(crc32c(0, b"123456789"), 0xe306_9283, "the CRC-32C check value, as computed by the oracle");
     let q = queue(engine);
     for len in LENS {
-        let mut src = allocate(engine, len + 5);
-        src.copy_from_slice(&sample(len as u64, len + 5));
-        let src = src.freeze();
+        let src = filled(engine, len as u64, len + 5).freeze();
         let part = src.slice(5..);
         for seed in [0, 1, 0xdead_beef, u32::MAX] {
             let expected = crc32c(seed, &part);
@@ -127,9 +124,7 @@ pub fn crcs_are_of_all_bytes(engine: &dyn DmaEngine) {
     // Several threads compute CRCs through a shared queue, which returns each result to its submitter.
     let shared =
         engine.open_shared_queue(&SharedQueueOptions::new()).expect("an engine opens a shared queue");
-    let mut src = allocate(engine, 5000);
-    src.copy_from_slice(&sample(9, 5000));
-    let src = src.freeze();
+    let src = filled(engine, 9, 5000).freeze();
     std::thread::scope(|scope| {
         for thread in 0..3_u32 {
             let (shared, src) = (shared.clone(), src.clone());
@@ -158,10 +153,7 @@ pub fn answers_keep_fences(engine: &dyn DmaEngine) {
     // `queued_len` makes the operations long enough to be in flight after their submission.
     let (q, len) = (queue(engine), queued_len(engine, 10_000));
     let request = MemoryRequest::new(len);
-    let [mut src, mut other] = [allocate(engine, len), allocate(engine, len)];
-    src.copy_from_slice(&sample(1, len));
-    other.copy_from_slice(&sample(2, len));
-    let (src, other) = (src.freeze(), other.freeze());
+    let [src, other] = [1, 2].map(|seed| filled(engine, seed, len).freeze());
     let window = engine.allocate_window(&request).expect("memory is allocated");
     for _ in 0..20 {
         // The queue may have a depth of 2, so these steps have at most two operations in flight.
@@ -207,13 +199,8 @@ pub fn answers_are_in_flight_together(engine: &dyn DmaEngine) {
         return;
     }
     for round in 0..5 {
-        let windows: Vec<_> = (0..6.min(q.depth() as u64 - 1))
-            .map(|i| {
-                let mut buffer = allocate(engine, len);
-                buffer.copy_from_slice(&sample(10 * round + i, len));
-                buffer.share()
-            })
-            .collect();
+        let windows: Vec<_> =
+            (0..6.min(q.depth() as u64 - 1)).map(|i| filled(engine, 10 * round + i, len).share()).collect();
         let crcs: Vec<_> = windows.iter().map(|window| q.crc32c(window.clone(), 1).expect(ACCEPTS)).collect();
         q.fence();
         let mut other = allocate(engine, len);

@@ -2,7 +2,7 @@
 
 use super::expect::repeats;
 use super::{
-    ACCEPTS, COMPLETES, allocate, expect_all_completed, expect_arrived, expect_kind, patience, queue,
+    ACCEPTS, COMPLETES, allocate, expect_all_completed, expect_arrived, expect_kind, filled, patience, queue,
     queue_of, sample,
 };
 use dma_core::{
@@ -75,9 +75,7 @@ pub fn copies_of_every_size_arrive(engine: &dyn DmaEngine) {
         1 << 20,
     ]);
     for len in sizes {
-        let mut src = allocate(engine, len);
-        src.copy_from_slice(&sample(len as u64, len));
-        let dst = allocate(engine, len);
+        let (src, dst) = (filled(engine, len as u64, len), allocate(engine, len));
         let (src, dst) = q.copy(src, dst).expect(ACCEPTS).wait().expect(COMPLETES);
         expect_arrived(&src, &dst, format_args!("a copy of {len} bytes"));
         assert!(src[..] == sample(len as u64, len)[..], "the source is unchanged");
@@ -91,9 +89,7 @@ pub fn copies_leave_their_neighbours_alone(engine: &dyn DmaEngine) {
     {
         for src_offset in [0, 1, 5, 64] {
             let whole = offset + len + 100;
-            let mut src = allocate(engine, src_offset + len);
-            src.copy_from_slice(&sample(1, src_offset + len));
-            let src = src.split_off(src_offset);
+            let src = filled(engine, 1, src_offset + len).split_off(src_offset);
             let mut dst = allocate(engine, whole);
             dst.fill(0x5a);
             let mut middle = dst.split_off(offset);
@@ -122,9 +118,7 @@ pub fn long_copies_are_split(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let longest = 2 * max + 7;
     // All copies share one sample, because making it takes longer than the copies.
-    let mut src = allocate(engine, longest);
-    src.copy_from_slice(&sample(3, longest));
-    let whole = src.freeze();
+    let whole = filled(engine, 3, longest).freeze();
     for len in [max, max + 1, 2 * max, longest] {
         let before = q.counters();
         let (src, dst) =
@@ -238,8 +232,7 @@ pub fn rows_are_gathered_and_scattered(engine: &dyn DmaEngine) {
     for rows in shapes {
         let end = rows.iter().map(|&(at, len)| at + len).max().unwrap_or(0) + 5;
         let total = rows.iter().map(|row| row.1).sum();
-        let mut table = allocate(engine, end);
-        table.copy_from_slice(&sample(11, end));
+        let table = filled(engine, 11, end);
         let gathered: Vec<u8> = rows.iter().flat_map(|&(at, len)| table[at..at + len].to_vec()).collect();
         let from = Rows::new(table.freeze(), rows.to_vec()).expect("rows inside the view are accepted");
         let (from, dst) = q.copy(from, allocate(engine, total)).expect(ACCEPTS).wait().expect(COMPLETES);
@@ -293,8 +286,7 @@ pub fn many_in_flight(engine: &dyn DmaEngine) {
         let transfers: Vec<_> = (0..depth)
             .map(|i| {
                 let len = 1 + (i * 37) % 3000;
-                let mut src = allocate(engine, len);
-                src.copy_from_slice(&sample((round * depth + i) as u64, len));
+                let src = filled(engine, (round * depth + i) as u64, len);
                 q.copy(src, allocate(engine, len)).expect("a queue accepts operations up to its depth")
             })
             .collect();

@@ -225,6 +225,13 @@ fn allocate(engine: &dyn DmaEngine, len: usize) -> BufferMut {
     engine.allocate(len).expect("an engine allocates memory")
 }
 
+/// Allocates memory that holds [`sample`] bytes.
+fn filled(engine: &dyn DmaEngine, seed: u64, len: usize) -> BufferMut {
+    let mut buffer = allocate(engine, len);
+    buffer.copy_from_slice(&sample(seed, len));
+    buffer
+}
+
 /// Returns the length of the longest operation that the engine's [inline executor](dma_core::InlineExecutor)
 /// executes; 0 without an executor.
 fn inline_limit(engine: &dyn DmaEngine) -> usize {

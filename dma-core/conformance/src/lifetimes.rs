@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::{
-    ACCEPTS, COMPLETES, allocate, expect_all_completed, expect_arrived, expect_kind, patience, queue, sample,
+    ACCEPTS, COMPLETES, allocate, expect_all_completed, expect_arrived, expect_kind, filled, patience, queue,
+    sample,
 };
 use dma_core::{Access, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, HostMemory, MemoryRequest};
 
@@ -49,8 +50,7 @@ pub fn closing_accounts_for_everything(engine: &dyn DmaEngine) {
     let q = queue(engine);
     let held: Vec<_> = (0..8.min(q.depth() / 2 + 1))
         .map(|i| {
-            let mut src = allocate(engine, 3000);
-            src.copy_from_slice(&sample(i as u64, 3000));
+            let src = filled(engine, i as u64, 3000);
             q.copy(src, allocate(engine, 3000)).expect(ACCEPTS)
         })
         .collect();
@@ -117,8 +117,7 @@ pub fn registered_memory_comes_back(engine: &dyn DmaEngine) {
     // The engine may require an alignment, which a long vector often has by chance.
     let align = engine.info().limits.register_alignment.max(1);
     let len = 4 * align.max(1024);
-    let mut vector = vec![0_u8; len];
-    vector.copy_from_slice(&sample(5, len));
+    let vector = sample(5, len);
     if !vector.as_ptr().addr().is_multiple_of(align) {
         // This vector does not have the alignment that the engine requires, so skip the case.
         return;
@@ -182,8 +181,7 @@ pub fn memory_of_others_becomes_a_window(engine: &dyn DmaEngine) {
         registered => registered.expect("heap memory can be registered"),
     };
     let window = window.try_into_mut().expect_err("shared memory must not be borrowed");
-    let mut src = allocate(engine, len);
-    src.copy_from_slice(&sample(9, len));
+    let src = filled(engine, 9, len);
     // A window cannot be deregistered while a copy writes it.
     let transfer = q.copy(src, window.clone()).expect(ACCEPTS);
     let (window, e) = window.deregister().expect_err("a transfer uses the region");

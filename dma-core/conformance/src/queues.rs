@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::expect::repeats;
 use super::{
-    ACCEPTS, COMPLETES, allocate, expect_all_completed, expect_arrived, expect_kind, inline_limit, patience,
-    queue, queue_of, queued_len, sample,
+    ACCEPTS, COMPLETES, allocate, expect_all_completed, expect_arrived, expect_kind, filled, inline_limit,
+    patience, queue, queue_of, queued_len, sample,
 };
 use dma_core::{Batch, DmaEngine, ErrorKind, QueueOptions};
 
@@ -44,8 +44,7 @@ pub fn short_operations_take_no_place(engine: &dyn DmaEngine) {
     drop(raw);
     let q = queue_of(engine, 4);
     let hold = |len: usize, seed| {
-        let mut src = allocate(engine, len);
-        src.copy_from_slice(&sample(seed, len));
+        let src = filled(engine, seed, len);
         q.copy(src, allocate(engine, len)).expect(ACCEPTS)
     };
     let room = q.available();
@@ -70,8 +69,7 @@ pub fn short_operations_take_no_place(engine: &dyn DmaEngine) {
     }
     // While an operation is in flight, a short operation behind a fence waits for it.
     let window = allocate(engine, limit + 1).share();
-    let mut src = allocate(engine, limit + 1);
-    src.copy_from_slice(&sample(7, limit + 1));
+    let src = filled(engine, 7, limit + 1);
     let long = q.copy(src, window.clone()).expect(ACCEPTS);
     assert_eq!(q.counters().in_flight, 1, "a longer operation is in flight until a poll reports it");
     q.fence();

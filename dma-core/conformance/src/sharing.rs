@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::expect::repeats;
 use super::{
-    ACCEPTS, COMPLETES, allocate, expect_all_completed, expect_arrived, expect_kind, patience, queue,
+    ACCEPTS, COMPLETES, allocate, expect_all_completed, expect_arrived, expect_kind, filled, patience, queue,
     queue_options, sample,
 };
 use dma_core::{
@@ -28,9 +28,7 @@ pub fn shared_queues_serve_threads(engine: &dyn DmaEngine) {
             move || {
                 for i in 0..PER_THREAD {
                     let len = 1 + (i as usize * 131) % 9000;
-                    let mut src = allocate(engine, len);
-                    src.copy_from_slice(&sample(thread * 1000 + i, len));
-                    let (mut src, mut dst) = (src, allocate(engine, len));
+                    let (mut src, mut dst) = (filled(engine, thread * 1000 + i, len), allocate(engine, len));
                     let begun = Instant::now();
                     let transfer = loop {
                         match q.copy(src, dst) {
