@@ -72,8 +72,7 @@ impl Buffer {
         // null.
         unsafe { (*view).obj = ptr::null_mut() };
         let memory = this.memory(py)?;
-        let start = memory.start().expect("buffers are memory that the CPU reaches").0;
-        let at = start.as_ptr().wrapping_add(this.start);
+        let at = first_byte(&memory).wrapping_add(this.start);
         if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE && this.read_only {
             return Err(read_only(py));
         }
@@ -153,8 +152,7 @@ impl Buffer {
                 return Err(raise(py, &error));
             }
             let guard = ViewGuard::new(py, Arc::clone(&memory), (start, end), true)?;
-            let to = memory.start().expect("buffers are memory that the CPU reaches").0.as_ptr();
-            let (from, to, len) = (bytes.as_ptr(), to.wrapping_add(start), part.len);
+            let (from, to, len) = (bytes.as_ptr(), first_byte(&memory).wrapping_add(start), part.len);
             let mut copied = Vec::new();
             let is_apart = from.addr().abs_diff(to.addr()) >= len;
             let from = if is_apart {
@@ -238,12 +236,7 @@ impl Buffer {
         }
         dlpack::check_request(dlpack::HOST, dl_device, copy)?;
         let memory = this.memory(py)?;
-        let at = memory
-            .start()
-            .expect("buffers are memory that the CPU reaches")
-            .0
-            .as_ptr()
-            .wrapping_add(this.start);
+        let at = first_byte(&memory).wrapping_add(this.start);
         let guard = ViewGuard::new(py, memory, this.range(), !this.read_only)?;
         let (data, device) = (at.cast(), dlpack::HOST);
         let tensor = dlpack::Source { data, len: this.len, read_only: this.read_only, device };
@@ -255,16 +248,7 @@ impl Buffer {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        match self.0.memory(py) {
-            Ok(memory) => {
-                format!(
-                    "<dma.Buffer of {} of {}>",
-                    count(self.0.len, "byte", "bytes"),
-                    memory.window.region().backend()
-                )
-            }
-            Err(_) => "<dma.Buffer, released>".to_owned(),
-        }
+        self.0.describe(py, "Buffer")
     }
 }
 
@@ -276,11 +260,16 @@ impl Buffer {
     /// Begins a view of `len` bytes at `at`, and returns it with the address of the buffer's first byte.
     fn guarded(&self, py: Python<'_>, at: usize, len: usize, writes: bool) -> PyResult<(ViewGuard, *mut u8)> {
         let memory = self.0.memory(py)?;
-        let start = memory.start().expect("buffers are memory that the CPU reaches").0;
+        let start = first_byte(&memory).wrapping_add(self.0.start);
         let first = self.0.start + at;
         let guard = ViewGuard::new(py, memory, (first, first + len), writes)?;
-        Ok((guard, start.as_ptr().wrapping_add(self.0.start)))
+        Ok((guard, start))
     }
+}
+
+/// Returns the address of the memory's first byte, which the CPU reaches.
+fn first_byte(memory: &Memory) -> *mut u8 {
+    memory.start().expect("buffers are memory that the CPU reaches").0.as_ptr()
 }
 
 /// The ends of a copy.
@@ -516,16 +505,7 @@ impl Window {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        match self.0.memory(py) {
-            Ok(memory) => {
-                format!(
-                    "<dma.Window of {} of {}>",
-                    count(self.0.len, "byte", "bytes"),
-                    memory.window.region().backend()
-                )
-            }
-            Err(_) => "<dma.Window, released>".to_owned(),
-        }
+        self.0.describe(py, "Window")
     }
 }
 

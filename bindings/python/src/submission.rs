@@ -45,6 +45,32 @@ macro_rules! submit {
     };
 }
 
+/// The pattern of one operand, or of a tuple of several.
+macro_rules! operands {
+    ($operand:ident) => {
+        $operand
+    };
+    ($($operand:ident),+) => {
+        ($($operand),+)
+    };
+}
+
+/// Submits operands by a call that both kinds of queue have: as views if each operand is one, otherwise as
+/// lists.
+macro_rules! submit_views {
+    ($this:ident, $owner:ident, $request:ident, |$queue:ident, $($operand:ident),+| $call:expr) => {
+        match ($($operand,)+) {
+            ($(Operand::One($operand),)+) => {
+                submit!($this, $owner, $request, ($($operand),+), |$queue, operands!($($operand),+)| $call)
+            }
+            ($($operand,)+) => {
+                let lists = ($($operand.into_list()),+);
+                submit!($this, $owner, $request, lists, |$queue, operands!($($operand),+)| $call)
+            }
+        }
+    };
+}
+
 /// A refused operation.
 enum Refusal<T> {
     /// The queue refused the operation, and has returned the operands.
@@ -172,10 +198,7 @@ impl Opened {
         let mut claims = Vec::new();
         let dst = Operand::new(dst, true, &mut claims)?;
         let request = Request { claims, bytes: dst.bytes() };
-        match dst {
-            Operand::One(dst) => submit!(self, owner, request, dst, |q, d| q.fill(d, pattern)),
-            dst => submit!(self, owner, request, dst.into_list(), |q, d| q.fill(d, pattern)),
-        }
+        submit_views!(self, owner, request, |queue, dst| queue.fill(dst, pattern))
     }
 
     pub(crate) fn copy_to_both(
@@ -188,15 +211,7 @@ impl Opened {
         let dst = Operand::new(dst, true, &mut claims)?;
         let also = Operand::new(also, true, &mut claims)?;
         let request = Request { claims, bytes: dst.bytes().saturating_mul(2) };
-        match (src, dst, also) {
-            (Operand::One(src), Operand::One(dst), Operand::One(also)) => {
-                submit!(self, owner, request, (src, dst, also), |q, (s, d, e)| q.copy_to_both(s, d, e))
-            }
-            (src, dst, also) => {
-                let operands = (src.into_list(), dst.into_list(), also.into_list());
-                submit!(self, owner, request, operands, |q, (s, d, e)| q.copy_to_both(s, d, e))
-            }
-        }
+        submit_views!(self, owner, request, |queue, src, dst, also| queue.copy_to_both(src, dst, also))
     }
 
     pub(crate) fn compare(
@@ -209,14 +224,7 @@ impl Opened {
         let a = Operand::new(a, false, &mut claims)?;
         let b = Operand::new(b, false, &mut claims)?;
         let request = Request { claims, bytes: a.bytes() };
-        match (a, b) {
-            (Operand::One(a), Operand::One(b)) => {
-                submit!(self, owner, request, (a, b), |q, (a, b)| q.compare(a, b))
-            }
-            (a, b) => {
-                submit!(self, owner, request, (a.into_list(), b.into_list()), |q, (a, b)| q.compare(a, b))
-            }
-        }
+        submit_views!(self, owner, request, |queue, a, b| queue.compare(a, b))
     }
 
     pub(crate) fn crc32c(
@@ -228,10 +236,7 @@ impl Opened {
         let mut claims = Vec::new();
         let src = Operand::new(src, false, &mut claims)?;
         let request = Request { claims, bytes: src.bytes() };
-        match src {
-            Operand::One(src) => submit!(self, owner, request, src, |q, s| q.crc32c(s, seed)),
-            src => submit!(self, owner, request, src.into_list(), |q, s| q.crc32c(s, seed)),
-        }
+        submit_views!(self, owner, request, |queue, src| queue.crc32c(src, seed))
     }
 
     pub(crate) fn copy_crc32c(
@@ -245,15 +250,7 @@ impl Opened {
         let src = Operand::new(src, false, &mut claims)?;
         let dst = Operand::new(dst, true, &mut claims)?;
         let request = Request { claims, bytes: dst.bytes() };
-        match (src, dst) {
-            (Operand::One(src), Operand::One(dst)) => {
-                submit!(self, owner, request, (src, dst), |q, (s, d)| q.copy_crc32c(s, d, seed))
-            }
-            (src, dst) => {
-                let operands = (src.into_list(), dst.into_list());
-                submit!(self, owner, request, operands, |q, (s, d)| q.copy_crc32c(s, d, seed))
-            }
-        }
+        submit_views!(self, owner, request, |queue, src, dst| queue.copy_crc32c(src, dst, seed))
     }
 
     pub(crate) fn submit_batch(&self, owner: &Bound<'_, PyAny>, batch: &PyBatch) -> PyResult<Py<PyTransfer>> {

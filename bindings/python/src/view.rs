@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use dma::process::count;
 use dma::{Error, ErrorKind};
 use pyo3::prelude::*;
 use pyo3::types::PySlice;
@@ -84,6 +85,15 @@ impl View {
         drop(taken);
         free(py, memory);
         Ok(())
+    }
+
+    /// Returns the representation of an object of `class` that has this range.
+    pub(crate) fn describe(&self, py: Python<'_>, class: &str) -> String {
+        let backend = self.with(py, |memory| memory.window.region().backend());
+        backend.map_or_else(
+            |_| format!("<dma.{class}, released>"),
+            |backend| format!("<dma.{class} of {} of {backend}>", count(self.len, "byte", "bytes")),
+        )
     }
 
     /// Returns the sub-range of a slice.
