@@ -60,18 +60,7 @@ pub(super) fn binary(
     let ty = modifiers.ty()?;
     let op = match name {
         "mul" => product(modifiers, ty)?,
-        "add" => BinaryOp::Add,
-        "sub" => BinaryOp::Sub,
-        "min" => BinaryOp::Min,
-        "max" => BinaryOp::Max,
-        "and" => BinaryOp::And,
-        "or" => BinaryOp::Or,
-        "xor" => BinaryOp::Xor,
-        "shl" => BinaryOp::ShiftLeft,
-        "shr" => BinaryOp::ShiftRight,
-        "div" => BinaryOp::Div,
-        "rem" => BinaryOp::Rem,
-        _ => return Err(modifiers.unsupported()),
+        _ => BinaryOp::named(name).ok_or_else(|| modifiers.unsupported())?,
     };
     if ty.is_float() {
         modifiers.take_any(&["rn", "full", "approx"]);
@@ -91,12 +80,7 @@ pub(super) fn comparison(
 ) -> Result<Vec<Instruction>> {
     let ty = modifiers.ty()?;
     modifiers.take("ftz");
-    let combined = match modifiers.take_any(&["and", "or", "xor"]) {
-        Some("and") => Some(BinaryOp::And),
-        Some("or") => Some(BinaryOp::Or),
-        Some(_) => Some(BinaryOp::Xor),
-        None => None,
-    };
+    let combined = modifiers.take_any(&["and", "or", "xor"]).and_then(BinaryOp::named);
     let word = modifiers.rest.pop().unwrap_or_default();
     modifiers.end()?;
     let (ordered, if_unordered) = match word.strip_suffix('u') {

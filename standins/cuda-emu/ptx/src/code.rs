@@ -122,6 +122,26 @@ pub(super) enum BinaryOp {
     ShiftRight,
 }
 
+impl BinaryOp {
+    /// Returns the operation that instructions name so.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "add" => Self::Add,
+            "sub" => Self::Sub,
+            "min" => Self::Min,
+            "max" => Self::Max,
+            "and" => Self::And,
+            "or" => Self::Or,
+            "xor" => Self::Xor,
+            "shl" => Self::ShiftLeft,
+            "shr" => Self::ShiftRight,
+            "div" => Self::Div,
+            "rem" => Self::Rem,
+            _ => return None,
+        })
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnaryOp {
     Neg,
@@ -183,12 +203,7 @@ pub(super) enum Space {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AtomicOp {
-    Add,
-    Min,
-    Max,
-    And,
-    Or,
-    Xor,
+    Binary(BinaryOp),
     Exchange,
     CompareAndSwap,
     /// Wraps to 0 beyond the operand.

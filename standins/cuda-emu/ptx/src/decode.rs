@@ -268,21 +268,15 @@ fn atomic(
     let space = space(modifiers);
     let op = match modifiers.take_any(&["add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"])
     {
-        Some("add") => AtomicOp::Add,
-        Some("min") => AtomicOp::Min,
-        Some("max") => AtomicOp::Max,
-        Some("and") => AtomicOp::And,
-        Some("or") => AtomicOp::Or,
-        Some("xor") => AtomicOp::Xor,
         Some("exch") => AtomicOp::Exchange,
         Some("cas") => AtomicOp::CompareAndSwap,
         Some("inc") => AtomicOp::Increment,
         Some("dec") => AtomicOp::Decrement,
-        _ => return Err(modifiers.unsupported()),
+        name => AtomicOp::Binary(name.and_then(BinaryOp::named).ok_or_else(|| modifiers.unsupported())?),
     };
     modifiers.rest.retain(|modifier| !ACCESS_MODIFIERS.contains(modifier));
     modifiers.end()?;
-    let is_float_sum = ty.is_float() && op == AtomicOp::Add;
+    let is_float_sum = ty.is_float() && op == AtomicOp::Binary(BinaryOp::Add);
     if !matches!(ty.bits, 32 | 64) || ty.is_float() && !is_float_sum {
         return Err(modifiers.unsupported());
     }

@@ -59,22 +59,11 @@ pub(super) fn binary(op: BinaryOp, ty: Type, a: u64, b: u64) -> u64 {
         BinaryOp::And => a & b,
         BinaryOp::Or => a | b,
         BinaryOp::Xor => a ^ b,
-        // Longer shifts move all bits out.
-        BinaryOp::ShiftLeft => {
-            if b >= u64::from(bits) {
-                0
-            } else {
-                a << b
-            }
-        }
         BinaryOp::ShiftRight if ty.is_signed() => (signed(a, bits) >> b.min(u64::from(bits - 1))) as u64,
-        BinaryOp::ShiftRight => {
-            if b >= u64::from(bits) {
-                0
-            } else {
-                a >> b
-            }
-        }
+        // Longer shifts move all bits out.
+        BinaryOp::ShiftLeft | BinaryOp::ShiftRight if b >= u64::from(bits) => 0,
+        BinaryOp::ShiftLeft => a << b,
+        BinaryOp::ShiftRight => a >> b,
     };
     result & ty.mask()
 }
@@ -196,30 +185,18 @@ pub(super) fn convert(from: Type, to: Type, rounding: Rounding, value: u64, to_m
         (true, false) => {
             let value = round(float());
             // Values beyond the result's range become its nearest limit; the cast maps NaN to 0.
-            let (low, high) = if to.is_signed() {
-                (-(2_f64.powi(to.bits as i32 - 1)), 2_f64.powi(to.bits as i32 - 1))
-            } else {
-                (0.0, 2_f64.powi(to.bits as i32))
-            };
-            let top = if to.is_signed() { to.mask() >> 1 } else { to.mask() };
+            let high = 2_f64.powi(to.bits as i32 - i32::from(to.is_signed()));
+            let low = if to.is_signed() { -high } else { 0.0 };
             if value >= high {
-                top
-            } else if value < low {
-                low as i128 as u64 & to.mask()
+                to.mask() >> u32::from(to.is_signed())
             } else {
-                value as i128 as u64 & to.mask()
+                (if value < low { low } else { value }) as i128 as u64 & to.mask()
             }
-        }
-        (true, true) if from.bits == to.bits => {
-            let value = if rounding == Rounding::Nearest { float() } else { round(float()) };
-            if to.bits == 32 { (value as f32).to_bits().into() } else { value.to_bits() }
         }
         (true, true) => {
-            if to.bits == 32 {
-                (float() as f32).to_bits().into()
-            } else {
-                float().to_bits()
-            }
+            let rounds = from.bits == to.bits && rounding != Rounding::Nearest;
+            let value = if rounds { round(float()) } else { float() };
+            if to.bits == 32 { (value as f32).to_bits().into() } else { value.to_bits() }
         }
     }
 }

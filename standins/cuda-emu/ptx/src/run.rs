@@ -501,38 +501,15 @@ impl ThreadContext<'_, '_> {
     /// Changes a value in memory, and returns the value before.
     fn atomic(&mut self, address: Address, op: AtomicOp, ty: Type, a: u64, b: u64) -> Result<u64, Failure> {
         let at = self.pointer(address, ty.bytes(), ty.bytes(), true)?;
-        let change = |before: u64| {
-            let binary = |op| eval::binary(op, ty, before, a);
-            match op {
-                AtomicOp::Add => binary(BinaryOp::Add),
-                AtomicOp::Min => binary(BinaryOp::Min),
-                AtomicOp::Max => binary(BinaryOp::Max),
-                AtomicOp::And => binary(BinaryOp::And),
-                AtomicOp::Or => binary(BinaryOp::Or),
-                AtomicOp::Xor => binary(BinaryOp::Xor),
-                AtomicOp::Exchange => a,
-                AtomicOp::CompareAndSwap => {
-                    if before == a {
-                        b
-                    } else {
-                        before
-                    }
-                }
-                AtomicOp::Increment => {
-                    if before >= a {
-                        0
-                    } else {
-                        before + 1
-                    }
-                }
-                AtomicOp::Decrement => {
-                    if before == 0 || before > a {
-                        a
-                    } else {
-                        before - 1
-                    }
-                }
-            }
+        let change = |before: u64| match op {
+            AtomicOp::Binary(op) => eval::binary(op, ty, before, a),
+            AtomicOp::Exchange => a,
+            AtomicOp::CompareAndSwap if before == a => b,
+            AtomicOp::CompareAndSwap => before,
+            AtomicOp::Increment if before >= a => 0,
+            AtomicOp::Increment => before + 1,
+            AtomicOp::Decrement if before == 0 || before > a => a,
+            AtomicOp::Decrement => before - 1,
         };
         let order = Ordering::SeqCst;
         Ok(if ty.bits == 32 {
