@@ -112,6 +112,7 @@ struct Entry {
 }
 
 /// A queue with its operations in flight.
+#[derive(Default)]
 pub(super) struct Local {
     /// `None` after the queue is stopped.
     queue: Option<Queue>,
@@ -135,19 +136,7 @@ pub(super) struct Local {
 
 impl Local {
     pub(super) fn new(queue: Queue) -> Self {
-        Self {
-            depth: queue.depth(),
-            queue: Some(queue),
-            driver: None,
-            done: Vec::new(),
-            received: 0,
-            entries: Vec::new(),
-            free: Vec::new(),
-            ended: Vec::new(),
-            taken: 0,
-            last_counters: Counters::default(),
-            lost: false,
-        }
+        Self { depth: queue.depth(), queue: Some(queue), ..Self::default() }
     }
 
     #[inline]

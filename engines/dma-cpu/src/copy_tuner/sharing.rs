@@ -13,7 +13,7 @@ pub(super) const TRIAL_SHARED: u32 = 3;
 const PUBLISHED: f32 = 1.25;
 
 /// The choice between one core and all cores, and the trial that checks it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sharing {
     /// Maximum length of a copy that fits a core's own cache.
     pub(super) alone_max: usize,
@@ -32,15 +32,7 @@ pub(super) struct Sharing {
 
 impl Sharing {
     pub(super) fn new(alone_max: usize) -> Self {
-        Self {
-            alone_max,
-            cores: 1,
-            share_is_faster: false,
-            contradicted: false,
-            trial: Trial::default(),
-            postponed: 0,
-            wake_ups: 0,
-        }
+        Self { alone_max, cores: 1, ..Self::default() }
     }
 
     /// Returns true for lengths at which helper threads may or may not make a copy faster, depending on the

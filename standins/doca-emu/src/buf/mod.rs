@@ -123,13 +123,9 @@ impl Buf {
 
     #[inline]
     pub(crate) fn next(&self) -> Option<&Self> {
-        let next = self.next.get();
-        if next.is_null() {
-            return None;
-        }
-        // SAFETY: the pointer is not null, so it leads to a buffer of this list. The buffers of a list are
+        // SAFETY: a pointer that is not null leads to a buffer of this list. The buffers of a list are
         // released together, and do not move.
-        Some(unsafe { &*next.cast::<Self>() })
+        unsafe { self.next.get().cast::<Self>().as_ref() }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Self> {
@@ -285,13 +281,8 @@ impl Buf {
     }
 
     fn known_last(&self) -> Option<&Self> {
-        let last = self.last.get();
-        if last.is_null() {
-            return None;
-        }
-        // SAFETY: the pointer is not null, so it leads to a buffer of this list. The buffers of a list are
-        // released together, and do not move.
-        Some(unsafe { &*last.cast::<Self>() })
+        // SAFETY: as for the next buffer.
+        unsafe { self.last.get().cast::<Self>().as_ref() }
     }
 
     /// Appends the list that begins with `second` after `last`, the last buffer of this list.

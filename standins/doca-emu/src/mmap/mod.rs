@@ -59,6 +59,7 @@ pub(crate) struct Mmap {
 object!(Mmap, 0x3a_90_00_01);
 
 /// The map's configuration, and what a start makes from it.
+#[derive(Default)]
 struct Setup {
     /// The ranges of memory. Only with DOCA 1.5, there may be more than one.
     chunks: Vec<Chunk>,
@@ -113,23 +114,14 @@ struct Free {
 impl Setup {
     fn new() -> Self {
         Self {
-            chunks: Vec::new(),
             max_chunks: CHUNKS,
-            devs: Vec::new(),
             max_devs: DEVICES,
             // NVIDIA's local copy samples set no rights, and rely on this default. DOCA 1.5 has no other
             // rights.
             access: c::DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
                 | if GROWS { c::DOCA_ACCESS_FLAG_PCI_READ_WRITE } else { 0 },
-            user_data: 0,
-            free: None,
-            started: false,
-            was_started: false,
-            imported: false,
-            exports: Vec::new(),
-            bufs: Arc::default(),
-            thread_safe: false,
             number: MAPS.fetch_add(1, Ordering::Relaxed) + 1,
+            ..Self::default()
         }
     }
 

@@ -1,7 +1,6 @@
 //! Queue pairs and address handles.
 #![expect(unsafe_code, reason = "implements calls of C on objects that callers pass by address")]
 
-use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
@@ -96,12 +95,7 @@ fn new_qp(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, builds: bool) -> *mut ib
         recv_cq,
         srq: (!srq.is_null()).then(|| srq_of(srq.cast()).1),
         signals_all: sq_sig_all != 0,
-        posted: 0,
-        retired: 0,
-        resets: 0,
-        is_asking: false,
-        waiting: VecDeque::new(),
-        receives: VecDeque::new(),
+        ..Queue::default()
     };
     state.queues.insert(qp_num, queue);
     qp.cast()

@@ -52,7 +52,7 @@ pub mod wc {
 
 /// Settings and state of a device. Tests change them through [`Nic::state`]; the installed library reads some
 /// settings from its configuration.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct State {
     /// Number of identical devices in the library's list.
     pub devices: usize,
@@ -127,7 +127,7 @@ pub(crate) struct Region {
 }
 
 /// A queue pair.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Queue {
     pub(crate) pd: usize,
     /// `IBV_QPT_*`.
@@ -235,29 +235,9 @@ impl Default for Nic {
             link_layer: LINK_LAYER_ETHERNET,
             has_gid: true,
             takes_dmabufs: true,
-            port_down: false,
-            hangs: false,
-            loses: false,
-            fail_every: 0,
-            statuses: VecDeque::new(),
-            errors: HashMap::new(),
-            refuse_after: None,
-            is_networked: false,
             records: true,
-            chains: Vec::new(),
-            flags: Vec::new(),
-            objects: 0,
-            events: VecDeque::new(),
-            event_files: Vec::new(),
             random: 0x9e37_79b9_7f4a_7c15,
-            keys: 0,
-            node: None,
-            regions: HashMap::new(),
-            queues: HashMap::new(),
-            shared_receives: HashMap::new(),
-            completions: HashMap::new(),
-            unanswered: VecDeque::new(),
-            undelivered: 0,
+            ..State::default()
         })))
     }
 }
