@@ -46,14 +46,14 @@ pub(super) struct ShortOperations {
     fills: Tuned,
     copies_to_both: Tuned,
     /// Learns from batches, by their total length.
-    batches: Mutex<CopyTuner>,
+    batches: Mutex<Box<CopyTuner>>,
     long: LongCopies,
 }
 
 /// The tuner of one kind of operation, and what it has learned.
 #[derive(Debug)]
 struct Tuned {
-    tuner: Mutex<CopyTuner>,
+    tuner: Mutex<Box<CopyTuner>>,
     /// True for the classes of lengths that are streamed.
     streams: [AtomicBool; CLASSES],
     untimed: &'static LocalKey<Untimed>,
@@ -62,8 +62,15 @@ struct Tuned {
 impl Tuned {
     fn new(hint: CacheHint, untimed: &'static LocalKey<Untimed>) -> Self {
         let streams = [(); CLASSES].map(|()| AtomicBool::new(hint == CacheHint::Cold));
-        Self { tuner: Mutex::new(CopyTuner::new()), streams, untimed }
+        Self { tuner: new_tuner(), streams, untimed }
     }
+}
+
+/// Makes a tuner. A tuner has 3 KB, so that several of them on the stack could exceed the stack of a thread
+/// that opens a queue.
+#[inline(never)]
+fn new_tuner() -> Mutex<Box<CopyTuner>> {
+    Mutex::new(Box::new(CopyTuner::new()))
 }
 
 impl ShortOperations {
@@ -91,7 +98,7 @@ impl ShortOperations {
             copies: Tuned::new(hint, &UNTIMED_COPIES),
             fills: Tuned::new(hint, &UNTIMED_FILLS),
             copies_to_both: Tuned::new(hint, &UNTIMED_COPIES_TO_BOTH),
-            batches: Mutex::new(CopyTuner::new()),
+            batches: new_tuner(),
             long,
         })
     }

@@ -52,10 +52,10 @@ pub(super) struct CpuQueue {
     depth: usize,
     inline_limit: usize,
     hint: CacheHint,
-    copies: CopyTuner,
-    fills: CopyTuner,
+    copies: Box<CopyTuner>,
+    fills: Box<CopyTuner>,
     /// The tuner of [`copy_together`](CpuQueue::copy_together), by total length.
-    batches: CopyTuner,
+    batches: Box<CopyTuner>,
     /// End of the queue's busy time in trials, as [`Job::busy`] returned it.
     busy_until: u64,
     /// Descriptors that are done without a result and have not been reported.
@@ -85,6 +85,12 @@ pub(super) struct CpuQueue {
     armed: bool,
 }
 
+/// Makes a tuner for a queue. A tuner has 3 KB, and the stack of a thread that opens a queue may be small.
+#[inline(never)]
+fn new_tuner(depth: usize, cores: usize) -> Box<CopyTuner> {
+    Box::new(CopyTuner::new().for_depth(depth).for_cores(cores))
+}
+
 impl CpuQueue {
     pub(super) fn open(
         engine: EngineId,
@@ -100,15 +106,14 @@ impl CpuQueue {
         pool.add(&job_queue)?;
         // Trials are useless if no operation may be executed during submission.
         let cores = if inline_limit > 0 { pool.size() + 1 } else { 1 };
-        let tuner = || CopyTuner::new().for_depth(options.depth).for_cores(cores);
         Ok(Self {
             engine,
             depth: options.depth,
             inline_limit,
             hint,
-            copies: tuner(),
-            fills: tuner(),
-            batches: CopyTuner::new(),
+            copies: new_tuner(options.depth, cores),
+            fills: new_tuner(options.depth, cores),
+            batches: new_tuner(1, 1),
             busy_until: 0,
             done: Tokens::new(options.depth),
             // The first results need no memory.
