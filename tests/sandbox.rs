@@ -12,10 +12,11 @@ const CALL: &str = "DMA_TEST_FORBIDDEN_CALL";
 const ENGINE: &str = "DMA_TEST_ENGINE";
 
 /// Names and numbers of the system calls of the cases.
-const CALLS: [(&str, libc::c_long); 4] = [
+const CALLS: [(&str, libc::c_long); 5] = [
     ("eventfd2", libc::SYS_eventfd2),
     ("timerfd_create", libc::SYS_timerfd_create),
     ("epoll_create1", libc::SYS_epoll_create1),
+    ("epoll_pwait", libc::SYS_epoll_pwait),
     ("memfd_create", libc::SYS_memfd_create),
 ];
 
@@ -62,10 +63,15 @@ fn child() {
         Ok(_) => println!("driver: made"),
         Err(e) => println!("driver: {:?}: {e}", e.kind()),
     }
+    let request = MemoryRequest::new(100).exportable(Access::READ);
+    match engine.allocate_window(&request).and_then(|memory| memory.export(Access::READ).map(drop)) {
+        Ok(()) => println!("export: made"),
+        Err(e) => println!("export: {:?}: {e}", e.kind()),
+    }
 }
 
-/// Runs [`child`], and returns the line that it printed about the driver.
-fn run(call: &str, engine: &str) -> String {
+/// Runs [`child`], and returns the line that it printed about `what`.
+fn run(call: &str, engine: &str, what: &str) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"])
@@ -82,8 +88,8 @@ fn run(call: &str, engine: &str) -> String {
         String::from_utf8_lossy(&output.stderr)
     );
     text.lines()
-        .find(|line| line.contains("driver: "))
-        .expect("the output has a line about the driver")
+        .find(|line| line.contains(what))
+        .expect("the output has a line about it")
         .to_owned()
 }
 
@@ -100,7 +106,7 @@ fn queues_copy_without_the_calls_that_only_sleeping_needs() {
         ("timerfd_create", "auto:device=sim"),
         ("epoll_create1", "auto:device=sim"),
     ] {
-        let driver = run(call, engine);
+        let driver = run(call, engine, "driver: ");
         let remedy = driver.contains("PermissionDenied")
             && driver.contains(&format!("{call} was refused"))
             && driver.contains("os error 1")
@@ -113,6 +119,16 @@ fn queues_copy_without_the_calls_that_only_sleeping_needs() {
 #[test]
 fn vendors_libraries_load_without_files_in_memory() {
     for engine in ["cpu", "doca", "ioat", "rdma"] {
-        run("memfd_create", engine);
+        run("memfd_create", engine, "driver: ");
     }
+}
+
+/// An importer would wait for a process that cannot wait for importers.
+#[test]
+fn exports_need_the_calls_of_the_thread_that_serves_importers() {
+    for call in ["eventfd2", "epoll_create1", "epoll_pwait"] {
+        let export = run(call, "cpu", "export: ");
+        assert!(export.contains("PermissionDenied") && export.contains("os error 1"), "{call}: {export}");
+    }
+    assert_eq!(run("timerfd_create", "cpu", "export: "), "export: made");
 }

@@ -16,6 +16,7 @@ mod lockable;
 mod output_file;
 mod process_lock;
 mod thread;
+mod wake_thread;
 
 pub use above_stdio::above_stdio;
 pub use available::{available_memory, check_available};
@@ -30,3 +31,4 @@ pub use lockable::{MEMLOCK_REMEDY, exceeded_memlock, memlock_limit};
 pub use output_file::OutputFile;
 pub use process_lock::ProcessLock;
 pub use thread::{keep_ignored_signals, spawn_thread, with_signals_blocked};
+pub use wake_thread::wake_thread;

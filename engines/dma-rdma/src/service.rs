@@ -131,8 +131,13 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        // The write fails only if the counter is full, and then the thread wakes anyway.
-        let _ = rustix::io::write(&self.shared.wake, &1_u64.to_ne_bytes());
+        if !dma_process::wake_thread(&self.shared.wake) {
+            dma_core::guarded_log!(
+                error,
+                "the program has closed the descriptors of the thread that serves importers"
+            );
+            return;
+        }
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {

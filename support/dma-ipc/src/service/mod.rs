@@ -207,6 +207,17 @@ impl Service {
             state: Mutex::default(),
         });
         shared.add(&shared.wake, WAKE, epoll::EventFlags::IN).map_err(failed)?;
+        // In a sandbox that forbids the thread's waits, exports fail, instead of imports that find no answer.
+        let waited = epoll::wait(
+            &shared.epoll,
+            spare_capacity(&mut Vec::with_capacity(1)),
+            Some(&timespec(Duration::ZERO)),
+        );
+        if let Err(errno) = waited
+            && errno != Errno::INTR
+        {
+            return Err(failed(errno));
+        }
         let thread = with_signals_blocked(|| {
             let shared = Arc::clone(&shared);
             thread::Builder::new().name("dma-remote".into()).spawn(move || shared.serve())
@@ -291,8 +302,13 @@ impl Drop for Service {
             return;
         }
         self.shared.stop.store(true, Ordering::Release);
-        // This fails only if the counter is full, and then the thread wakes anyway.
-        let _ = rustix::io::write(&self.shared.wake, &1u64.to_ne_bytes());
+        if !dma_process::wake_thread(&self.shared.wake) {
+            dma_core::guarded_log!(
+                error,
+                "the program has closed the descriptors of the thread that shares memory"
+            );
+            return;
+        }
         if thread.join().is_err() {
             dma_core::guarded_log!(error, "the thread that shares memory had panicked");
         }
