@@ -268,21 +268,10 @@ impl Buf {
     }
 
     fn last(&self) -> &Self {
-        let mut at = self;
-        if !self.chained.get()
-            && let Some(last) = self.known_last()
-        {
-            at = last;
-        }
-        while let Some(next) = at.next() {
-            at = next;
-        }
-        at
-    }
-
-    fn known_last(&self) -> Option<&Self> {
         // SAFETY: as for the next buffer.
-        unsafe { self.last.get().cast::<Self>().as_ref() }
+        let known = unsafe { self.last.get().cast::<Self>().as_ref() };
+        let from = known.filter(|_| !self.chained.get()).unwrap_or(self);
+        from.iter().last().unwrap_or(from)
     }
 
     /// Appends the list that begins with `second` after `last`, the last buffer of this list.
