@@ -150,11 +150,15 @@ pub(crate) fn plain(value: f64) -> String {
 
 /// Returns a count a second, such as `12.3 M/s`.
 pub(crate) fn per_second(value: f64) -> String {
+    in_unit(value, ["G/s", "M/s", "k/s", "/s"])
+}
+
+fn in_unit(value: f64, [giga, mega, kilo, one]: [&str; 4]) -> String {
     match value {
-        v if v >= 1e9 => format!("{} G/s", digits(v / 1e9)),
-        v if v >= 1e6 => format!("{} M/s", digits(v / 1e6)),
-        v if v >= 1e3 => format!("{} k/s", digits(v / 1e3)),
-        v => format!("{} /s", digits(v)),
+        v if v >= 1e9 => format!("{} {giga}", digits(v / 1e9)),
+        v if v >= 1e6 => format!("{} {mega}", digits(v / 1e6)),
+        v if v >= 1e3 => format!("{} {kilo}", digits(v / 1e3)),
+        v => format!("{} {one}", digits(v)),
     }
 }
 
@@ -165,12 +169,7 @@ pub(crate) fn gigabytes(value: f64) -> String {
 
 /// Returns a time, which is given in nanoseconds, with a suitable unit.
 pub(crate) fn nanos(ns: f64) -> String {
-    match ns {
-        v if v >= 1e9 => format!("{} s", digits(v / 1e9)),
-        v if v >= 1e6 => format!("{} ms", digits(v / 1e6)),
-        v if v >= 1e3 => format!("{} us", digits(v / 1e3)),
-        v => format!("{} ns", digits(v)),
-    }
+    in_unit(ns, ["s", "ms", "us", "ns"])
 }
 
 /// Returns a command line, quoted for a shell.

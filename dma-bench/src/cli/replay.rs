@@ -1,8 +1,6 @@
 //! The subcommand `replay`: replays a recorded trace on engines, and compares the replays with the recorded
 //! run.
 
-use std::time::Duration;
-
 use dma::layers::record::{QueueTrace, Trace};
 use dma::layers::replay::{CopyTimes, Mismatch, ReplayOptions, Replayed, replay};
 use dma::process::count;
@@ -26,7 +24,7 @@ const HEADER: [&str; 9] = [
 ];
 
 /// The recorded run, and its replays on engines.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct ReplayReport {
     recorded: ReplayRow,
     /// CPU time of the recorded program in seconds, for copies and for all other work. `None` in a partial
@@ -43,7 +41,7 @@ pub(crate) struct ReplayReport {
     pub(crate) refused: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct ReplayRow {
     engine: String,
     /// Source of the model, if the engine is simulated.
@@ -54,7 +52,7 @@ struct ReplayRow {
     figures: Option<ReplayFigures>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct ReplayFigures {
     seconds: f64,
     cpu_seconds: f64,
@@ -112,34 +110,25 @@ pub(crate) fn run(
 ) -> ReplayReport {
     let (recorded, times) = (trace.recorded(), CopyTimes::of(trace));
     let sum = |of: fn(&QueueTrace) -> u64| trace.queues().iter().map(of).sum::<u64>();
-    let seconds = |time: Duration| time.as_secs_f64();
     let figures = ReplayFigures {
-        seconds: seconds(recorded.time),
-        cpu_seconds: seconds(times.cpu),
-        wait_seconds: seconds(times.wait),
+        seconds: recorded.time.as_secs_f64(),
+        cpu_seconds: times.cpu.as_secs_f64(),
+        wait_seconds: times.wait.as_secs_f64(),
         doorbells: sum(|queue| queue.doorbells),
         descriptors: sum(|queue| queue.operations),
-        failed: 0,
-        verified: 0,
+        ..Default::default()
     };
     let mut report = ReplayReport {
-        recorded: ReplayRow {
-            engine: recorded.engine.clone(),
-            model: None,
-            error: None,
-            figures: Some(figures),
-        },
-        program_cpu_seconds: (!recorded.partial).then(|| seconds(recorded.cpu)),
+        recorded: ReplayRow { engine: recorded.engine.clone(), figures: Some(figures), ..Default::default() },
+        program_cpu_seconds: (!recorded.partial).then_some(recorded.cpu.as_secs_f64()),
         queues: trace.queues().len(),
         bytes: sum(|queue| queue.bytes),
-        engines: Vec::new(),
-        wrong: false,
-        refused: false,
+        ..Default::default()
     };
     // The file may come from an untrusted source.
     let own = if names.is_empty() { vec![dma::parse_untrusted(&recorded.engine)] } else { Vec::new() };
     for name in names.iter().map(|name| name.parse()).chain(own) {
-        let mut row = ReplayRow { engine: String::new(), model: None, error: None, figures: None };
+        let mut row = ReplayRow::default();
         let one = || -> Result<()> {
             let name: EngineName = name?;
             row.engine = name.to_string();
