@@ -12,11 +12,12 @@ const CALL: &str = "DMA_TEST_FORBIDDEN_CALL";
 const ENGINE: &str = "DMA_TEST_ENGINE";
 
 /// Names and numbers of the system calls of the cases.
-const CALLS: [(&str, libc::c_long); 5] = [
+const CALLS: [(&str, libc::c_long); 6] = [
     ("eventfd2", libc::SYS_eventfd2),
     ("timerfd_create", libc::SYS_timerfd_create),
     ("epoll_create1", libc::SYS_epoll_create1),
     ("epoll_pwait", libc::SYS_epoll_pwait),
+    ("accept4", libc::SYS_accept4),
     ("memfd_create", libc::SYS_memfd_create),
 ];
 
@@ -87,10 +88,7 @@ fn run(call: &str, engine: &str, what: &str) -> String {
         "{engine} without {call}: {text}{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    text.lines()
-        .find(|line| line.contains(what))
-        .expect("the output has a line about it")
-        .to_owned()
+    text.lines().find(|line| line.contains(what)).expect("the output has a line about it").to_owned()
 }
 
 /// A queue that never sleeps needs no event descriptor, so it works without the call. Making a driver fails,
@@ -126,7 +124,7 @@ fn vendors_libraries_load_without_files_in_memory() {
 /// An importer would wait for a process that cannot wait for importers.
 #[test]
 fn exports_need_the_calls_of_the_thread_that_serves_importers() {
-    for call in ["eventfd2", "epoll_create1", "epoll_pwait"] {
+    for call in ["eventfd2", "epoll_create1", "epoll_pwait", "accept4"] {
         let export = run(call, "cpu", "export: ");
         assert!(export.contains("PermissionDenied") && export.contains("os error 1"), "{call}: {export}");
     }
