@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use dma_core::{Error, ErrorKind, Result};
 use dma_handshake::{Answering, Id, Pending, Requested, Step};
-use dma_process::{above_stdio, lock, with_signals_blocked};
+use dma_process::{ForkMark, above_stdio, lock, wake_thread, with_signals_blocked};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::sockopt;
 
@@ -39,6 +39,7 @@ pub(crate) struct Service {
     shared: Arc<SharedExports>,
     addr: SocketAddr,
     thread: Option<JoinHandle<()>>,
+    process: ForkMark,
 }
 
 #[derive(Debug)]
@@ -109,7 +110,7 @@ impl Service {
             let shared = Arc::clone(&shared);
             std::thread::Builder::new().name("dma-rdma-service".into()).spawn(move || shared.serve(&listener))
         });
-        Ok(Self { shared, addr, thread: Some(thread.map_err(failed)?) })
+        Ok(Self { shared, addr, thread: Some(thread.map_err(failed)?), process: ForkMark::new() })
     }
 
     /// Returns the address to which peers connect.
@@ -130,8 +131,13 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
+        if self.process.is_child() {
+            // A forked child does not have the thread, so it cannot be joined.
+            std::mem::forget(self.thread.take());
+            return;
+        }
         self.shared.stop.store(true, Ordering::Release);
-        if !dma_process::wake_thread(&self.shared.wake) {
+        if !wake_thread(&self.shared.wake) {
             dma_core::guarded_log!(
                 error,
                 "the program has closed the descriptors of the thread that serves importers"
@@ -285,4 +291,37 @@ fn set_up(stream: &TcpStream) -> std::io::Result<()> {
     sockopt::set_tcp_keepintvl(stream, interval)?;
     sockopt::set_tcp_keepcnt(stream, count)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(unsafe_code, reason = "forks")]
+    fn a_forked_child_drops_the_service_of_its_parent() {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC).expect("a descriptor");
+        let shared =
+            Arc::new(SharedExports { exports: Mutex::default(), wake, stop: AtomicBool::new(false) });
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(true).expect("a socket");
+        let addr = listener.local_addr().expect("an address");
+        let serving = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || serving.serve(&listener));
+        let service = Service { shared, addr, thread: Some(thread), process: ForkMark::new() };
+        // SAFETY: the child drops the service, which uses no lock of another thread, and exits.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: the call only starts a timer, which ends a child that hangs.
+            unsafe { libc::alarm(60) };
+            let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(service)));
+            // SAFETY: the call ends the child without destructors.
+            unsafe { libc::_exit(dropped.is_err().into()) };
+        }
+        let mut status = 0;
+        // SAFETY: the status is a local variable.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "the child's status");
+        drop(service);
+    }
 }
