@@ -328,7 +328,7 @@ impl SharedRing {
             Step::Continue => self.part(&job),
             Step::WaitReady => {
                 job.polls.store(true, Ordering::Relaxed);
-                let events = u32::from(job.ready_events().bits());
+                let events = job.ready_events().bits() as u32;
                 opcode::PollAdd::new(Fd(job.part().descriptor), events).build()
             }
             Step::Ended => return job.release(),
