@@ -24,7 +24,8 @@
  * Threads.   "Any thread": any number of threads may call the function at the same time. "One thread at a
  *            time": the caller serializes the calls that name the same object; two calls at once fail with
  *            DMA_IN_USE. "The queue's threads": any thread for a shared queue, one thread at a time for other
- *            queues. A queue may move between threads. A signal handler must not call any function.
+ *            queues. A queue may move between threads. A signal handler must not call any function, and
+ *            pthread_cancel must not end a function.
  * Forks.     A forked child cannot use the engines and queues of its parent (DMA_UNSUPPORTED), and no call
  *            with them blocks. It may close all objects, which leaves the parent's alone, and open its own.
  *            An object that a thread of the parent was calling at the fork is in use in the child
