@@ -41,7 +41,7 @@ pub struct QueueConfig {
     pub name: String,
     /// The name that an administrator gave the work queue.
     pub(crate) label: String,
-    /// Who may submit, and by which instruction.
+    /// The clients that may submit, and their instruction.
     pub mode: Mode,
     /// Number of entries.
     pub(crate) size: u32,

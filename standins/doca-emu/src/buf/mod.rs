@@ -268,7 +268,8 @@ impl Buf {
     }
 
     fn last(&self) -> &Self {
-        // SAFETY: as for the next buffer.
+        // SAFETY: a pointer that is not null leads to a buffer of this list. The buffers of a list are
+        // released together, and do not move.
         let known = unsafe { self.last.get().cast::<Self>().as_ref() };
         let from = known.filter(|_| !self.chained.get()).unwrap_or(self);
         from.iter().last().unwrap_or(from)

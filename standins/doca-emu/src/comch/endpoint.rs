@@ -28,7 +28,7 @@ pub(super) const LISTENER: u64 = 0;
 /// Added to a connection's number to identify its fast path in the epoll data.
 pub(super) const FAST: u64 = 1 << 63;
 
-/// Receives what happens on the connections of an endpoint, in the place of the callbacks.
+/// Receives the events of an endpoint's connections instead of the callbacks.
 pub(super) trait Receiver {
     /// Stores a message of a connection.
     fn received(&self, connection: &Rc<Connection>, message: &[u8]);
