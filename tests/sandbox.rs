@@ -12,12 +12,13 @@ const CALL: &str = "DMA_TEST_FORBIDDEN_CALL";
 const ENGINE: &str = "DMA_TEST_ENGINE";
 
 /// Names and numbers of the system calls of the cases.
-const CALLS: [(&str, libc::c_long); 6] = [
+const CALLS: [(&str, libc::c_long); 7] = [
     ("eventfd2", libc::SYS_eventfd2),
     ("timerfd_create", libc::SYS_timerfd_create),
     ("epoll_create1", libc::SYS_epoll_create1),
     ("epoll_pwait", libc::SYS_epoll_pwait),
     ("accept4", libc::SYS_accept4),
+    ("prlimit64", libc::SYS_prlimit64),
     ("memfd_create", libc::SYS_memfd_create),
 ];
 
@@ -128,5 +129,7 @@ fn exports_need_the_calls_of_the_thread_that_serves_importers() {
         let export = run(call, "cpu", "export: ");
         assert!(export.contains("PermissionDenied") && export.contains("os error 1"), "{call}: {export}");
     }
-    assert_eq!(run("timerfd_create", "cpu", "export: "), "export: made");
+    for call in ["timerfd_create", "prlimit64"] {
+        assert_eq!(run(call, "cpu", "export: "), "export: made", "{call}");
+    }
 }

@@ -3,8 +3,9 @@
 use std::os::fd::AsFd;
 
 use rustix::fs::{FileType, fstat};
-use rustix::process::{Resource, getrlimit};
+use rustix::process::Resource;
 
+use crate::resource_limit::resource_limit;
 use crate::{Limit, LimitError};
 
 /// Checks that this process may write the first `len` bytes of `file` (`RLIMIT_FSIZE`, `ulimit -f`). The
@@ -17,7 +18,7 @@ use crate::{Limit, LimitError};
 ///
 /// [`Limit::FileSize`] if a regular file would exceed the limit.
 pub fn check_file_size(file: impl AsFd, len: u64) -> Result<(), LimitError> {
-    let Some(limit) = getrlimit(Resource::Fsize).current.filter(|limit| len > *limit) else { return Ok(()) };
+    let Some(limit) = resource_limit(Resource::Fsize).filter(|limit| len > *limit) else { return Ok(()) };
     if !fstat(file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile) {
         return Ok(());
     }

@@ -15,6 +15,7 @@ mod lock;
 mod lockable;
 mod output_file;
 mod process_lock;
+mod resource_limit;
 mod thread;
 mod wake_thread;
 

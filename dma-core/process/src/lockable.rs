@@ -2,8 +2,10 @@
 
 use std::fs;
 
-use rustix::process::{Resource, getrlimit};
+use rustix::process::Resource;
 use rustix::thread::{CapabilitySet, capabilities};
+
+use crate::resource_limit::resource_limit;
 
 /// The remedy for a process that may lock too little memory.
 pub const MEMLOCK_REMEDY: &str = "raise the limit of locked memory: `ulimit -l unlimited`, a line \
@@ -15,7 +17,7 @@ pub const MEMLOCK_REMEDY: &str = "raise the limit of locked memory: `ulimit -l u
 /// may exceed its limit (`CAP_IPC_LOCK`).
 #[must_use]
 pub fn memlock_limit() -> Option<u64> {
-    let limit = getrlimit(Resource::Memlock).current?;
+    let limit = resource_limit(Resource::Memlock)?;
     let may_exceed = capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::IPC_LOCK));
     (!may_exceed).then_some(limit)
 }
