@@ -142,9 +142,6 @@ if [[ "$which" =~ ^(all|thread)$ ]]; then
     if [[ -d "$source/library" ]]; then
         ran=1
         for package in "${packages[@]}"; do
-            # io_uring orders the thread that submits a request before the thread that reaps its completion.
-            # ThreadSanitizer does not see this, and would report races.
-            [[ "$package" != dma-files ]] || continue
             echo "--- thread: $package"
             mapfile -t chosen < <(targets_of "$package" thread)
             cargo +nightly test --no-fail-fast --locked -Zbuild-std \

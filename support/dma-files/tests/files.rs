@@ -570,6 +570,7 @@ fn child() {
 }
 
 #[test]
+#[cfg_attr(dma_thread_sanitizer, ignore = "io_uring is refused for another reason")]
 fn threads_read_and_write_where_io_uring_is_forbidden_or_too_old() {
     for (call, errno, refused) in [
         (libc::SYS_io_uring_setup, libc::EPERM, "PermissionDenied: allow io_uring in the sandbox"),
