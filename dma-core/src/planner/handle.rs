@@ -3,7 +3,8 @@
 #![expect(unsafe_code, reason = "drops and moves out values of fields explicitly")]
 
 use std::cell::Cell;
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::{ptr, slice};
 
 use super::error::TransferKind;
 use super::stall_detector::StallDetector;
@@ -251,6 +252,43 @@ impl<T> Drop for DropOnUnwind<T> {
     }
 }
 
+/// Reads a value word by word.
+///
+/// The compiler keeps the parts of a value in registers if code reads each part. It copies parts that are only
+/// moved, such as the address in a buffer, from memory to memory with each move. Reading the words once
+/// prevents this for all moves of the value.
+///
+/// # Safety
+///
+/// The requirements are those of [`ptr::read`].
+#[inline(always)]
+pub(crate) unsafe fn read_in_words<T>(from: &T) -> T {
+    /// A word with any bits, which may be a pointer or uninitialized.
+    type Word = MaybeUninit<*const ()>;
+    let words = size_of::<T>() / size_of::<Word>();
+    if align_of::<T>() < align_of::<Word>() || words > 12 {
+        // SAFETY: the caller meets the requirements.
+        return unsafe { ptr::read(from) };
+    }
+    let mut value = MaybeUninit::<T>::uninit();
+    // SAFETY: the value consists of these words, because its size is a multiple of its alignment.
+    let from = unsafe { slice::from_raw_parts(ptr::from_ref(from).cast::<Word>(), words) };
+    // SAFETY: as above.
+    let to = unsafe { slice::from_raw_parts_mut(value.as_mut_ptr().cast::<Word>(), words) };
+    let mut copy = |at: usize| {
+        if let (Some(to), Some(from)) = (to.get_mut(at), from.get(at)) {
+            *to = *from;
+        }
+    };
+    // The compiler would turn a loop into a copy from memory to memory.
+    macro_rules! copy {
+        ($($at:literal)*) => { $(copy($at);)* };
+    }
+    copy!(0 1 2 3 4 5 6 7 8 9 10 11);
+    // SAFETY: all words are those of a value. The caller meets the other requirements.
+    unsafe { value.assume_init() }
+}
+
 /// Declares a transfer type with the methods that both types share.
 macro_rules! transfer {
     ($(#[$doc:meta])* $transfer:ident<T> $(where T: $send:ident)?, $queue:ty, $threads:ty) => {
@@ -334,7 +372,7 @@ macro_rules! transfer {
                 // SAFETY: `this` is not used afterwards, and its destructor does not run. The ticket has a
                 // result, or had a slot, so it is not spent, and the operands have not been taken. The
                 // ticket's destructor would have no effect, or the ticket was dropped.
-                Ok(R::with(unsafe { ptr::read(&*this.operands) }, result))
+                Ok(R::with(unsafe { read_in_words(&*this.operands) }, result))
             }
 
             /// Waits as [`wait`](Self::wait) does, for an operation that is still in flight or has failed.
@@ -440,6 +478,28 @@ pub(crate) use transfer;
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_byte_of_a_value_is_read() {
+        fn read<T: Copy + PartialEq + std::fmt::Debug>(value: T) {
+            // SAFETY: the type is `Copy`.
+            assert_eq!(unsafe { read_in_words(&value) }, value);
+        }
+        let words: [u64; 14] = std::array::from_fn(|n| u64::MAX / (n as u64 + 2));
+        read(());
+        read([words[0]; 1]);
+        read::<[u64; 7]>(*words.first_chunk().expect("7 of 14"));
+        read::<[u64; 12]>(*words.first_chunk().expect("12 of 14"));
+        read(words);
+        read([7_u8; 13]);
+        read((1_u8, 2_u64, 3_u16));
+        read((u128::MAX, 5_u8));
+        read(("text", 9_u32));
+        let owned = ManuallyDrop::new((Box::new(5), vec![6]));
+        // SAFETY: the other copy is not dropped.
+        let owned = unsafe { read_in_words(&*owned) };
+        assert_eq!(owned, (Box::new(5), vec![6]));
+    }
 
     #[test]
     fn a_transfer_is_overdue_after_its_own_wait() {

@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::OneThread;
 use super::state::{QueueState, flush, poll, run};
 use crate::guarded::drop_waker;
-use crate::planner::handle::{Ticket, transfer};
+use crate::planner::handle::{Ticket, read_in_words, transfer};
 use crate::planner::wait::{Backoff, deadline};
 use crate::planner::{Answer, OpError, OpState, error};
 use crate::slow_path::slow_path;

@@ -15,7 +15,7 @@ use super::QueueHandle;
 use super::lane::{Caller, Lane};
 use super::slot::{Report, Seen};
 use crate::planner::error::TransferKind;
-use crate::planner::handle::{DropOnUnwind, Ticket, may_go_on, transfer};
+use crate::planner::handle::{DropOnUnwind, Ticket, may_go_on, read_in_words, transfer};
 use crate::planner::wait::{Backoff, deadline};
 use crate::planner::{Answer, error};
 use crate::slow_path::slow_path;

@@ -40,10 +40,10 @@ const VERIFY: &str = "verify+cpu:sample=100";
 const RECORD: &str = "record+cpu:file=/dev/null";
 
 const CALLS: [Call; 25] = [
-    Call { name: "queue.copy(src, dst)?.wait()?", engine: "cpu", run: copy, figure: 55.0 },
+    Call { name: "queue.copy(src, dst)?.wait()?", engine: "cpu", run: copy, figure: 56.0 },
     Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "cpu", run: batch, figure: 26.6 },
-    Call { name: "queue.copy, 32 in flight, extend", engine: "cpu", run: in_flight, figure: 136.9 },
-    Call { name: "queue.copy, 32 in flight, push", engine: "cpu", run: pushed, figure: 156.2 },
+    Call { name: "queue.copy, 32 in flight, extend", engine: "cpu", run: in_flight, figure: 124.9 },
+    Call { name: "queue.copy, 32 in flight, push", engine: "cpu", run: pushed, figure: 150.1 },
     Call { name: "shared.copy(src, dst)?.wait()?", engine: "cpu", run: shared, figure: 73.0 },
     Call { name: "queue.crc32c(src, 0)?.wait()?", engine: "cpu", run: crc32c, figure: 131.0 },
     Call { name: "queue.copy_crc32c(src, dst, 0)?.wait()?", engine: "cpu", run: copy_crc32c, figure: 175.0 },
@@ -65,7 +65,7 @@ const CALLS: [Call; 25] = [
     },
     Call { name: "queue.copy(src, dst)?.wait()?", engine: "meter+cpu", run: copy, figure: 168.0 },
     Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "meter+cpu", run: batch, figure: 56.3 },
-    Call { name: "queue.copy, 32 in flight, extend", engine: "meter+cpu", run: in_flight, figure: 249.9 },
+    Call { name: "queue.copy, 32 in flight, extend", engine: "meter+cpu", run: in_flight, figure: 237.8 },
     Call { name: "shared.copy(src, dst)?.wait()?", engine: "meter+cpu", run: shared, figure: 184.9 },
     Call { name: "queue.copy(src, dst)?.wait()?", engine: VERIFY, run: copy, figure: 164.8 },
     Call { name: "shared.copy(src, dst)?.wait()?", engine: VERIFY, run: shared, figure: 328.5 },
