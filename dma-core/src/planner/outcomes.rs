@@ -160,9 +160,15 @@ impl Outcomes {
     #[inline]
     pub(super) fn count_executed(&mut self, operations: u64, bytes: usize) {
         self.executed += operations;
-        // The sum saturates, because repeated windows may exceed the size of the address space. This takes
-        // fewer instructions than `saturating_add`.
-        let (sum, overflows) = self.counters.bytes.overflowing_add(bytes as u64);
+        self.count_bytes(bytes as u64);
+    }
+
+    /// Adds to the number of bytes. The sum saturates, because repeated windows may exceed the size of the
+    /// address space.
+    #[inline]
+    fn count_bytes(&mut self, bytes: u64) {
+        // This takes fewer instructions than `saturating_add`.
+        let (sum, overflows) = self.counters.bytes.overflowing_add(bytes);
         self.counters.bytes = sum;
         if overflows {
             self.saturate();
@@ -193,13 +199,12 @@ impl Outcomes {
     /// Ends a plain operation without a waiter, which is reported as done.
     #[inline]
     pub(super) fn complete_plain(&mut self, slot: u32) {
-        let Self { ops, counters, .. } = self;
-        let op = &mut ops[slot as usize];
+        let op = &mut self.ops[slot as usize];
         debug_assert!(op.phase == Phase::Plain && !op.has_waiter);
         (op.descriptors, op.phase) = (0, Phase::Ended);
-        counters.completed += 1;
-        // The sum saturates, because repeated windows may exceed the size of the address space.
-        counters.bytes = counters.bytes.saturating_add(op.bytes);
+        let bytes = op.bytes;
+        self.counters.completed += 1;
+        self.count_bytes(bytes);
     }
 
     /// Ends operations of one descriptor that are reported as done, up to the first report of another type.
