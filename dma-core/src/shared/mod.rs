@@ -288,8 +288,8 @@ impl SharedQueue {
 
     /// Copies as [`copy`](Self::copy) does, but waits while the queue is full, and then awaits the copy. The
     /// future does nothing before it is polled. Dropping the future before it has submitted the copy drops
-    /// the operands. Dropping the future later is like dropping the transfer. A queue whose transfers were all
-    /// forgotten never has room: see [`ready`](Self::ready).
+    /// the operands. Dropping the future later is like dropping the transfer. A queue whose transfers were
+    /// all forgotten never has room: see [`ready`](Self::ready).
     ///
     /// ```
     /// # use dma_core::{BufferMut, Result, SharedQueue};

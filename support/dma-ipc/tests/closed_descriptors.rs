@@ -1,5 +1,5 @@
-//! A program that closes all descriptors, as a daemon does, can still drop exports and imports, and the library
-//! does not write to files that get the numbers. This test is alone in its process, because it replaces all
+//! A program that closes all descriptors, as a daemon does, can still drop exports and imports, and the
+//! library does not write to files that get the numbers. This test is alone in its process, because it replaces all
 //! descriptors.
 
 #![cfg(target_os = "linux")]

@@ -246,8 +246,8 @@ impl Service {
         if state.listener.is_none() {
             let failed = |errno| RemoteError::os("listening for importers", errno);
             let listener = listen_on(&self.shared.socket).map_err(failed)?;
-            // In a sandbox that forbids the call, the export fails, instead of imports that find no answer. No
-            // importer knows the socket yet, so none is waiting.
+            // In a sandbox that forbids the call, the export fails, instead of imports that find no answer.
+            // No importer knows the socket yet, so none is waiting.
             match accept_with(&listener, SocketFlags::CLOEXEC) {
                 Err(errno) if !matches!(errno, Errno::AGAIN | Errno::INTR | Errno::MFILE | Errno::NFILE) => {
                     return Err(failed(errno));
