@@ -189,9 +189,9 @@ impl SharedRing {
         let mut push = || {
             while number.is_none() {
                 // SAFETY: a read or write accesses the buffer of its job. The buffer stays valid until the
-                // job ends, because the transfer owns it, or the job after the transfer is dropped. The request's
-                // user data owns a reference to the job, which also keeps the file open, until the
-                // completion. Other requests have no memory.
+                // job ends, because the transfer owns it, or the job after the transfer is dropped. The
+                // request's user data owns a reference to the job, which also keeps the file open, until
+                // the completion. Other requests have no memory.
                 number = unsafe { self.try_push(entry) };
                 if number.is_none() {
                     // The queue is full of requests that the kernel has not consumed yet.

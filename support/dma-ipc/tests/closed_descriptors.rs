@@ -1,6 +1,6 @@
 //! A program that closes all descriptors, as a daemon does, can still drop exports and imports, and the
-//! library does not write to files that get the numbers. This test is alone in its process, because it replaces all
-//! descriptors.
+//! library does not write to files that get the numbers. This test is alone in its process, because it
+//! replaces all descriptors.
 
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "replaces descriptors of the library")]
