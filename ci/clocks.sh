@@ -49,6 +49,7 @@ engines/dma-layers/tests/record_traces.rs 2 a program that is killed; waits long
 engines/dma-rdma/src/tests/flood.rs 2 polls until a condition holds
 engines/dma-rdma/src/tests/hosts/faults.rs 3 chooses a moment to kill; polls until a link is up; the time that a link is down
 engines/dma-rdma/src/tests/hosts/mod.rs 2 chooses a moment to end; polls until a peer listens
+support/dma-ipc/src/import/tests.rs 1 repeats a signal until the importer gives up
 support/dma-ipc/tests/no_leaks.rs 1 polls until a condition holds
 support/dma-ipc/tests/process_memory.rs 1 chooses a moment to revoke; every moment is right
 tests/left_over.rs 1 polls until the kernel has removed threads
@@ -81,6 +82,7 @@ engines/dma-rdma/src/tests/hosts/speed.rs 1 a figure that is printed
 standins/doca-emu/tests/c/clock.c 1 time that a thread has run, which grows only while it runs
 standins/doca-emu/tests/faults.rs 1 no shorter than the time of the model
 standins/spdk-emu/tests/reattach.rs 1 no shorter than the pause that it waits for
+support/dma-ipc/src/import/tests.rs 1 limit against a hang of two minutes
 tests/guest.rs 1 limit against a hang of a minute
 '
 tests=('*/tests/*' 'tests/*' '*tests.rs' '*_tests/*' '*/src/*/tests/*' ':!tests/fuzz')

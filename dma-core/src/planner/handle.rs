@@ -254,8 +254,8 @@ impl<T> Drop for DropOnUnwind<T> {
 
 /// Reads a value word by word.
 ///
-/// The compiler keeps the parts of a value in registers if code reads each part. It copies parts that are only
-/// moved, such as the address in a buffer, from memory to memory with each move. Reading the words once
+/// The compiler keeps the parts of a value in registers if code reads each part. It copies parts that are
+/// only moved, such as the address in a buffer, from memory to memory with each move. Reading the words once
 /// prevents this for all moves of the value.
 ///
 /// # Safety
@@ -273,7 +273,7 @@ pub(crate) unsafe fn read_in_words<T>(from: &T) -> T {
     let mut value = MaybeUninit::<T>::uninit();
     // SAFETY: the value consists of these words, because its size is a multiple of its alignment.
     let from = unsafe { slice::from_raw_parts(ptr::from_ref(from).cast::<Word>(), words) };
-    // SAFETY: as above.
+    // SAFETY: the memory of the value has these words, may be uninitialized, and is used by nobody else.
     let to = unsafe { slice::from_raw_parts_mut(value.as_mut_ptr().cast::<Word>(), words) };
     let mut copy = |at: usize| {
         if let (Some(to), Some(from)) = (to.get_mut(at), from.get(at)) {

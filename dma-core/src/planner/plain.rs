@@ -1,5 +1,5 @@
-//! Plain copies: each is of one range to another range. The CPU executes a short one at once. Any other becomes
-//! one descriptor, and has a short path if it is the only open operation of its queue.
+//! Plain copies: each is of one range to another range. The CPU executes a short one at once. Any other
+//! becomes one descriptor, and has a short path if it is the only open operation of its queue.
 #![expect(unsafe_code, reason = "copies checked ranges, and submits checked descriptors to the raw queue")]
 
 use std::slice;
@@ -45,8 +45,8 @@ pub(crate) fn is_valid(by: By, engine: EngineId, src: &Range, dst: &Range, uniqu
     granted & (src.len == dst.len) & (unique || shared_bytes(src, dst) == 0)
 }
 
-/// Returns whether a copy of one range to another range is valid and has 1 to `max` bytes. If not, the planner
-/// or [`check`](super::check) finds the reason.
+/// Returns whether a copy of one range to another range is valid and has 1 to `max` bytes. If not, the
+/// planner or [`check`](super::check) finds the reason.
 #[inline]
 pub(crate) fn is_plain<D: Operand>(engine: EngineId, src: &Range, dst: &Range, max: usize) -> bool {
     is_valid(By::Device, engine, src, dst, D::UNIQUE) & (dst.len.wrapping_sub(1) < max)
@@ -89,14 +89,15 @@ impl Planner {
             if !is_valid(By::Cpu, self.engine, src, dst, D::UNIQUE) {
                 return false;
             }
-            // The unsafe calls below rely on these checks, and on these facts: views lie inside their regions and
-            // keep them registered. The caller owns the operands. Therefore others can only read a shared
-            // source, or access bytes of windows.
+            // Views lie inside their regions and keep them registered. The caller owns the operands, so
+            // others can only read a shared source, or access bytes of windows.
             if len > self.inline.plain_copy_len {
-                // SAFETY: see above.
+                // SAFETY: `is_valid` has checked engine, rights, lengths and overlap. The operands stay
+                // valid and owned until the call returns.
                 return unsafe { self.inline.copy_checked(src.addr, dst.addr, len) };
             }
-            // SAFETY: see above. The executor would only make this call.
+            // SAFETY: the same checks hold. The CPU reaches both ranges, whose length is at most
+            // `plain_copy_len`, and the executor would only make this call.
             unsafe { racy_copy::copy(dst.addr.as_ptr(), src.addr.as_ptr(), len) };
             true
         });

@@ -38,8 +38,9 @@ pub fn own_folder(name: &str) -> PathBuf {
     wanted
 }
 
-/// Returns whether C programs can be built with the address sanitizer and run. Some distributions have its library in
-/// a package of its own, and it refuses a program with another library in `LD_PRELOAD`. Tries it once, in `folder`.
+/// Returns whether C programs can be built with the address sanitizer and run. Some distributions have its
+/// library in a package of its own, and it refuses a program with another library in `LD_PRELOAD`. Tries it
+/// once, in `folder`.
 ///
 /// # Panics
 ///
