@@ -219,7 +219,7 @@ prepare() {
 }
 
 # Stops all descendants of $1 at random moments, for 20 to 300 ms. A process that the test itself has stopped stays stopped.
-# pgrep lists parents first, so a parent cannot stop its child after this looked at the child.
+# pgrep lists parents first, unless numbers of processes have wrapped, so a parent cannot stop its child after this looked at the child.
 stop_at_random() {
     local pid state stopped
     while kill -0 "$1" 2>/dev/null; do

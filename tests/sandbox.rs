@@ -12,8 +12,9 @@ const CALL: &str = "DMA_TEST_FORBIDDEN_CALL";
 const ENGINE: &str = "DMA_TEST_ENGINE";
 
 /// Names and numbers of the system calls of the cases.
-const CALLS: [(&str, libc::c_long); 7] = [
+const CALLS: [(&str, libc::c_long); 8] = [
     ("eventfd2", libc::SYS_eventfd2),
+    ("pipe2", libc::SYS_pipe2),
     ("timerfd_create", libc::SYS_timerfd_create),
     ("epoll_create1", libc::SYS_epoll_create1),
     ("epoll_pwait", libc::SYS_epoll_pwait),
@@ -125,7 +126,7 @@ fn vendors_libraries_load_without_files_in_memory() {
 /// An importer would wait for a process that cannot wait for importers.
 #[test]
 fn exports_need_the_calls_of_the_thread_that_serves_importers() {
-    for call in ["eventfd2", "epoll_create1", "epoll_pwait", "accept4"] {
+    for call in ["pipe2", "epoll_create1", "epoll_pwait", "accept4"] {
         let export = run(call, "cpu", "export: ");
         assert!(export.contains("PermissionDenied") && export.contains("os error 1"), "{call}: {export}");
     }

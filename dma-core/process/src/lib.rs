@@ -17,7 +17,7 @@ mod output_file;
 mod process_lock;
 mod resource_limit;
 mod thread;
-mod wake_thread;
+mod wake_pipe;
 
 pub use above_stdio::above_stdio;
 pub use available::{available_memory, check_available};
@@ -32,4 +32,4 @@ pub use lockable::{MEMLOCK_REMEDY, exceeded_memlock, memlock_limit};
 pub use output_file::OutputFile;
 pub use process_lock::ProcessLock;
 pub use thread::{keep_ignored_signals, spawn_thread, with_signals_blocked};
-pub use wake_thread::wake_thread;
+pub use wake_pipe::WakePipe;

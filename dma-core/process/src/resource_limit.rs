@@ -3,8 +3,8 @@
 
 use rustix::process::Resource;
 
-/// Returns the process's limit. Returns `None` without a limit, and in a sandbox that forbids the question,
-/// for which rustix has no error.
+/// Returns the process's soft limit. Returns `None` without a limit, and in a sandbox that forbids the call,
+/// which `rustix::process::getrlimit` cannot report.
 pub(crate) fn resource_limit(resource: Resource) -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the pointer to the local variable is valid during the call.

@@ -8,7 +8,7 @@ use crate::{Descriptor, Segment};
 /// Number of pending descriptors that are submitted as a full batch, without waiting for a flush.
 pub(super) const SUBMIT_BATCH: usize = 32;
 
-/// Number of operations in chunks for which a queue allocates memory when it is opened.
+/// A new queue has memory for this many deferred operations, and for as many with results.
 const FIRST_OPERATIONS: usize = 4;
 
 /// Accepted operations that have not been submitted to the device, or not completely.

@@ -339,7 +339,7 @@ fn collect_segments<T: Operand>(
             result = check_range(engine, range, access);
             total += range.len as u128;
             extents.is_cpu_visible &= range.region.is_cpu_visible();
-            if range.len > 0 {
+            if result.is_ok() && range.len > 0 {
                 if out.try_reserve(1).is_err() || extents.list.try_reserve(1).is_err() {
                     result = Err(no_memory(out.len()));
                     return;

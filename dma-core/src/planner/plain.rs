@@ -92,12 +92,12 @@ impl Planner {
             // Views lie inside their regions and keep them registered. The caller owns the operands, so
             // others can only read a shared source, or access bytes of windows.
             if len > self.inline.plain_copy_len {
-                // SAFETY: `is_valid` has checked engine, rights, lengths and overlap. The operands stay
-                // valid and owned until the call returns.
+                // SAFETY: `is_valid` has checked engine, rights, lengths and overlap, and that the CPU
+                // reaches both ranges. The operands stay registered and owned until the call returns.
                 return unsafe { self.inline.copy_checked(src.addr, dst.addr, len) };
             }
-            // SAFETY: the same checks hold. The CPU reaches both ranges, whose length is at most
-            // `plain_copy_len`, and the executor would only make this call.
+            // SAFETY: `is_valid` has checked that the CPU may read one range and write the other, which have
+            // `len` bytes. Up to `plain_copy_len`, the executor would only make this call.
             unsafe { racy_copy::copy(dst.addr.as_ptr(), src.addr.as_ptr(), len) };
             true
         });

@@ -394,7 +394,7 @@ impl SharedQueue {
     /// The slot is not reserved: several tasks may be woken for one slot, and another submitter may take it
     /// first. Tasks wait in FIFO order. After the first waits, a wait does not allocate. A slot becomes free
     /// when its transfer has returned the operands, or when the transfer was dropped and its operation has
-    /// ended. Therefore a task that holds all transfers would wait forever, and so does every task if all
+    /// ended. Therefore a task that holds all transfers would wait forever, and so would every task if all
     /// transfers were forgotten ([`std::mem::forget`]), until the queue is closed.
     ///
     /// # Errors

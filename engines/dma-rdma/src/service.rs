@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{ErrorKind as IoKind, Read};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use dma_core::{Error, ErrorKind, Result};
 use dma_handshake::{Answering, Id, Pending, Requested, Step};
-use dma_process::{ForkMark, above_stdio, lock, wake_thread, with_signals_blocked};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use dma_process::{ForkMark, WakePipe, above_stdio, lock, with_signals_blocked};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
 
 use crate::device::Device;
@@ -45,7 +45,7 @@ pub(crate) struct Service {
 #[derive(Debug)]
 struct SharedExports {
     exports: Mutex<HashMap<Id, Arc<Granted>>>,
-    wake: OwnedFd,
+    wake: WakePipe,
     stop: AtomicBool,
 }
 
@@ -101,9 +101,7 @@ impl Service {
         listener.set_nonblocking(true).map_err(failed)?;
         rustix::net::listen(&listener, BACKLOG).map_err(|e| failed(e.into()))?;
         let addr = SocketAddr::new(reached, listener.local_addr().map_err(failed)?.port());
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map(above_stdio)
-            .map_err(|e| failed(e.into()))?;
+        let wake = WakePipe::new().map_err(|e| failed(e.into()))?;
         let shared =
             Arc::new(SharedExports { exports: Mutex::default(), wake, stop: AtomicBool::new(false) });
         let thread = with_signals_blocked(|| {
@@ -137,7 +135,7 @@ impl Drop for Service {
             return;
         }
         self.shared.stop.store(true, Ordering::Release);
-        if !wake_thread(&self.shared.wake) {
+        if !self.shared.wake.wake() {
             dma_core::guarded_log!(
                 error,
                 "the program has closed the descriptors of the thread that serves importers"
@@ -300,7 +298,7 @@ mod tests {
     #[test]
     #[expect(unsafe_code, reason = "forks")]
     fn a_forked_child_drops_the_service_of_its_parent() {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC).expect("a descriptor");
+        let wake = WakePipe::new().expect("a pipe");
         let shared =
             Arc::new(SharedExports { exports: Mutex::default(), wake, stop: AtomicBool::new(false) });
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -132,7 +132,8 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // The thread exits after the last operation, and frees the ring.
+        // The thread exits after the last operation, and frees the ring. If the kernel takes no requests, a
+        // thread that waits in the kernel stays.
         self.shared.closed.store(true, Ordering::Release);
         let _ = self.shared.push(&opcode::Nop::new().build().user_data(IGNORED), Submitter::Caller);
     }
@@ -275,7 +276,7 @@ impl SharedRing {
 
     /// Reaps completions until the queue is dropped and no operation is in flight.
     fn reap(&self) {
-        let mut completions = Vec::new();
+        let (mut completions, mut is_logged) = (Vec::new(), false);
         loop {
             completions.clear();
             // SAFETY: only this thread reaps completions, and it drops the completion queue at the end of
@@ -297,8 +298,10 @@ impl SharedRing {
                 if let Err(error) = waited
                     && Errno::from_io_error(&error) != Some(Errno::INTR)
                 {
-                    guarded_log!(debug, %error, "io_uring cannot wait for completions");
                     // The error may repeat until the queue is dropped.
+                    if !std::mem::replace(&mut is_logged, true) {
+                        guarded_log!(warn, %error, "io_uring cannot wait for completions");
+                    }
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }

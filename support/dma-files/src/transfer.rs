@@ -68,7 +68,8 @@ impl<T: Any + Send> FileTransfer<T> {
     /// # Errors
     ///
     /// `Unsupported`, without the buffer, if the process was forked after the submission; `OutOfResources` if
-    /// the disk or the quota is full; `Aborted` if the operation was cancelled; `Os` for other errors of the
+    /// the disk or the quota is full; `Aborted` if the operation was cancelled; `Closed` if io_uring takes no more operations, because
+    /// the program has closed its descriptor or a sandbox forbids it; `Os` for other errors of the
     /// system, with the source. Each error names the operation, the number of bytes that were read or written
     /// before the error, and the length of the operation.
     pub fn wait(mut self) -> Finished<T> {
@@ -117,7 +118,7 @@ fn explain(job: &Job, errno: Errno) -> Error {
     };
     let error = match errno {
         errno if job.is_refused() => {
-            Error::new(ErrorKind::Aborted, "io_uring takes no more operations of this queue")
+            Error::new(ErrorKind::Closed, "io_uring takes no more operations of this queue")
                 .with_hint(
                     "open another queue, and close no descriptors of the library; in a sandbox that forbids \
                      io_uring, use threads",

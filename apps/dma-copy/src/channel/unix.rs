@@ -4,15 +4,16 @@
 use std::fs::{self, DirBuilder};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use dma_handshake::{Origin, Verdict, admit};
 use rustix::fs::Mode;
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
-use rustix::process::{getuid, umask};
+use rustix::process::getuid;
 
 use super::{Channel, connect, no_host_connected, stream};
 use crate::deadline::{Deadline, POLL_INTERVAL};
@@ -136,23 +137,27 @@ fn listen(path: &Path, deadline: Deadline) -> Result<UnixStream, Failure> {
     }
 }
 
-/// Makes a socket at `path` that only this user can connect to. Changes the umask, so no other thread may
-/// create files. Fails with `AlreadyExists` if there is a file at `path`.
+/// Makes a socket at `path` that only this user can connect to. Fails with `AlreadyExists` if there is a file
+/// at `path`.
 ///
 /// The socket gets this name after it listens. So a socket that refuses connections has no listener any more.
 /// Only where the path is too long for another name beside it, the socket has its name an instant earlier.
 fn bind(path: &Path) -> io::Result<UnixListener> {
+    // Refuses a path that is too long, also one that rustix allows without its NUL.
+    SocketAddr::from_pathname(path)?;
     let unused = unused_name_beside(path);
-    let before = umask(Mode::RWXG | Mode::RWXO | Mode::XUSR);
-    let listener = UnixListener::bind(unused.as_deref().unwrap_or(path));
-    umask(before);
-    let Some(unused) = unused else {
-        return listener.map_err(|e| match e.kind() {
-            io::ErrorKind::AddrInUse => io::ErrorKind::AlreadyExists.into(),
-            _ => e,
-        });
-    };
-    let listener = listener?;
+    let socket = new_socket(SocketFlags::CLOEXEC)?;
+    // Linux gives the file the mode of the socket, minus the umask.
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(unused.as_deref().unwrap_or(path))?).map_err(
+        |e| match e {
+            Errno::ADDRINUSE => Errno::EXIST,
+            e => e,
+        },
+    )?;
+    rustix::net::listen(&socket, 128)?;
+    let listener = UnixListener::from(socket);
+    let Some(unused) = unused else { return Ok(listener) };
     let _unused = RemoveOnDrop(&unused);
     fs::hard_link(&unused, path)?;
     Ok(listener)
@@ -218,16 +223,15 @@ fn another_listens(path: &Path) -> Failure {
 /// Connects to the socket at `path`. Fails with `WouldBlock` if its backlog is full.
 fn connect_now(path: &Path) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
-    let socket = rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-        None,
-    )?;
+    let socket = new_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
     rustix::net::connect(&socket, &address)?;
     let stream = UnixStream::from(socket);
     stream.set_nonblocking(false)?;
     Ok(stream)
+}
+
+fn new_socket(flags: SocketFlags) -> io::Result<OwnedFd> {
+    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
 /// True if the peer has sent a byte.

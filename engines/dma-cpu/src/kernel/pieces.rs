@@ -4,7 +4,8 @@ use dma_core::racy_copy;
 
 /// Size of a cache line on all supported CPUs, and of a block of a pattern.
 pub(super) const LINE: usize = 64;
-/// Size of the pages in which the CPU compares addresses.
+/// The CPU compares only the address bits below this size, so a store and a load this far apart seem to
+/// overlap.
 pub(super) const PAGE: usize = 4096;
 /// Up to this length, glibc copies with vector instructions on a CPU with fast short `rep movsb`: its
 /// `rep_movsb_threshold` is 2112 there (glibc 2.36, `sysdeps/x86/dl-cacheinfo.h`).

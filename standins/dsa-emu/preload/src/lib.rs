@@ -66,7 +66,7 @@ fn start() {
         Ok(config) => config,
         Err(error) => return eprintln!("dsa-emu: {error}"),
     };
-    // SAFETY: these are the C library's functions of these names.
+    // SAFETY: each calls the C library's function of its name, which it finds by `dlsym`.
     unsafe { set_calls(Calls { sigaction: real::sigaction, pthread_sigmask: real::pthread_sigmask }) };
     for queue in serve(config, &Tree::at(PathBuf::from(&root))) {
         match queue {

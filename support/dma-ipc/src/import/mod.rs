@@ -487,7 +487,7 @@ impl<'a> Exporter<'a> {
     }
 
     /// Makes a call that waits for the exporter, within the remaining time. Repeats it if a signal interrupts
-    /// it, also with `SA_RESTART`, because the socket has a time limit.
+    /// it. The kernel reports that even if the handler has `SA_RESTART`, because the socket has a time limit.
     fn limited<R>(
         &self,
         side: Timeout,

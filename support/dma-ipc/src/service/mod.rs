@@ -19,9 +19,9 @@ use std::{hint, process, thread};
 
 use dma_core::{deferred_log, with_deferred_log};
 use dma_handshake::{Origin, Pending};
-use dma_process::{ForkLock, ForkMark, above_stdio, lock, with_signals_blocked};
+use dma_process::{ForkLock, ForkMark, WakePipe, above_stdio, lock, with_signals_blocked};
 use rustix::buffer::spare_capacity;
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::event::{Timespec, epoll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
@@ -63,7 +63,7 @@ pub(super) struct Service {
 
 struct SharedService {
     epoll: OwnedFd,
-    wake: OwnedFd,
+    wake: WakePipe,
     stop: AtomicBool,
     socket: [u8; 16],
     state: Mutex<ServiceState>,
@@ -199,9 +199,7 @@ impl Service {
         let failed = |errno| RemoteError::os("starting the thread that shares memory", errno);
         let shared = Arc::new(SharedService {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map(above_stdio).map_err(failed)?,
-            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-                .map(above_stdio)
-                .map_err(failed)?,
+            wake: WakePipe::new().map_err(failed)?,
             stop: AtomicBool::new(false),
             socket: random()?,
             state: Mutex::default(),
@@ -310,7 +308,7 @@ impl Drop for Service {
             return;
         }
         self.shared.stop.store(true, Ordering::Release);
-        if !dma_process::wake_thread(&self.shared.wake) {
+        if !self.shared.wake.wake() {
             dma_core::guarded_log!(
                 error,
                 "the program has closed the descriptors of the thread that shares memory"
@@ -325,7 +323,7 @@ impl Drop for Service {
 
 impl SharedService {
     /// Adds an event source. The kernel also reports the end of a connection, even if `events` is empty.
-    fn add(&self, source: &OwnedFd, key: u64, events: epoll::EventFlags) -> Result<(), Errno> {
+    fn add(&self, source: impl AsFd, key: u64, events: epoll::EventFlags) -> Result<(), Errno> {
         epoll::add(&self.epoll, source, epoll::EventData::new_u64(key), events)
     }
 
