@@ -33,8 +33,8 @@ impl WakePipe {
     }
 
     /// Wakes the thread. Returns false if the program has closed the descriptor, as a daemon closes all: then
-    /// the thread cannot be woken, and the number may belong to another file of the program, which must not be
-    /// written. Do not join the thread then, but leak it, with its descriptors.
+    /// the thread cannot be woken, and the number may belong to another file of the program, which must not
+    /// be written. Do not join the thread then, but leak it, with its descriptors.
     #[must_use = "the thread may not wake"]
     pub fn wake(&self) -> bool {
         // The write fails only if the pipe is full, and then the thread wakes anyway.

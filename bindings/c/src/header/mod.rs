@@ -10,7 +10,8 @@ pub use bindings::*;
 
 /// Exports functions under their C names, all as `unsafe extern "C"`. The compiler checks that each has
 /// the type that the header declares. A function that is declared without `->` returns `dma_status`:
-/// that of its body's `Result<()>`, made by the function `guard` in scope. rustfmt does not format the functions.
+/// that of its body's `Result<()>`, made by the function `guard` in scope. rustfmt does not format the
+/// functions.
 macro_rules! c_calls {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {
         $(

@@ -105,7 +105,8 @@ pub(crate) struct Load {
     pub(crate) places: Places,
 }
 
-/// The ways that a device has, and what the copies have shown about them. An engine and its queues share them.
+/// The ways that a device has, and what the copies have shown about them. An engine and its queues share
+/// them.
 #[derive(Debug)]
 pub(crate) struct Ways {
     pub(crate) device: Arc<Device>,
