@@ -70,8 +70,8 @@ impl<T: Any + Send> FileTransfer<T> {
     /// `Unsupported`, without the buffer, if the process was forked after the submission; `OutOfResources` if
     /// the disk or the quota is full; `Aborted` if the operation was cancelled; `Closed` if io_uring takes no
     /// more operations, because the program has closed its descriptor or a sandbox forbids it; `Os` for other
-    /// errors of the system, with the source. Each error names the operation, the number of bytes that were read or written
-    /// before the error, and the length of the operation.
+    /// errors of the system, with the source. Each error names the operation, the number of bytes that were
+    /// read or written before the error, and the length of the operation.
     pub fn wait(mut self) -> Finished<T> {
         if self.is_parents() {
             return Err(self.forked());
