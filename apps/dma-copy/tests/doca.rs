@@ -97,7 +97,7 @@ fn the_card_copies_both_ways() {
 
     // The imported memory has the exporter's addresses, at which the importer has memory of its own. The
     // importer must not confuse these memories.
-    place.file("src", 40_000_000);
+    place.file("src", 20_000_000);
     for from in Side::BOTH {
         let receiver = start_at_fixed_addresses(&place, from.other(), "-f dst --window 16M");
         let sender = start_at_fixed_addresses(&place, from, "-f src --window 16M");
