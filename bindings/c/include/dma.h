@@ -125,7 +125,7 @@ dma_status dma_last_failures(dma_failure *failures, size_t capacity, size_t *cou
 /* Returns a status in a few words, such as "queue full". The string is static. Any thread. */
 const char *dma_status_text(dma_status status);
 
-/* Returns the retry advice for a status. Any thread. */
+/* Returns the retry advice. It is for the call: repeat a wait, not the operation. Any thread. */
 dma_retry dma_status_retry(dma_status status);
 
 /* dma_abi_version returns the library's DMA_ABI_VERSION. dma_version returns the library's version as text,

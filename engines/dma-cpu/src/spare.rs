@@ -18,6 +18,24 @@ pub(super) struct Spares {
 }
 
 impl Spares {
+    /// Allocates a list for `len` segments, unless one is kept. Returns false without memory.
+    #[inline]
+    pub(super) fn prepare(&mut self, len: usize) -> bool {
+        let class = class_of(len);
+        !self.classes[class].is_empty() || self.allocate(class, len)
+    }
+
+    #[cold]
+    fn allocate(&mut self, class: usize, len: usize) -> bool {
+        let (lists, mut list) = (&mut self.classes[class], Vec::new());
+        let has_memory =
+            lists.try_reserve(1).is_ok() && list.try_reserve_exact(len.max(MIN_CAPACITY << class)).is_ok();
+        if has_memory {
+            lists.push(list);
+        }
+        has_memory
+    }
+
     /// Returns an empty list with room for `len` segments.
     #[inline]
     pub(super) fn take(&mut self, len: usize) -> Vec<Segment> {
@@ -30,7 +48,9 @@ impl Spares {
     pub(super) fn give(&mut self, mut list: Vec<Segment>) {
         let class = class_of(list.len());
         list.clear();
-        self.classes[class].push(list);
+        if self.classes[class].try_reserve(1).is_ok() {
+            self.classes[class].push(list);
+        }
     }
 }
 

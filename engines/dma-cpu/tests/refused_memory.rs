@@ -17,14 +17,17 @@ struct Refusing;
 static ALLOCATOR: Refusing = Refusing;
 
 thread_local! {
-    static REFUSES: Cell<bool> = const { Cell::new(false) };
+    /// Number of allocations that this thread still gets.
+    static LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
 // SAFETY: every call goes to the system's allocator, or returns null, which is allowed.
 unsafe impl GlobalAlloc for Refusing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if REFUSES.get() {
-            return std::ptr::null_mut();
+        match LEFT.get() {
+            usize::MAX => {}
+            0 => return std::ptr::null_mut(),
+            left => LEFT.set(left - 1),
         }
         // SAFETY: the inner method has the same requirements, which the caller meets.
         unsafe { System.alloc(layout) }
@@ -37,9 +40,14 @@ unsafe impl GlobalAlloc for Refusing {
 
 /// Runs `work` while this thread gets no memory.
 fn without_memory<R>(work: impl FnOnce() -> R) -> R {
-    REFUSES.set(true);
+    with_allocations(0, work)
+}
+
+/// Runs `work` while this thread gets memory so many times.
+fn with_allocations<R>(number: usize, work: impl FnOnce() -> R) -> R {
+    LEFT.set(number);
     let result = work();
-    REFUSES.set(false);
+    LEFT.set(usize::MAX);
     result
 }
 
@@ -86,6 +94,11 @@ fn the_first_operations_and_drops_of_a_process_need_no_memory() {
         };
         let (fresh, src, dst) = (queue(), long(), long());
         let (src, dst) = without_memory(|| fresh.copy(src, dst).expect("accepted").wait().expect("done"));
+        // The limit is reached at any allocation.
+        let (src, dst) = (0..8).fold((src, dst), |(src, dst), number| {
+            let fresh = queue();
+            with_allocations(number, || fresh.copy(src, dst).expect("accepted").wait().expect("done"))
+        });
         let fresh = queue();
         let dst = without_memory(|| fresh.fill(dst, [0; 8]).expect("accepted").wait().expect("done"));
         let (fresh, src, dst) = (queue(), src.freeze(), dst.freeze());

@@ -199,7 +199,7 @@ impl SharedRing {
                     self.enter()?;
                 }
             }
-            self.enter()
+            self.submit_pushed(number)
         };
         let mut entered = match submitter {
             Submitter::Caller => {
@@ -216,7 +216,7 @@ impl SharedRing {
             // The kernel lacks memory, or the thread must reap completions first.
             std::thread::yield_now();
             let _turn = self.turns.read().unwrap_or_else(PoisonError::into_inner);
-            entered = self.enter();
+            entered = self.submit_pushed(number);
         }
         match entered {
             Ok(_) => Ok(submitted),
@@ -234,11 +234,16 @@ impl SharedRing {
             deferred_log!(error, %errno, "io_uring accepts no requests");
             errno
         });
+        if number.is_none() || self.is_left(number) { Err(errno) } else { Ok(false) }
+    }
+
+    /// Returns whether the kernel has not taken the request with this `number`.
+    fn is_left(&self, number: Option<u64>) -> bool {
         let pushed = lock(&self.submission);
         // SAFETY: all submission queues are created under this lock and dropped before it is released, so no
         // other submission queue exists.
         let left = unsafe { self.ring.submission_shared() }.len() as u64;
-        if number.is_some_and(|number| number + left < *pushed) { Ok(false) } else { Err(errno) }
+        number.is_some_and(|number| number + left >= *pushed)
     }
 
     /// Pushes one request. Returns its number, or `None` if the submission queue is full.
@@ -257,18 +262,32 @@ impl SharedRing {
         Some(*pushed - 1)
     }
 
-    /// Submits all requests to the kernel. Returns false if the caller must try again. Fails if the kernel
-    /// takes no requests, because the program has closed the ring's descriptor, or a sandbox forbids the
-    /// call.
-    fn enter(&self) -> Result<bool, Errno> {
+    /// Submits all requests, also the one with this `number`. Returns false if the caller must try again.
+    /// Fails if the kernel takes no requests.
+    fn submit_pushed(&self, number: Option<u64>) -> Result<bool, Errno> {
+        match self.enter()? {
+            // The program has closed the descriptor, and the ring of another queue has its number now.
+            Some(0) if self.is_left(number) => Err(Errno::BADF),
+            Some(_) => Ok(!self.is_left(number)),
+            None => Ok(false),
+        }
+    }
+
+    /// Submits all requests to the kernel. Returns the number that it took, or `None` if the caller must try
+    /// again. Fails if the kernel takes no requests, because the program has closed the ring's descriptor, or
+    /// a sandbox forbids the call.
+    fn enter(&self) -> Result<Option<usize>, Errno> {
         loop {
             if let Some(errno) = self.refused.get() {
                 return Err(*errno);
             }
-            let Err(error) = self.ring.submit() else { return Ok(true) };
+            let error = match self.ring.submit() {
+                Ok(taken) => return Ok(Some(taken)),
+                Err(error) => error,
+            };
             match Errno::from_io_error(&error) {
                 Some(Errno::INTR) => {}
-                Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => return Ok(false),
+                Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => return Ok(None),
                 errno => return Err(errno.unwrap_or(Errno::IO)),
             }
         }
@@ -483,13 +502,21 @@ mod tests {
         probe(&restricted).expect("the probe asks the kernel, not the ring");
         assert_eq!(try_read(&mut restricted).expect_err("restricted").kind(), ErrorKind::PermissionDenied);
     }
+
     /// A program that closes all descriptors, as a daemon does, also closes the ring's. Its number then leads
     /// to another file.
     #[test]
     fn a_ring_without_its_descriptor_refuses_operations() {
+        let null = std::fs::File::open("/dev/null").expect("it opens");
+        refuses_as(null.as_raw_fd(), Errno::OPNOTSUPP);
+        let Some(other) = ring(&mut []) else { return };
+        refuses_as(other.as_raw_fd(), Errno::BADF);
+    }
+
+    /// Checks that a ring whose number leads to `other` ends its operations with `errno`.
+    fn refuses_as(other: i32, errno: Errno) {
         let in_flight = Arc::new(Jobs::default());
         let Ok((ring, _)) = Ring::new(4, Arc::clone(&in_flight), &[]) else { return };
-        let null = std::fs::File::open("/dev/null").expect("it opens");
         let mut bytes = [1_u8; 8];
         let memory = JobBuffer { begin: NonNull::from(&mut bytes).cast(), len: 8 };
         let read = |file: &std::fs::File| {
@@ -502,11 +529,11 @@ mod tests {
         let zero = std::fs::File::open("/dev/zero").expect("it opens");
         assert_eq!(read(&zero).wait(), Ok(8));
         // SAFETY: the number is that of the ring, which this test owns.
-        let number = unsafe { libc::dup2(null.as_raw_fd(), ring.shared.ring.as_raw_fd()) };
+        let number = unsafe { libc::dup2(other, ring.shared.ring.as_raw_fd()) };
         assert_eq!(number, ring.shared.ring.as_raw_fd());
         for _ in 0..3 {
             let job = read(&zero);
-            assert_eq!((job.wait(), job.is_refused()), (Err(Errno::OPNOTSUPP), true));
+            assert_eq!((job.wait(), job.is_refused()), (Err(errno), true));
         }
         assert_eq!(in_flight.count(), 0);
     }

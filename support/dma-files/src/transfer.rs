@@ -121,7 +121,7 @@ fn explain(job: &Job, errno: Errno) -> Error {
             Error::new(ErrorKind::Closed, "io_uring takes no more operations of this queue")
                 .with_hint(
                     "open another queue, and close no descriptors of the library; in a sandbox that forbids \
-                     io_uring, use threads",
+                     io_uring, use threads (`FileQueueOptions::with_method`)",
                 )
                 .with_source(std::io::Error::from(errno))
         }

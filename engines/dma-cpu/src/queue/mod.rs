@@ -228,7 +228,8 @@ impl CpuQueue {
     /// See [`RawQueue::submit`].
     unsafe fn take_work(&mut self, descriptor: &Descriptor<'_>, work: Work<'_>) {
         let (token, len) = (descriptor.token(), descriptor.len());
-        let at_once = self.inline_limit > 0 && !self.must_wait(descriptor.fence());
+        let must_wait = self.must_wait(descriptor.fence());
+        let at_once = self.inline_limit > 0 && !must_wait;
         // The limit is higher for results, because a comparison or a CRC of 64 KiB takes only 1.5 to 4 us, of
         // which a job would cost 0.2 us.
         let inline_limit = if work.kind.has_result() { 2 * self.inline_limit } else { self.inline_limit };
@@ -241,8 +242,12 @@ impl CpuQueue {
             // These operations are not timed, because their times differ from those of plain copies.
             _ => tuner.untimed(len, self.hint),
         };
-        // If the queue has no memory for jobs, it has no earlier job, so the operation is executed at once.
-        if (!at_once || (len > inline_limit && !pick.alone)) && self.jobs.prepare() {
+        // If the queue has no memory for jobs, it has no earlier job, so the operation is executed at once. An
+        // operation without memory for its list is executed at once, too, unless it must wait for earlier ones.
+        if (!at_once || (len > inline_limit && !pick.alone))
+            && self.jobs.prepare()
+            && (self.spares.prepare(work.src.len() + work.dst.len()) || must_wait)
+        {
             let pick = pick.shared();
             let helpers = self.pool.helpers();
             let no_helper = pick.is_shared_trial() && !helpers.any_awake();

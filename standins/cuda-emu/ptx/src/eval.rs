@@ -50,9 +50,9 @@ pub(super) fn binary(op: BinaryOp, ty: Type, a: u64, b: u64) -> u64 {
         BinaryOp::MulLow => a.wrapping_mul(b),
         BinaryOp::MulHigh => (wide(a, ty).wrapping_mul(wide(b, ty)) >> bits) as u64,
         BinaryOp::MulWide => return (wide(a, ty).wrapping_mul(wide(b, ty))) as u64 & mask(2 * bits),
-        BinaryOp::Div if b == 0 => u64::MAX,
+        // The divisor is the part of the register that the type reads.
+        BinaryOp::Div | BinaryOp::Rem if b & ty.mask() == 0 => u64::MAX,
         BinaryOp::Div => (wide(a, ty) / wide(b, ty)) as u64,
-        BinaryOp::Rem if b == 0 => u64::MAX,
         BinaryOp::Rem => (wide(a, ty) % wide(b, ty)) as u64,
         BinaryOp::Min => wide(a, ty).min(wide(b, ty)) as u64,
         BinaryOp::Max => wide(a, ty).max(wide(b, ty)) as u64,
@@ -198,5 +198,22 @@ pub(super) fn convert(from: Type, to: Type, rounding: Rounding, value: u64, to_m
             let value = if rounds { round(float()) } else { float() };
             if to.bits == 32 { (value as f32).to_bits().into() } else { value.to_bits() }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::TypeKind;
+
+    /// The type reads the low part of a wider register.
+    #[test]
+    fn a_divisor_whose_low_part_is_0_divides_as_0() {
+        for (kind, b) in [(TypeKind::Signed, 1 << 32), (TypeKind::Unsigned, 1 << 32), (TypeKind::Signed, 0)] {
+            for op in [BinaryOp::Div, BinaryOp::Rem] {
+                assert_eq!(binary(op, Type::new(kind, 32), 7, b), u64::from(u32::MAX));
+            }
+        }
+        assert_eq!(binary(BinaryOp::Rem, Type::new(TypeKind::Signed, 64), 7, 1 << 32), 7);
     }
 }
