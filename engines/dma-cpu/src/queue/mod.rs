@@ -242,8 +242,9 @@ impl CpuQueue {
             // These operations are not timed, because their times differ from those of plain copies.
             _ => tuner.untimed(len, self.hint),
         };
-        // If the queue has no memory for jobs, it has no earlier job, so the operation is executed at once. An
-        // operation without memory for its list is executed at once, too, unless it must wait for earlier ones.
+        // If the queue has no memory for jobs, it has no earlier job, so the operation is executed at once.
+        // An operation without memory for its list is executed at once, too, unless it must wait for earlier
+        // ones.
         if (!at_once || (len > inline_limit && !pick.alone))
             && self.jobs.prepare()
             && (self.spares.prepare(work.src.len() + work.dst.len()) || must_wait)
