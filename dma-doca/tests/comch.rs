@@ -142,6 +142,31 @@ fn waiting_has_a_deadline() {
     assert!(begin.elapsed() < SOON);
 }
 
+/// A client that times out before a slow server has answered does not leave a connection that the server would
+/// accept.
+#[test]
+fn a_call_goes_on_with_the_connection_of_a_call_that_timed_out() {
+    card("slow", "");
+    let server = listen("slow");
+    let client = Client::new(&options("3b:00.0"), "slow").unwrap();
+    let (mut dpu, mut host) = (None, None);
+    for _ in 0..1000 {
+        host = host.or_else(|| client.connect(Duration::ZERO).ok());
+        dpu = dpu.or_else(|| server.accept(Duration::ZERO).ok());
+        if let (Some(dpu), Some(host)) = (&dpu, &host) {
+            talk(host, dpu, &[vec![1]]);
+            talk(dpu, host, &[vec![2]]);
+            assert_eq!(
+                server.accept(Duration::ZERO).unwrap_err().kind(),
+                ErrorKind::TimedOut,
+                "one connection"
+            );
+            return;
+        }
+    }
+    panic!("no connection after 1000 short calls");
+}
+
 #[test]
 fn a_peer_that_goes_is_an_error_after_its_last_message() {
     card("gone", "");

@@ -33,6 +33,8 @@ pub struct Server {
 pub struct Client {
     device: Arc<Device>,
     name: String,
+    /// The connection of a call that has timed out. The next call waits for the same one.
+    begun: Mutex<Option<Arc<Mutex<Endpoint>>>>,
 }
 
 /// A connection, which keeps the order and boundaries of messages.
@@ -131,10 +133,11 @@ impl Client {
     /// for an invalid name.
     pub fn new(options: &DocaOptions, name: &str) -> Result<Self> {
         let device = open(options, name, false).map_err(of("open client"))?;
-        Ok(Self { device, name: name.to_owned() })
+        Ok(Self { device, name: name.to_owned(), begun: Mutex::default() })
     }
 
-    /// Connects to the server. If the server has not started yet, waits for it.
+    /// Connects to the server. If the server has not started yet, waits for it. After a timeout the next call
+    /// goes on with the same connection, so a slow server needs no longer timeout.
     ///
     /// # Errors
     ///
@@ -143,9 +146,14 @@ impl Client {
         let deadline = Instant::now().checked_add(timeout);
         let name = c_name(&self.name)?;
         loop {
-            let endpoint = Endpoint::new(&self.device, &name, None).map_err(of("connect"))?;
-            let max = endpoint.max();
-            let endpoint = Arc::new(Mutex::new(endpoint));
+            let begun = lock(&self.begun).take();
+            let endpoint = match begun {
+                Some(endpoint) => endpoint,
+                None => Endpoint::new(&self.device, &name, None)
+                    .map(|endpoint| Arc::new(Mutex::new(endpoint)))
+                    .map_err(of("connect"))?,
+            };
+            let max = lock(&endpoint).max();
             let left =
                 deadline.map_or(timeout, |deadline| deadline.saturating_duration_since(Instant::now()));
             let what = "no server answered";
@@ -161,6 +169,9 @@ impl Client {
                     let e = if e.kind() == ErrorKind::Closed {
                         Error::new(ErrorKind::TimedOut, message)
                     } else {
+                        if e.kind() == ErrorKind::TimedOut {
+                            let _older = lock(&self.begun).replace(endpoint);
+                        }
                         e
                     };
                     return Err(e.with_operation("connect").with_hint(

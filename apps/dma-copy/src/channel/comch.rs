@@ -10,15 +10,10 @@ use dma::doca::comch::{Channel as Comch, Client, Server};
 use dma::{EngineName, ErrorKind};
 
 use super::{Channel, Receiver, Sender, no_host_connected};
-use crate::deadline::{Deadline, check_interrupt};
+use crate::deadline::{Deadline, POLL_INTERVAL, check_interrupt};
 use crate::failure::{Failure, failure};
 use crate::options::Options;
 use crate::protocol::Role;
-
-/// Maximum time of one attempt to connect, between two checks for an interrupt. It is longer than other poll
-/// intervals: each attempt is a new connection, and with a shorter time, a slow peer could not accept it
-/// before the attempt ends.
-const ATTEMPT: Duration = Duration::from_millis(250);
 
 pub(super) fn open(name: &str, options: &Options, deadline: Deadline) -> Result<Channel, Failure> {
     let explain = |e: dma::Error| failure!(Connecting, "comch:{name}: {e}");
@@ -72,7 +67,7 @@ fn until<T>(
 ) -> Result<Option<T>, Failure> {
     loop {
         check_interrupt()?;
-        match try_it(ATTEMPT.min(deadline.left())) {
+        match try_it(POLL_INTERVAL.min(deadline.left())) {
             Ok(found) => return Ok(Some(found)),
             Err(e) if e.kind() != ErrorKind::TimedOut => return Err(explain(e)),
             Err(_) if deadline.is_over() => return Ok(None),
