@@ -5,7 +5,7 @@
 #   ci/stress.sh                         all modes, one round
 #   ci/stress.sh --mode one-cpu          one mode; repeat the option for several
 #   ci/stress.sh --rounds 20             each program 20 times in each mode
-#   ci/stress.sh --filter dma-ipc        only programs whose package or name contains this text
+#   ci/stress.sh --filter dma-ipc        only programs whose `package/name` matches this extended regular expression
 #   ci/stress.sh --starters              only programs that start processes or threads of their own
 #   ci/stress.sh --of COMMIT             the mode that this commit's hash selects
 #
@@ -51,7 +51,7 @@ while (($#)); do
         rounds=$2
         shift
         ;;
-    --filter) filter=${2?--filter needs a text} && shift ;;
+    --filter) filter=${2?--filter needs a regular expression} && shift ;;
     --starters) starters=yes ;;
     --of)
         hash=$(git rev-parse --short=6 "${2?--of needs a commit}") && shift
@@ -98,7 +98,7 @@ starts() { # FOLDER NAME
     grep -rqE 'Command::new|thread::(spawn|scope|Builder)|fork\(|with_threads\([1-9]|Export::new' "${sources[@]}" 2>/dev/null
 }
 while read -r package folder name program; do
-    [[ "$package/$name" == *"$filter"* ]] || continue
+    [[ "$package/$name" =~ $filter ]] || continue
     [[ -z "$starters" ]] || starts "$folder" "$name" || continue
     echo "$package $folder $name $program"
 done <"$work/programs" >"$work/chosen"

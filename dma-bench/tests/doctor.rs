@@ -42,7 +42,7 @@ fn line<'a>(lines: &'a [(String, String, String)], what: &str) -> (&'a str, &'a 
 
 #[test]
 fn a_library_that_the_system_finds_is_shown_where_it_lies() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     library(dir.path(), "libspdk_env_dpdk.so.17");
     library(dir.path(), "libspdk_ioat.so.9");
     let lines = lines("ioat", dir.path());
@@ -61,7 +61,7 @@ fn the_loader_names_the_library_that_is_missing() {
         eprintln!("not tested: there is an SPDK on this machine");
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     library(dir.path(), "libspdk_env_dpdk.so.17");
     let lines = lines("ioat", dir.path());
     assert_eq!(line(&lines, "library libspdk_env_dpdk.so").0, "ok");

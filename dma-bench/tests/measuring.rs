@@ -15,9 +15,14 @@ use serde_json::Value;
 
 /// Runs `dma-bench run` with little memory. Returns the cells and the output.
 fn cells(words: &str) -> (Vec<Value>, Output) {
-    let folder = tempfile::tempdir().unwrap();
-    let results = folder.path().join("r.json");
+    cells_in(tempfile::tempdir().unwrap().path(), words)
+}
+
+/// The same in a folder with files that the words name.
+fn cells_in(folder: &Path, words: &str) -> (Vec<Value>, Output) {
+    let results = folder.join("r.json");
     let output = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
+        .current_dir(folder)
         .args(["run", "--footprint", "1M"])
         .args(words.split(' '))
         .arg("--json")
@@ -161,15 +166,18 @@ fn a_batch_that_does_not_fit_is_mentioned() {
 #[test]
 fn cells_not_measured_or_not_paired_are_mentioned() {
     let folder = tempfile::tempdir().unwrap();
-    let campaign = folder.path().join("c.toml");
-    fs::write(&campaign, "engines = ['cpu', 'sim:profile=dsa']\nsweeps = [{ engines = ['cpu'] }]\n").unwrap();
-    let said = |words: String| {
-        let (_, output) = cells(&words);
+    fs::write(
+        folder.path().join("c.toml"),
+        "engines = ['cpu', 'sim:profile=dsa']\nsweeps = [{ engines = ['cpu'] }]\n",
+    )
+    .unwrap();
+    let said = |words| {
+        let (_, output) = cells_in(folder.path(), words);
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    let short = said(format!("--campaign {} --samples 1 --warm-up 0", campaign.display()));
+    let short = said("--campaign c.toml --samples 1 --warm-up 0");
     assert!(short.contains("note: no sweep names sim:profile=dsa") && !short.contains("drifts"), "{short}");
-    let long = said("-e cpu --samples 1 -t 0.6 --warm-up 0".to_owned());
+    let long = said("-e cpu --samples 1 -t 0.6 --warm-up 0");
     assert!(long.contains("note: samples of 600 ms") && !long.contains("no sweep"), "{long}");
 }
 

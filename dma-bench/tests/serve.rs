@@ -55,9 +55,9 @@ struct Served {
 }
 
 impl Served {
-    fn start(words: &str) -> Self {
-        let all: Vec<&str> =
-            ["serve", "--listen", "127.0.0.1:0"].into_iter().chain(words.split(' ')).collect();
+    fn start(secret_file: &str, words: &str) -> Self {
+        let first = ["serve", "--listen", "127.0.0.1:0", "--secret-file", secret_file];
+        let all: Vec<&str> = first.into_iter().chain(words.split(' ')).collect();
         Self::wait(command(&all))
     }
 
@@ -113,7 +113,7 @@ impl Place {
     }
 
     fn serve(&self, words: &str) -> Served {
-        Served::start(&format!("--secret-file {} {words}", self.path("key")))
+        Served::start(&self.path("key"), words)
     }
 
     /// Runs `dma-bench run` with the peer `at`, and returns its output and the results.
@@ -163,7 +163,7 @@ fn a_peer_that_cannot_be_reached_is_reported_before_anything_is_measured() {
     ended(&output, 1, &["cannot connect to the peer", "dma-bench serve"]);
     assert!(results.is_none(), "nothing was measured");
     // The peer has another secret.
-    let served = Served::start(&format!("-e cpu --secret-file {}", place.path("other")));
+    let served = Served::start(&place.path("other"), "-e cpu");
     let (output, _) = place.run(&served.at, &["-e", "cpu"]);
     ended(&output, 1, &["has another secret", "--secret-file on both sides"]);
     served.signal(Signal::TERM);

@@ -117,7 +117,7 @@ mod compio {
     }
 }
 
-#[cfg(feature = "tokio-uring")]
+#[cfg(all(feature = "tokio-uring", not(target_env = "musl")))]
 mod tokio_uring {
     use tokio_uring::buf::{IoBuf, IoBufMut};
 

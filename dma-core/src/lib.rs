@@ -36,7 +36,7 @@
 pub mod configuration;
 mod contract;
 mod deferred_log;
-#[cfg(any(feature = "compio", feature = "tokio-uring", feature = "vm-memory"))]
+#[cfg(any(feature = "compio", all(feature = "tokio-uring", not(target_env = "musl")), feature = "vm-memory"))]
 mod ecosystem;
 mod ext;
 mod guarded;

@@ -52,7 +52,7 @@ fn library(dir: &Path, file: &str, code: &str, needs: &[&str]) -> bool {
 
 #[test]
 fn a_foreign_spdk_is_diagnosed_and_takes_no_other_device() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     if !library(dir.path(), "librte_eal.so.23", EAL, &[]) {
         println!("skipped: no C compiler found");
         return;

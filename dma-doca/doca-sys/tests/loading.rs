@@ -22,7 +22,7 @@ fn library(dir: &Path, name: &str, functions: &[&str]) {
 
 /// Makes a directory with a DMA library that lacks all calls.
 fn folder() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     library(dir.path(), "libdoca_dma.so.2", &["nothing_of_dma"]);
     dir
 }
@@ -38,7 +38,7 @@ fn all_common(dir: &Path) -> Vec<String> {
 
 #[test]
 fn an_empty_directory() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let e = Library::open_in(dir.path()).unwrap_err();
     let LoadError::NotFound { library, looked } = &e else { panic!("{e}") };
     assert_eq!(library, "libdoca_common.so.2");
@@ -105,7 +105,7 @@ fn a_library_that_lacks_calls_names_them() {
 fn the_library_of_another_kind_must_be_there_too() {
     let dir = folder();
     let missing = all_common(dir.path());
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let names: Vec<_> = missing.iter().map(String::as_str).collect();
     library(dir.path(), "libdoca_common.so.2", &names);
     let e = Library::open_in(dir.path()).unwrap_err();

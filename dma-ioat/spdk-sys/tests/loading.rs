@@ -23,7 +23,7 @@ fn library(dir: &Path, name: &str) {
 
 #[test]
 fn a_library_that_lacks_calls_names_them() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     library(dir.path(), "libspdk_env_dpdk.so.17.0");
     library(dir.path(), "libspdk_ioat.so.9.0");
     let e = Library::open_in(dir.path()).unwrap_err();
@@ -35,7 +35,7 @@ fn a_library_that_lacks_calls_names_them() {
 
 #[test]
 fn a_release_that_is_too_old_is_named() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     library(dir.path(), "libspdk_env_dpdk.so.9.0");
     library(dir.path(), "libspdk_ioat.so.5.0");
     let e = Library::open_in(dir.path()).unwrap_err();
@@ -45,7 +45,7 @@ fn a_release_that_is_too_old_is_named() {
 
 #[test]
 fn a_library_without_the_other_is_none() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     library(dir.path(), "libspdk_env_dpdk.so.17.0");
     let e = Library::open_in(dir.path()).unwrap_err();
     assert!(matches!(&e, LoadError::NotFound { library, .. } if library == "libspdk_ioat.so"), "{e}");
@@ -53,7 +53,7 @@ fn a_library_without_the_other_is_none() {
 
 #[test]
 fn a_library_that_is_cut_off_is_not_loaded() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     library(dir.path(), "libspdk_env_dpdk.so.17.0");
     library(dir.path(), "libspdk_ioat.so.9.0");
     let file = dir.path().join("libspdk_env_dpdk.so.17.0");
@@ -70,7 +70,7 @@ fn a_library_that_is_cut_off_is_not_loaded() {
 
 #[test]
 fn a_library_that_others_need_is_looked_at_too() {
-    let root = tempfile::tempdir().unwrap();
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let dir = shape::tree(root.path());
     for file in [dir.join("libspdk_util.so.12.0"), root.path().join("dpdk/build/lib/librte_log.so.25")] {
         let whole = fs::read(&file).unwrap();
@@ -87,7 +87,7 @@ fn a_library_that_others_need_is_looked_at_too() {
 
 #[test]
 fn a_library_for_another_processor_is_said_to_be() {
-    let root = tempfile::tempdir().unwrap();
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let dir = shape::tree(root.path());
     for name in ["libspdk_env_dpdk.so.17.0", "libspdk_log.so.9.0"] {
         let file = dir.join(name);
@@ -106,7 +106,7 @@ fn a_library_for_another_processor_is_said_to_be() {
 
 #[test]
 fn calls_that_nobody_has_are_named() {
-    let root = tempfile::tempdir().unwrap();
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let dir = shape::tree(root.path());
     fs::remove_dir_all(root.path().join("dpdk")).unwrap();
     let e = Library::open_in(&dir).unwrap_err();

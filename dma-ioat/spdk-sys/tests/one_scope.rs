@@ -10,7 +10,7 @@ use spdk_sys::Library;
 
 #[test]
 fn libraries_that_are_linked_by_spdks_rules_are_loaded() {
-    let root = tempfile::tempdir().unwrap();
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let dir = shape::tree(root.path());
     let spdk = Library::open_in(&dir).unwrap_or_else(|e| panic!("{e}"));
     // SAFETY: the module `shape` built the function, which does not read its argument.

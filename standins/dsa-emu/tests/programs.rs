@@ -58,12 +58,12 @@ fn constructors_find_the_device_in_any_order() {
     if !has_compiler() {
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let [library, program] = ["libearly.so", "linked"].map(|name| dir.path().join(name));
     compile("early.c", &["-shared", "-fPIC"], &library);
     let library = library.to_str().unwrap();
     compile("nothing.c", &["-Wl,--no-as-needed", library], &program);
-    for command in ["exec $2", "LD_PRELOAD=$1:$LD_PRELOAD exec $0", "LD_PRELOAD=$LD_PRELOAD:$1 exec $0"] {
+    for command in ["exec \"$2\"", "LD_PRELOAD=$1:$LD_PRELOAD exec $0", "LD_PRELOAD=$LD_PRELOAD:$1 exec $0"] {
         let command = ["sh", "-c", command, "/bin/true", library, program.to_str().unwrap()];
         succeeds("early", &run("mode = 'shared'", &command));
     }

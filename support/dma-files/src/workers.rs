@@ -121,19 +121,17 @@ pub(crate) fn once(job: &Job) -> std::result::Result<usize, Errno> {
 }
 
 /// Executes one part of a job on a file without offsets. Fails with `AGAIN` if the file is not ready: a call
-/// that blocks could not be cancelled.
+/// that blocks could not be cancelled. Musl has no functions for these system calls before its version 1.2.5.
 fn stream(kind: JobKind, Part { descriptor, begin, len, .. }: Part) -> std::result::Result<usize, Errno> {
     let bytes = libc::iovec { iov_base: begin.cast(), iov_len: len };
-    // -1 stands for the file's own position.
-    let moved = match kind {
-        // SAFETY: the part lies within the operation's buffer, which may be written and stays valid until the
-        // operation ends. The local variable `bytes` lives longer than the call.
-        JobKind::Read => unsafe { libc::preadv2(descriptor, &raw const bytes, 1, -1, libc::RWF_NOWAIT) },
-        // SAFETY: the part lies within the operation's buffer, which stays valid until the operation ends.
-        // The local variable `bytes` lives longer than the call.
-        _ => unsafe { libc::pwritev2(descriptor, &raw const bytes, 1, -1, libc::RWF_NOWAIT) },
+    let number = if kind == JobKind::Read { libc::SYS_preadv2 } else { libc::SYS_pwritev2 };
+    // The position is in two halves, as the kernel's ABI has it. -1 stands for the file's own position.
+    // SAFETY: the part lies within the operation's buffer, which stays valid until the operation ends, and may
+    // be written if this reads. The local variable `bytes` lives longer than the call.
+    let moved = unsafe {
+        libc::syscall(number, descriptor, &raw const bytes, 1_usize, -1_isize, -1_isize, libc::RWF_NOWAIT)
     };
-    let result = result_of(moved);
+    let result = result_of(moved as isize);
     if !matches!(result, Err(Errno::OPNOTSUPP | Errno::NOSYS)) {
         return result;
     }

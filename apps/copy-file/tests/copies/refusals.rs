@@ -1,5 +1,8 @@
 //! Errors that are named before anything is copied, and missing rights and space.
 
+use std::fs::File;
+use std::sync::LazyLock;
+
 use super::*;
 
 #[test]
@@ -140,18 +143,25 @@ fn bad_arguments_are_named() {
     }
 }
 
-/// Runs a script of the shell as an unprivileged user who does not own the files. In the script, the
-/// program is `./program`.
-fn as_user(place: &Place, script: &str) -> Output {
+/// A copy of the program that every user may execute. Its folder is gone, so no path leads to it: /tmp may not
+/// execute programs, and other users may not enter the folder in which cargo has built the program.
+static PROGRAM: LazyLock<File> = LazyLock::new(|| {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let copy = dir.path().join("copy-file");
     // Another program makes the copy: a process that another test starts meanwhile would inherit this
     // process's descriptor, and the kernel executes no file that is open for writing.
-    if !place.path("program").exists() {
-        let mut cp = Command::new("cp");
-        cp.arg(env!("CARGO_BIN_EXE_copy-file")).arg(place.path("program"));
-        assert!(cp.status().expect("cp").success());
-    }
+    let mut install = Command::new("install");
+    install.args(["-m", "755", env!("CARGO_BIN_EXE_copy-file")]).arg(&copy);
+    assert!(install.status().expect("install").success());
+    File::open(copy).expect("the copy")
+});
+
+/// Runs a script of the shell as an unprivileged user who does not own the files. In the script, the
+/// program is `/proc/self/fd/0`.
+fn as_user(place: &Place, script: &str) -> Output {
     let mut command = Command::new("sh");
-    command.args(["-c", script]).current_dir(place.dir.path()).stdin(Stdio::null());
+    let program = PROGRAM.try_clone().expect("a descriptor");
+    command.args(["-c", script]).current_dir(place.dir.path()).stdin(program);
     if getuid().is_root() {
         command.uid(65_534).gid(65_534);
     }
@@ -162,7 +172,7 @@ fn as_user(place: &Place, script: &str) -> Output {
 fn a_limit_on_threads_is_named() {
     let place = Place::new();
     place.file("src", 10);
-    let output = as_user(&place, "exec prlimit --nproc=1 ./program src /tmp/never");
+    let output = as_user(&place, "exec prlimit --nproc=1 /proc/self/fd/0 src /tmp/never");
     assert_refused(&output, "nproc", &["cannot handle signals", "os error 11", "ulimit -u"]);
 }
 
@@ -180,7 +190,7 @@ fn a_direct_copy_needs_no_threads_of_the_kernel() {
     let tried = limits.find_map(|threads| {
         let engine = "--engine cpu:threads=0 --direct --chunk 64K";
         let output =
-            as_user(&place, &format!("exec prlimit --nproc={threads} ./program {engine} src out/dst"));
+            as_user(&place, &format!("exec prlimit --nproc={threads} /proc/self/fd/0 {engine} src out/dst"));
         (!stderr(&output).contains("ulimit -u") && !stderr(&output).contains("limits on threads"))
             .then_some(output)
     });
@@ -200,7 +210,7 @@ fn a_limit_on_open_files_is_named() {
     let (mut failed, mut copied) = (0, 0);
     for limit in 4..24 {
         for option in ["", "--direct"] {
-            let script = format!("exec prlimit --nofile={limit} ./program {option} src dst");
+            let script = format!("exec prlimit --nofile={limit} /proc/self/fd/0 {option} src dst");
             let output = as_user(&place, &script);
             let said = stderr(&output);
             if output.status.success() || !said.contains("Too many open files") {
@@ -227,7 +237,7 @@ fn missing_permissions_are_named() {
     fs::write(locked.join("old"), "old").expect("a file");
     fs::set_permissions(locked.join("old"), Permissions::from_mode(0o444)).expect("permissions");
     fs::set_permissions(&locked, Permissions::from_mode(0o555)).expect("permissions");
-    let run = |src: &str, dst: &str| as_user(&place, &format!("exec ./program {src} {dst}"));
+    let run = |src: &str, dst: &str| as_user(&place, &format!("exec /proc/self/fd/0 {src} {dst}"));
     let output = run("secret", "/tmp/never");
     assert_refused(&output, "secret", &["SRC secret cannot be read", "chmod"]);
     let output = run("src", "locked/new");

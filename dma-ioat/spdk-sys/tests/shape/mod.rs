@@ -24,7 +24,7 @@ pub(crate) fn library(dir: &Path, file: &str, source: &str, arguments: &[&str]) 
 /// Returns the calls that a library must have, from the loader's error for a library that has only
 /// `known`.
 fn required(known: &[&str], name: &str, other: &str) -> Vec<String> {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let define =
         |calls: &[&str]| calls.iter().map(|call| format!("void {call}(void) {{}}\n")).collect::<String>();
     // Give these libraries another soname, so that the loader does not mistake later libraries for these.
