@@ -197,12 +197,17 @@ impl CpuQueue {
         Some(count)
     }
 
-    /// Executes or publishes an operation other than a short copy of local memory.
+    /// Executes or publishes an operation other than a short copy of local memory. Returns false without memory
+    /// for it, if earlier operations have not been reported: they will free some.
     ///
     /// # Safety
     ///
     /// See [`RawQueue::submit`].
-    unsafe fn take(&mut self, descriptor: &Descriptor<'_>) {
+    unsafe fn take(&mut self, descriptor: &Descriptor<'_>) -> bool {
+        // The list has memory for some results at first, so it is not empty if there is no memory.
+        if self.ended.try_reserve(1).is_err() {
+            return false;
+        }
         let (kind, src, dst) = match descriptor.operation() {
             Operation::Copy { src, dst } => (WorkKind::Copy, &[src][..], &[dst][..]),
             Operation::CopyLists { src, dst } => (WorkKind::Copy, src, dst),
@@ -216,17 +221,20 @@ impl CpuQueue {
             // The engine does not declare this capability.
             _ => {
                 let outcome = Outcome::Failed(ErrorKind::Unsupported);
-                return self.ended.push_back(Completion::ended(descriptor.token(), outcome, 0));
+                self.ended.push_back(Completion::ended(descriptor.token(), outcome, 0));
+                return true;
             }
         };
         // SAFETY: the caller meets the requirements of `RawQueue::submit` for this descriptor.
-        unsafe { self.take_work(descriptor, Work { kind, src, dst }) };
+        unsafe { self.take_work(descriptor, Work { kind, src, dst }) }
     }
 
+    /// Does the work of [`take`](Self::take) for an operation of a known type.
+    ///
     /// # Safety
     ///
     /// See [`RawQueue::submit`].
-    unsafe fn take_work(&mut self, descriptor: &Descriptor<'_>, work: Work<'_>) {
+    unsafe fn take_work(&mut self, descriptor: &Descriptor<'_>, work: Work<'_>) -> bool {
         let (token, len) = (descriptor.token(), descriptor.len());
         let must_wait = self.must_wait(descriptor.fence());
         let at_once = self.inline_limit > 0 && !must_wait;
@@ -245,16 +253,21 @@ impl CpuQueue {
         // If the queue has no memory for jobs, it has no earlier job, so the operation is executed at once.
         // An operation without memory for its list is executed at once, too, unless it must wait for earlier
         // ones.
-        if (!at_once || (len > inline_limit && !pick.alone))
-            && self.jobs.prepare()
-            && (self.spares.prepare(work.src.len() + work.dst.len()) || must_wait)
-        {
+        let mut is_job = (!at_once || (len > inline_limit && !pick.alone)) && self.jobs.prepare();
+        if is_job && !self.spares.prepare(work.src.len() + work.dst.len()) {
+            if must_wait {
+                return false;
+            }
+            is_job = false;
+        }
+        if is_job {
             let pick = pick.shared();
             let helpers = self.pool.helpers();
             let no_helper = pick.is_shared_trial() && !helpers.any_awake();
             let pick =
                 if no_helper { tuner.postpone_trial(pick, !self.trial, helpers.any_asleep()) } else { pick };
-            return self.publish(descriptor, work, pick);
+            self.publish(descriptor, work, pick);
+            return true;
         }
         // SAFETY: the caller meets the requirements of `RawQueue::submit` for this descriptor.
         match tuner.run(pick, len, |kernel| unsafe { work.run(0, len, kernel) }) {
@@ -264,6 +277,7 @@ impl CpuQueue {
             Ok(_) => self.done.push(token),
             Err(failure) => self.ended.push_back(completion(token, Some(failure))),
         }
+        true
     }
 
     /// Publishes the operation as a job.
@@ -293,6 +307,16 @@ impl CpuQueue {
         if fence {
             self.fence = number;
         }
+    }
+
+    /// Ends a submission that has accepted this number of descriptors. Returns the number.
+    #[inline]
+    fn accepted(&mut self, descriptors: usize) -> usize {
+        self.doorbell_pending |= descriptors > 0;
+        if self.armed && !(self.done.is_empty() && self.ended.is_empty()) {
+            self.wake_owner();
+        }
+        descriptors
     }
 
     /// Reports operations that ended during submission.
@@ -438,15 +462,17 @@ unsafe impl RawQueue for CpuQueue {
                     unsafe { self.copies.copy(dst.addr.as_ptr(), src.addr.as_ptr(), src.len, self.hint) };
                     self.done.push(descriptor.token());
                 }
-                // SAFETY: the caller meets the requirements of `RawQueue::submit` for this descriptor.
-                _ => unsafe { self.take(descriptor) },
+                _ => {
+                    // SAFETY: the caller meets the requirements of `RawQueue::submit` for this descriptor.
+                    if !unsafe { self.take(descriptor) } {
+                        let accepted = batch.iter().take_while(|&taken| !std::ptr::eq(taken, descriptor));
+                        let accepted = accepted.count();
+                        return Ok(self.accepted(accepted));
+                    }
+                }
             }
         }
-        self.doorbell_pending |= !batch.is_empty();
-        if self.armed && !(self.done.is_empty() && self.ended.is_empty()) {
-            self.wake_owner();
-        }
-        Ok(batch.len())
+        Ok(self.accepted(batch.len()))
     }
 
     fn flush(&mut self) {
