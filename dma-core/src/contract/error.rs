@@ -88,11 +88,13 @@ impl ErrorKind {
         }
     }
 
-    /// Returns the remedy for errors of this kind that have no hint of their own. The error of a full queue
-    /// is made without allocating, so it has no other text. Devices report the other two without a text.
+    /// Returns the remedy for errors of this kind that have no hint of their own. The errors of a full queue
+    /// and of an operation without memory are made without allocating, so they have no other text. Devices
+    /// report the other two without a text.
     pub(crate) const fn default_hint(self) -> &'static str {
         match self {
             Self::QueueFull => "poll it or wait for a transfer, then submit again",
+            Self::OutOfMemory => "free some memory, or divide the request into smaller ones",
             Self::OutOfResources => "try again later",
             Self::DeviceLost => "open the device again, or another engine",
             _ => "",

@@ -11,9 +11,9 @@ use super::plain::{self, BUSY};
 use super::plan::Plan;
 use super::query::QueryProgress;
 use super::split::{DeferredOp, Fence, OpKind};
-use super::{Planner, check};
+use super::{Planner, check, error};
 use crate::memory::operand::sealed::Operand;
-use crate::{Capabilities, Descriptor, Segment};
+use crate::{Capabilities, Descriptor, Result, Segment};
 
 impl Planner {
     /// Begins `operations` operations with `bytes` in total in `slot`, which must be idle. The operations are
@@ -31,6 +31,15 @@ impl Planner {
         let Backlog { pending, deferred, fence, .. } = &self.backlog;
         let (pending, deferred, fence) = (pending.len(), deferred.len(), *fence);
         Admission { planner: self, slot, pending, deferred, fence }
+    }
+
+    /// Begins the operation of `plan` in `slot`, as [`admit`](Self::admit) does. Fails without memory.
+    #[inline(never)]
+    pub(crate) fn admit_plan(&mut self, slot: u32, plan: Plan) -> Result<()> {
+        let mut admission = self.admit(slot, 1, plan.len() as u64, false);
+        admission.push(0, plan)?;
+        admission.commit();
+        Ok(())
     }
 
     /// Returns whether enough descriptors are pending for [`submit_pending`](Self::submit_pending).
@@ -60,10 +69,14 @@ impl Planner {
 
     /// Adds a pending descriptor, with the next operation's fence.
     #[inline]
-    fn push_fenced(&mut self, descriptor: Descriptor<'static>) {
+    fn push_fenced(&mut self, descriptor: Descriptor<'static>) -> Result<()> {
+        if self.backlog.pending.try_reserve(1).is_err() {
+            return Err(error::no_memory());
+        }
         let fence = std::mem::take(&mut self.backlog.fence);
         self.device.fence_in_flight |= fence;
         self.backlog.pending.push(descriptor.with_fence(fence));
+        Ok(())
     }
 
     /// Takes the next operation's fence, and returns how the deferred operation must apply it.
@@ -78,10 +91,14 @@ impl Planner {
     }
 
     /// Adds an operation that is submitted in chunks, with the next operation's fence.
-    fn defer(&mut self, token: u64, kind: OpKind, dst: Vec<Segment>) {
+    fn defer(&mut self, token: u64, kind: OpKind, dst: Vec<Segment>) -> Result<()> {
+        if !self.backlog.reserve_deferred() || !self.chunk.reserve(&kind, &dst, self.max_segments) {
+            return Err(error::no_memory());
+        }
         let fence = self.next_fence();
         self.outcomes.ops[slot_of(token) as usize].deferred += 1;
         self.backlog.deferred.push_back(DeferredOp::new(token, fence, kind, dst));
+        Ok(())
     }
 }
 
@@ -103,24 +120,27 @@ pub(crate) struct Admission<'a> {
 }
 
 impl Admission<'_> {
-    /// Adds the operation with this index.
+    /// Adds the operation with this index. Fails without memory; the admission must then be dropped.
     #[inline]
-    pub(crate) fn push(&mut self, index: u32, plan: Plan) {
+    pub(crate) fn push(&mut self, index: u32, plan: Plan) -> Result<()> {
         let token = token(self.slot, index);
         match plan {
             Plan::Flat(src, dst) => self.push_flat(index, src, dst),
-            Plan::Empty => {}
+            Plan::Empty => Ok(()),
             Plan::Lists(src, dst) => self.planner.defer(token, OpKind::Copy(Cursor::new(src)), dst),
             Plan::CopyToBoth(mut src, [mut dst, mut also]) => {
                 let planner = &mut *self.planner;
                 if planner.capabilities.contains(Capabilities::COPY_TO_BOTH) {
                     let kind = OpKind::CopyToBoth(Cursor::new(src), Cursor::new(also));
-                    planner.defer(token, kind, dst);
+                    planner.defer(token, kind, dst)
                 } else {
+                    if src.try_reserve(src.len()).is_err() || dst.try_reserve(also.len()).is_err() {
+                        return Err(error::no_memory());
+                    }
                     src.extend_from_within(..);
                     dst.append(&mut also);
                     planner.lists.keep(also);
-                    planner.defer(token, OpKind::Copy(Cursor::new(src)), dst);
+                    planner.defer(token, OpKind::Copy(Cursor::new(src)), dst)
                 }
             }
             Plan::Query(query) => {
@@ -133,11 +153,13 @@ impl Admission<'_> {
                     && let Some(descriptor) = query.single(token)
                 {
                     planner.outcomes.ops[self.slot as usize].descriptors += 1;
-                    planner.push_fenced(descriptor);
                     planner.lists.keep(query.a);
                     planner.lists.keep(query.b);
+                    planner.push_fenced(descriptor)
                 } else if query.len() > 0 {
-                    planner.defer(token, OpKind::Query(QueryProgress::new(query, native)), Vec::new());
+                    planner.defer(token, OpKind::Query(QueryProgress::new(query, native)), Vec::new())
+                } else {
+                    Ok(())
                 }
             }
             Plan::Fill(pattern, dst) => {
@@ -149,37 +171,39 @@ impl Admission<'_> {
                     // `QueueCaps::can_fill` has checked this.
                     _ => OpKind::Fill(pattern),
                 };
-                self.planner.defer(token, kind, dst);
+                self.planner.defer(token, kind, dst)
             }
         }
     }
 
-    /// Adds the copy with this index of a batch that [`check::batch`] has checked.
-    pub(crate) fn push_checked<S: Operand, D: Operand>(&mut self, index: u32, src: &S, dst: &D) {
-        match check::copy(self.planner.engine, src, dst, &mut self.planner.lists) {
-            Ok(plan) => self.push(index, plan),
-            Err(e) => debug_assert!(false, "it passed before: {e}"),
-        }
+    /// Adds the copy with this index of a batch that [`check::batch`] has checked. Fails as
+    /// [`push`](Self::push) does.
+    pub(crate) fn push_checked<S: Operand, D: Operand>(
+        &mut self,
+        index: u32,
+        src: &S,
+        dst: &D,
+    ) -> Result<()> {
+        let plan = check::copy(self.planner.engine, src, dst, &mut self.planner.lists)?;
+        self.push(index, plan)
     }
 
-    /// Adds the copy with this index. The copy must have at least 1 byte.
+    /// Adds the copy with this index. The copy must have at least 1 byte. Fails as [`push`](Self::push) does.
     #[inline]
-    pub(crate) fn push_flat(&mut self, index: u32, src: Segment, dst: Segment) {
+    pub(crate) fn push_flat(&mut self, index: u32, src: Segment, dst: Segment) -> Result<()> {
         let planner = &mut *self.planner;
         let token = token(self.slot, index);
         if planner.submits_at_once(dst.len) {
-            planner.push_fenced(Descriptor::copy(token, src, dst));
             planner.outcomes.ops[self.slot as usize].descriptors += 1;
+            planner.push_fenced(Descriptor::copy(token, src, dst))
         } else {
-            let (mut from, mut to) = (planner.lists.take(), planner.lists.take());
-            from.push(src);
-            to.push(dst);
-            planner.defer(token, OpKind::Copy(Cursor::new(from)), to);
+            let (from, to) = (planner.lists.take_with(src)?, planner.lists.take_with(dst)?);
+            planner.defer(token, OpKind::Copy(Cursor::new(from)), to)
         }
     }
 
     /// Adds all copies and their bytes, if every copy is plain ([`plain::is_plain`]) and no operation is
-    /// deferred before them. Otherwise adds no copy and returns false. The admission must have been made with
+    /// deferred before them, and if there is memory. Otherwise adds no copy and returns false. The admission must have been made with
     /// 0 bytes and one operation for each copy.
     #[inline]
     pub(crate) fn push_all_flat<S: Operand, D: Operand>(&mut self, copies: &[(S, D)]) -> bool {
@@ -191,7 +215,9 @@ impl Admission<'_> {
         let (engine, slot, count) = (*engine, self.slot, copies.len());
         // With this bound, the sum of the lengths cannot overflow.
         let max = (*max_transfer).min(usize::MAX / count.max(1));
-        pending.reserve(count);
+        if pending.try_reserve(count).is_err() {
+            return false;
+        }
         let (mut bytes, mut token) = (0, token(slot, 0));
         // In a loop the sums stay in registers, whereas closures would keep them in memory.
         for ((src, dst), place) in copies.iter().zip(pending.spare_capacity_mut()) {
@@ -202,7 +228,7 @@ impl Admission<'_> {
             place.write(Descriptor::copy(token, src.segment(), dst.segment()));
             (bytes, token) = (bytes + dst.len, token + ONE_INDEX);
         }
-        // SAFETY: `reserve` made room for `count` more descriptors, and the loop has written all of them.
+        // SAFETY: `try_reserve` made room for `count` more descriptors, and the loop has written all of them.
         unsafe { pending.set_len(pending.len() + count) };
         let op = &mut outcomes.ops[slot as usize];
         (op.descriptors, op.bytes) = (op.operations, bytes as u64);

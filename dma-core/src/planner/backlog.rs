@@ -2,14 +2,16 @@
 
 use std::collections::VecDeque;
 
+use super::INITIAL_CAPACITY;
 use super::split::{DeferredOp, Fence};
 use crate::{Descriptor, Segment};
 
 /// Number of pending descriptors that are submitted as a full batch, without waiting for a flush.
 pub(super) const SUBMIT_BATCH: usize = 32;
 
-/// A new queue has memory for this many deferred operations, and for as many with results.
-const FIRST_OPERATIONS: usize = 4;
+/// Number of pending descriptors of single copies per slot for which a queue has memory. Less than half of
+/// the descriptors in the list were submitted, because of [`Backlog::compact`].
+pub(super) const PENDING_PER_SLOT: usize = 2;
 
 /// Accepted operations that have not been submitted to the device, or not completely.
 pub(super) struct Backlog {
@@ -28,10 +30,10 @@ pub(super) struct Backlog {
 impl Backlog {
     pub(super) fn new(slots: usize) -> Self {
         Self {
-            pending: Vec::with_capacity(slots.clamp(SUBMIT_BATCH, 1024)),
+            pending: Vec::with_capacity(PENDING_PER_SLOT * slots.max(SUBMIT_BATCH)),
             submitted: 0,
-            deferred: VecDeque::with_capacity(FIRST_OPERATIONS),
-            queries: Vec::with_capacity(FIRST_OPERATIONS),
+            deferred: VecDeque::with_capacity(INITIAL_CAPACITY),
+            queries: Vec::with_capacity(INITIAL_CAPACITY),
             fence: false,
         }
     }
@@ -41,6 +43,12 @@ impl Backlog {
     #[inline]
     pub(super) fn is_clear(&self) -> bool {
         !self.fence && self.deferred.is_empty()
+    }
+
+    /// Reserves memory for one more deferred operation, which may become one of the queries. Returns false if
+    /// there is none.
+    pub(super) fn reserve_deferred(&mut self) -> bool {
+        self.deferred.try_reserve(1).is_ok() && self.queries.try_reserve(self.deferred.len() + 1).is_ok()
     }
 
     /// Returns the number of pending descriptors that have not been submitted.

@@ -3,6 +3,7 @@
 
 use dma_process::count;
 
+use super::INITIAL_CAPACITY;
 use super::error;
 use super::plain::{By, grants, is_valid, shared_bytes};
 use super::plan::{Plan, QueueCaps};
@@ -122,6 +123,9 @@ pub(crate) fn query<A: Operand, B: Operand>(
             let access = if kind == QueryKind::Compare { Access::READ } else { Access::WRITE };
             let other = collect_segments(engine, b, access, &mut query.b, extents)?;
             query.cpu[1] = is_reachable(b);
+            if kind == QueryKind::Compare && len != other {
+                return Err(operands_differ(len, other));
+            }
             check_lengths(len, other)?;
             extents.check_disjoint().map_err(|e| name_overlap(b, e))?;
         }
@@ -165,6 +169,9 @@ pub(crate) fn batch<S: Operand, D: Operand>(
     let mut bytes = 0_u128;
     for (index, (src, dst)) in copies.iter().enumerate() {
         let plan = copy(engine, src, dst, lists).map_err(|e| {
+            if error::is_no_memory(&e) {
+                return e;
+            }
             let message = format!("copy {index} of the batch: {}", e.message());
             e.with_message(message)
         })?;
@@ -188,21 +195,26 @@ pub(crate) struct Lists {
 impl Lists {
     /// Maximum number of vectors that are kept.
     const MAX_LISTS: usize = 64;
-    /// Number of segments of each list of [`with_memory`](Self::with_memory).
-    const FIRST_SEGMENTS: usize = 4;
-
-    /// Makes a collection for a queue. The memory of the first operations' lists is allocated with the queue,
-    /// so that a queue that could be opened works at a limit of memory.
+    /// Makes a collection with memory for the lists of a queue's first operations.
     pub(crate) fn with_memory() -> Self {
         let mut spare = Vec::with_capacity(Self::MAX_LISTS);
-        spare.resize_with(4, || Vec::with_capacity(Self::FIRST_SEGMENTS));
-        let list = Vec::with_capacity(3 * Self::FIRST_SEGMENTS);
+        spare.resize_with(INITIAL_CAPACITY, || Vec::with_capacity(INITIAL_CAPACITY));
+        // An operation has up to three operands.
+        let list = Vec::with_capacity(3 * INITIAL_CAPACITY);
         Self { spare, extents: Extents { list, ..Extents::default() } }
     }
 
     /// Returns an empty vector, which reuses kept memory if there is any.
     pub(crate) fn take(&mut self) -> Vec<Segment> {
         self.spare.pop().unwrap_or_default()
+    }
+
+    /// Returns a vector that contains only `segment`. Fails without memory.
+    pub(crate) fn take_with(&mut self, segment: Segment) -> Result<Vec<Segment>> {
+        let mut list = self.take();
+        list.try_reserve(1).map_err(|_| error::no_memory())?;
+        list.push(segment);
+        Ok(list)
     }
 
     /// Returns whether the CPU can reach all memory of the last operation with lists that was checked.
@@ -281,15 +293,19 @@ fn check_lengths(src: u128, dst: u128) -> Result<()> {
 
 #[cold]
 pub(crate) fn lengths_differ(src: u128, dst: u128) -> Error {
-    Error::new(
-        ErrorKind::LengthMismatch,
-        format!(
-            "the source has {}, and the destination has {}",
-            count(src, "byte", "bytes"),
-            count(dst, "byte", "bytes")
-        ),
-    )
-    .with_hint("give both the same length, for example by splitting the longer one")
+    sides_differ(["source", "destination"], [src, dst])
+}
+
+/// Makes the error for a comparison of operands that differ in length.
+#[cold]
+fn operands_differ(a: u128, b: u128) -> Error {
+    sides_differ(["first operand", "second operand"], [a, b])
+}
+
+fn sides_differ([one, other]: [&str; 2], lens: [u128; 2]) -> Error {
+    let [one_len, other_len] = lens.map(|len| count(len, "byte", "bytes"));
+    Error::new(ErrorKind::LengthMismatch, format!("the {one} has {one_len}, and the {other} has {other_len}"))
+        .with_hint("give both the same length, for example by splitting the longer one")
 }
 
 #[cold]
@@ -341,7 +357,7 @@ fn collect_segments<T: Operand>(
             extents.is_cpu_visible &= range.region.is_cpu_visible();
             if result.is_ok() && range.len > 0 {
                 if out.try_reserve(1).is_err() || extents.list.try_reserve(1).is_err() {
-                    result = Err(no_memory(out.len()));
+                    result = Err(error::no_memory());
                     return;
                 }
                 out.push(range.segment());
@@ -350,12 +366,6 @@ fn collect_segments<T: Operand>(
         }
     });
     result.map(|()| total)
-}
-
-#[cold]
-fn no_memory(segments: usize) -> Error {
-    Error::new(ErrorKind::OutOfMemory, format!("no memory for an operation of more than {segments} segments"))
-        .with_hint("free some memory, or split the operation into several operations")
 }
 
 /// The ranges of an operation, to check that they do not overlap.

@@ -16,6 +16,11 @@ impl Cursor {
         Self { list, at: 0, done: 0 }
     }
 
+    /// Returns the number of segments of the whole list.
+    pub(crate) fn segments(&self) -> usize {
+        self.list.len()
+    }
+
     /// Returns the next `len` bytes as one segment. All these bytes must be in the current segment.
     pub(crate) fn segment(&self, len: usize) -> Segment {
         let segment = self.list[self.at];

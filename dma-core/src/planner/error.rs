@@ -98,6 +98,23 @@ pub(crate) fn no_fill() -> Error {
     )
 }
 
+/// Makes the error for an operation without memory for its lists. The error itself needs none.
+#[cold]
+pub(crate) const fn no_memory() -> Error {
+    Error::bare(ErrorKind::OutOfMemory)
+}
+
+/// Returns whether `error` is that of [`no_memory`], to which no text may be added.
+pub(crate) fn is_no_memory(error: &Error) -> bool {
+    error.kind() == ErrorKind::OutOfMemory && error.message().is_empty()
+}
+
+/// Makes the error of an operation that was refused before it reached the device.
+#[cold]
+pub(crate) fn refused(operation: TransferKind, backend: &'static str, error: Error) -> Error {
+    if is_no_memory(&error) { error } else { error.with_operation(operation.name()).with_backend(backend) }
+}
+
 /// Makes the error for a wait that was given up after `stall` without a completion.
 #[cold]
 pub(crate) fn wait_timed_out<T>(

@@ -56,7 +56,12 @@ pub use rows::Rows;
 use split::Chunk;
 
 /// Memory that a planner allocates for each slot, in bytes.
-pub(crate) const SLOT_BYTES: usize = size_of::<OpState>() + size_of::<Descriptor<'static>>();
+pub(crate) const SLOT_BYTES: usize =
+    size_of::<OpState>() + backlog::PENDING_PER_SLOT * size_of::<Descriptor<'static>>();
+
+/// A new queue has memory for this number of deferred operations, of lists, and of segments in each list, so
+/// that a queue that could be opened works at a limit of memory.
+pub(crate) const INITIAL_CAPACITY: usize = 4;
 
 pub(crate) struct Planner {
     pub(crate) engine: EngineId,

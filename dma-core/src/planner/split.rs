@@ -1,5 +1,6 @@
 //! Splits operations into descriptors that the device accepts.
 
+use super::INITIAL_CAPACITY;
 use super::cursor::Cursor;
 use super::query::QueryProgress;
 use crate::{Descriptor, Segment};
@@ -60,7 +61,22 @@ pub(crate) struct Chunk {
 impl Chunk {
     /// Makes a chunk with memory for some segments, so that the first operations of a queue need none.
     pub(crate) fn with_memory() -> Self {
-        Self { src: Vec::with_capacity(4), dst: Vec::with_capacity(4), ..Self::default() }
+        let list = || Vec::with_capacity(INITIAL_CAPACITY);
+        Self { src: list(), dst: list(), ..Self::default() }
+    }
+
+    /// Reserves memory for the chunks of an operation, which have at most `max_segments` segments on each
+    /// side. Returns false if there is none.
+    pub(crate) fn reserve(&mut self, kind: &OpKind, dst: &[Segment], max_segments: usize) -> bool {
+        let sources = match kind {
+            OpKind::Copy(src) => src.segments(),
+            OpKind::CopyToBoth(..) | OpKind::FillFrom { .. } => 1,
+            OpKind::Query(_) | OpKind::Fill(_) => 0,
+        };
+        self.src.clear();
+        self.dst.clear();
+        self.src.try_reserve(sources.min(max_segments)).is_ok()
+            && self.dst.try_reserve(dst.len().min(max_segments)).is_ok()
     }
 
     /// Makes the descriptor of this chunk.

@@ -27,8 +27,8 @@ impl Queue {
     /// All errors are detected before the copy reaches the device, and return the operands: `QueueFull`;
     /// `TimedOut` if the queue is full and the device has completed nothing in
     /// [`QueueOptions::stall_timeout`] of polling; `LengthMismatch`; `Overlap`; `AccessDenied` if a region
-    /// lacks the right; `WrongEngine` for memory of another engine; `Closed`; `Unsupported` in a forked
-    /// child.
+    /// lacks the right; `WrongEngine` for memory of another engine; `OutOfMemory`, without a message, if
+    /// there is no memory for the lists of a longer operation; `Closed`; `Unsupported` in a forked child.
     ///
     /// [`QueueOptions::stall_timeout`]: crate::QueueOptions::stall_timeout
     // Always inline, because a call takes about the same time as the copy of a short range. The compiler
@@ -149,13 +149,14 @@ impl Queue {
             plan.discard(|list| state.planner.lists.keep(list));
             return Ok(Transfer::new(Ticket::done(result, operation), operands));
         }
-        let Some(slot) = state.free_slot() else {
-            return Err(self.full(guard, operation, plan, operands));
+        let admitted = match state.free_slot() {
+            Some(slot) => state.planner.admit_plan(slot, plan).map(|()| slot).map_err(Err),
+            None => Err(Ok(plan)),
         };
-        let mut admission = state.planner.admit(slot, 1, plan.len() as u64, false);
-        admission.push(0, plan);
-        admission.commit();
-        Ok(self.pushed(guard, slot, operation, operands))
+        match admitted {
+            Ok(slot) => Ok(self.pushed(guard, slot, operation, operands)),
+            Err(refused) => Err(self.full(guard, operation, refused, operands)),
+        }
     }
 
     /// Submits all copies of `batch` and flushes. The batch counts as one operation of the queue's depth, and
@@ -199,11 +200,13 @@ impl Queue {
                     Err(e) => return Err(Self::refuse(state, TransferKind::Batch, e, batch)),
                 };
                 let Some(slot) = state.free_slot() else {
-                    return Err(self.full(guard, TransferKind::Batch, Plan::Empty, batch));
+                    return Err(self.full(guard, TransferKind::Batch, Ok(Plan::Empty), batch));
                 };
                 let mut admission = state.planner.admit(slot, operations, bytes, false);
-                for ((src, dst), index) in batch.pairs.iter().zip(0_u32..) {
-                    admission.push_checked(index, src, dst);
+                let mut pairs = batch.pairs.iter().zip(0_u32..);
+                if let Err(e) = pairs.try_for_each(|((src, dst), i)| admission.push_checked(i, src, dst)) {
+                    drop(admission);
+                    return Err(Self::refuse(state, TransferKind::Batch, e, batch));
                 }
                 admission.commit();
                 slot
@@ -236,17 +239,21 @@ impl Queue {
         transfer
     }
 
-    /// Refuses an operation, because no slot is free. Flushes, so that polls make room even if the transfers
-    /// of all collected operations were dropped.
+    /// Refuses an operation, because no slot is free for its plan, or with an error. A full queue is flushed,
+    /// so that polls make room even if the transfers of all collected operations were dropped.
     #[cold]
     fn full<T>(
         &self,
         mut guard: RefMut<'_, QueueState>,
         operation: TransferKind,
-        plan: Plan,
+        plan: Result<Plan>,
         operands: T,
     ) -> OpError<T> {
         let state = &mut *guard;
+        let plan = match plan {
+            Ok(plan) => plan,
+            Err(e) => return Self::refuse(state, operation, e, operands),
+        };
         plan.discard(|list| state.planner.lists.keep(list));
         if let Some(refusal) = state.planner.refusal() {
             return Self::refuse(state, operation, refusal, operands);
@@ -263,10 +270,7 @@ impl Queue {
 
     #[cold]
     fn refuse<T>(state: &QueueState, operation: TransferKind, error: Error, operands: T) -> OpError<T> {
-        OpError::new(
-            error.with_operation(operation.name()).with_backend(state.planner.backend),
-            Some(operands),
-        )
+        OpError::new(error::refused(operation, state.planner.backend, error), Some(operands))
     }
 }
 

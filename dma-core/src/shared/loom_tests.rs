@@ -38,7 +38,13 @@ unsafe impl Send for Shared {}
 fn start(complete: impl FnOnce(&Slot) -> bool + Send + 'static) -> (Arc<Shared>, thread::JoinHandle<bool>) {
     let shared = Arc::new(Shared { slot: Slot::new(), memory: loom::cell::UnsafeCell::new(0) });
     // SAFETY: no other thread has the slot yet.
-    unsafe { shared.slot.submit(|request| request.operations = 1) };
+    unsafe {
+        shared.slot.submit(|request| {
+            request.operations = 1;
+            Ok(())
+        })
+    }
+    .unwrap();
     let lane = Arc::clone(&shared);
     let thread = thread::spawn(move || {
         // SAFETY: the thread was started after `submit`, so the lane owns the request.

@@ -214,16 +214,14 @@ impl SharedQueue {
             Err(e) => return Err(refuse(lane, TransferKind::Batch, e, batch)),
         };
         self.submit_to(TransferKind::Batch, batch, |lane, batch, request| {
+            request.reserve(operations as usize)?;
             request.operations = operations;
             request.bytes = bytes;
             for (src, dst) in batch.iter() {
-                match with_lists(lane, S::SINGLE && D::SINGLE, |lists| {
-                    check::copy(lane.engine, src, dst, lists)
-                }) {
-                    Ok(plan) => request.plans.push(plan),
-                    Err(e) => debug_assert!(false, "it passed before: {e}"),
-                }
+                let check = |lists: &mut Lists| check::copy(lane.engine, src, dst, lists);
+                request.plans.push(with_lists(lane, S::SINGLE && D::SINGLE, check)?);
             }
+            Ok(())
         })
     }
 
@@ -275,10 +273,12 @@ impl SharedQueue {
         // The plan is in a cell, because it can be taken only once, but several lanes may be tried.
         let plan = Cell::new(Some(plan));
         let submitted = self.submit_to(operation, operands, |_, _, request| {
+            request.reserve(1)?;
             let plan = plan.take();
             request.operations = 1;
             request.bytes = plan.as_ref().map_or(0, Plan::len) as u64;
             request.plans.extend(plan);
+            Ok(())
         });
         if let Some(plan) = plan.take() {
             plan.discard(|list| lane.lists().keep(list));
@@ -342,13 +342,14 @@ impl SharedQueue {
         WhenReady::new(&self.handle, operands, submit)
     }
 
-    /// Submits to the lane that this clone uses first, or to the next lane with room.
+    /// Submits to the lane that this clone uses first, or to the next lane with room. An error of `fill`
+    /// refuses the operation.
     #[inline]
     fn submit_to<T: Send + 'static, R: Answer>(
         &self,
         operation: TransferKind,
         operands: T,
-        fill: impl Fn(&Lane, &T, &mut slot::Request),
+        fill: impl Fn(&Lane, &T, &mut slot::Request) -> Result<()>,
     ) -> SharedResult<T, R> {
         let (first_lane, first) = (usize::from(self.handle.first_lane), self.first_lane());
         if let Some(refusal) = first.refusal() {
@@ -360,9 +361,12 @@ impl SharedQueue {
             // The number of a lane fits into 16 bits.
             let at = at as u16;
             let lane = self.handle.lane(at);
-            if let Some(slot) =
-                lane.submit(self.handle.submitter_id, |request| fill(lane, &operands, request))
-            {
+            let submitted = lane.submit(self.handle.submitter_id, |request| fill(lane, &operands, request));
+            if let Some(filled) = submitted {
+                let slot = match filled {
+                    Ok(slot) => slot,
+                    Err(e) => return Err(refuse(lane, operation, e, operands)),
+                };
                 // The transfer must own the operands before the engine can run.
                 let handle = Arc::clone(&self.handle);
                 let flags = TransferFlags::new(operation).with_lane(at);
@@ -508,7 +512,7 @@ impl fmt::Debug for SharedQueue {
 
 #[cold]
 fn refuse<T>(lane: &Lane, operation: TransferKind, error: Error, operands: T) -> OpError<T> {
-    OpError::new(error.with_operation(operation.name()).with_backend(lane.backend), Some(operands))
+    OpError::new(error::refused(operation, lane.backend, error), Some(operands))
 }
 
 /// Runs `f` with the lane's lists. If the operands are `single`, they need no lists, so `f` gets an empty

@@ -22,11 +22,11 @@ use std::any::Any;
 use std::task::Waker;
 
 use super::deferred_callbacks::DeferredCallback;
-use crate::Segment;
 use crate::guarded::drop_waker;
 use crate::memory::sync::{AtomicU8, Ordering, UnsafeCell, WakerCell};
-use crate::planner::error::Failure;
+use crate::planner::error::{Failure, no_memory};
 use crate::planner::plan::Plan;
+use crate::{Result, Segment};
 
 const FREE: u8 = 0;
 const IN_FLIGHT: u8 = 1;
@@ -51,6 +51,13 @@ pub(super) struct Request {
     pub(super) plans: Vec<Plan>,
 }
 
+impl Request {
+    /// Reserves memory for `count` plans. Fails without memory.
+    pub(super) fn reserve(&mut self, count: usize) -> Result<()> {
+        self.plans.try_reserve(count).map_err(|_| no_memory())
+    }
+}
+
 /// The outcome of an operation that has failed or has a result.
 #[derive(Debug)]
 pub(super) enum Report {
@@ -60,6 +67,8 @@ pub(super) enum Report {
     Failed(Vec<Failure>),
     /// The queue was closed before the operation reached the device.
     Closed,
+    /// The lane had no memory to pass the operation to the device.
+    NoMemory,
 }
 
 /// One operation or batch, shared by the thread that submitted it and the lane.
@@ -104,23 +113,24 @@ impl Slot {
         }
     }
 
-    /// Fills the request and marks the slot as in flight. The slot's number must reach the lane through an
+    /// Fills the request and marks the slot as in flight, unless `fill` fails. The slot's number must reach the lane through an
     /// inbox, which orders the memory accesses.
     ///
     /// # Safety
     ///
     /// The caller has taken this slot from the free list, and has not submitted it yet.
-    pub(super) unsafe fn submit(&self, fill: impl FnOnce(&mut Request)) {
+    pub(super) unsafe fn submit(&self, fill: impl FnOnce(&mut Request) -> Result<()>) -> Result<()> {
         self.request.with_mut(|request| {
             // SAFETY: the free list returns a slot to only one caller, so no other thread accesses the
             // request.
             let request = unsafe { &mut *request };
             request.flat = None;
-            // Clear the request, because an earlier panic may have left plans in it.
+            // Clear the request, because an earlier panic or error may have left plans in it.
             request.plans.clear();
-            fill(request);
-        });
+            fill(request)
+        })?;
         self.state.store(IN_FLIGHT, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Submits a request as [`submit`](Self::submit) does, for a copy of one range of at least 1 byte to

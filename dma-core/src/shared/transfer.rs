@@ -186,6 +186,7 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
             Some(Report::Failed(failures)) => {
                 Err(OpError::from_failures(failures, operation, backend, operands))
             }
+            Some(Report::NoMemory) => Err(OpError::new(error::no_memory(), Some(operands))),
             Some(Report::Closed) | None => {
                 let error = lane.lost().unwrap_or_else(error::never_reached);
                 let error = error.with_operation(operation.name()).with_backend(backend);

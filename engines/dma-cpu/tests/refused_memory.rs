@@ -1,54 +1,19 @@
 //! Operations that the CPU executes within the call allocate nothing, not even the first ones of a process,
 //! because an allocation that fails ends the program. Memory is also freed without an allocation. Longer
 //! operations of a new queue need no memory either.
-#![expect(unsafe_code, reason = "implements a global allocator; copies between raw addresses")]
+#![expect(unsafe_code, reason = "copies between raw addresses")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod refusing_allocator;
+
 use std::hint::black_box;
 
 use dma_core::{DmaEngineExt, QueueOptions, SharedQueueOptions};
 use dma_cpu::{CpuEngine, CpuOptions, Kernel};
-
-/// The system's allocator, which can refuse.
-struct Refusing;
-
-#[global_allocator]
-static ALLOCATOR: Refusing = Refusing;
-
-thread_local! {
-    /// Number of allocations that this thread still gets.
-    static LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-
-// SAFETY: every call goes to the system's allocator, or returns null, which is allowed.
-unsafe impl GlobalAlloc for Refusing {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        match LEFT.get() {
-            usize::MAX => {}
-            0 => return std::ptr::null_mut(),
-            left => LEFT.set(left - 1),
-        }
-        // SAFETY: the inner method has the same requirements, which the caller meets.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the inner method has the same requirements, which the caller meets.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
+use refusing_allocator::with_allocations;
 
 /// Runs `work` while this thread gets no memory.
 fn without_memory<R>(work: impl FnOnce() -> R) -> R {
     with_allocations(0, work)
-}
-
-/// Runs `work` while this thread gets memory so many times.
-fn with_allocations<R>(number: usize, work: impl FnOnce() -> R) -> R {
-    LEFT.set(number);
-    let result = work();
-    LEFT.set(usize::MAX);
-    result
 }
 
 // This is the only test in the file, because the first calls of the process count.

@@ -42,8 +42,8 @@ const RECORD: &str = "record+cpu:file=/dev/null";
 const CALLS: [Call; 25] = [
     Call { name: "queue.copy(src, dst)?.wait()?", engine: "cpu", run: copy, figure: 56.0 },
     Call { name: "queue.submit(batch)?.wait()?, 32 copies", engine: "cpu", run: batch, figure: 26.6 },
-    Call { name: "queue.copy, 32 in flight, extend", engine: "cpu", run: in_flight, figure: 124.9 },
-    Call { name: "queue.copy, 32 in flight, push", engine: "cpu", run: pushed, figure: 150.1 },
+    Call { name: "queue.copy, 32 in flight, extend", engine: "cpu", run: in_flight, figure: 130.2 },
+    Call { name: "queue.copy, 32 in flight, push", engine: "cpu", run: pushed, figure: 147.2 },
     Call { name: "shared.copy(src, dst)?.wait()?", engine: "cpu", run: shared, figure: 73.0 },
     Call { name: "queue.crc32c(src, 0)?.wait()?", engine: "cpu", run: crc32c, figure: 131.0 },
     Call { name: "queue.copy_crc32c(src, dst, 0)?.wait()?", engine: "cpu", run: copy_crc32c, figure: 175.0 },

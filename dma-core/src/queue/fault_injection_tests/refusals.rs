@@ -203,6 +203,17 @@ fn the_worst_of_a_copys_pieces_is_what_became_of_it() {
     }
 }
 
+/// A comparison has no destination.
+#[test]
+fn a_comparison_of_different_lengths_names_its_operands() {
+    let rig = Rig::new();
+    let (a, b) = rig.pair(20);
+    let e =
+        rig.queue.compare(a.freeze().slice(..1), b.freeze()).map(drop).expect_err("they differ in length");
+    let text = "the first operand has 1 byte, and the second operand has 20 bytes";
+    assert_eq!((e.kind(), e.error().message()), (ErrorKind::LengthMismatch, text));
+}
+
 /// All copies of a batch are checked before any is submitted, like a single copy.
 #[test]
 fn a_batch_with_one_bad_copy_is_refused_whole() {

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::{Core, Lane, RefuseOnPanic};
 use crate::Outcome;
+use crate::planner::Planner;
 use crate::shared::deferred_callbacks::DeferredCallback;
 use crate::shared::slot::Report;
 
@@ -111,7 +112,13 @@ impl Lane {
                     core.planner.push_plain(slot, src, dst);
                 } else {
                     let mut admission = core.planner.admit(slot, 1, dst.len as u64, true);
-                    admission.push_flat(0, src, dst);
+                    if admission.push_flat(0, src, dst).is_err() {
+                        drop(admission);
+                        core.accepted += 1;
+                        let Core { planner, callbacks, .. } = core;
+                        self.end_unaccepted(planner, callbacks, slot, Report::NoMemory);
+                        continue;
+                    }
                     admission.commit();
                 }
                 core.accepted += 1;
@@ -121,17 +128,23 @@ impl Lane {
                 continue;
             }
             // SAFETY: the slot came from an inbox and has not been completed.
-            unsafe {
+            let accepted = unsafe {
                 cell.request(|request| {
                     let mut admission = core.planner.admit(slot, request.operations, request.bytes, true);
-                    for (plan, index) in request.plans.drain(..).zip(0..) {
-                        admission.push(index, plan);
-                    }
-                    admission.commit();
-                });
-            }
+                    let mut plans = request.plans.drain(..).zip(0..);
+                    let pushed = plans.try_for_each(|(plan, index)| admission.push(index, plan));
+                    // On an error, the admission is dropped.
+                    pushed.map(|()| admission.commit())
+                })
+            };
             core.accepted += 1;
-            core.planner.pushed(slot, &mut core.ended);
+            match accepted {
+                Ok(()) => core.planner.pushed(slot, &mut core.ended),
+                Err(_) => {
+                    let Core { planner, callbacks, .. } = core;
+                    self.end_unaccepted(planner, callbacks, slot, Report::NoMemory);
+                }
+            }
         }
         core.taken.clear();
         core.accepted = 0;
@@ -180,16 +193,28 @@ impl Lane {
     /// Ends the requests in `taken` that have not been passed to the planner.
     #[cold]
     pub(super) fn refuse(&self, core: &mut Core) {
-        for slot in core.taken.drain(..).skip(std::mem::take(&mut core.accepted)) {
-            // SAFETY: the slot came from an inbox and has not been completed.
-            let operations = unsafe { self.slots[slot as usize].operations() };
-            core.planner.count_refused(operations);
-            // SAFETY: the slot came from an inbox, so it is in flight. Only this call ends it, because its
-            // request was not passed to the planner.
-            let callback = unsafe { self.slots[slot as usize].complete(Some(Report::Closed)) };
-            if let Some(callback) = callback {
-                self.ended(&mut core.callbacks, slot, callback);
-            }
+        let Core { planner, taken, accepted, callbacks, .. } = core;
+        for slot in taken.drain(..).skip(std::mem::take(accepted)) {
+            self.end_unaccepted(planner, callbacks, slot, Report::Closed);
+        }
+    }
+
+    /// Ends a request that was taken from an inbox and has not been passed to the planner.
+    #[cold]
+    fn end_unaccepted(
+        &self,
+        planner: &mut Planner,
+        callbacks: &mut Vec<DeferredCallback>,
+        slot: u32,
+        report: Report,
+    ) {
+        let cell = &self.slots[slot as usize];
+        // SAFETY: the slot came from an inbox and has not been completed.
+        planner.count_refused(unsafe { cell.operations() });
+        // SAFETY: the slot came from an inbox, so it is in flight. Only this call ends it, because its
+        // request was not passed to the planner.
+        if let Some(callback) = unsafe { cell.complete(Some(report)) } {
+            self.ended(callbacks, slot, callback);
         }
     }
 

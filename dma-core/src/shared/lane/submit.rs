@@ -4,11 +4,11 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering;
 
 use super::{ASLEEP, AWAKE, Caller, GONE, Lane};
-use crate::Segment;
 use crate::shared::inbox::FreeSlots;
 use crate::shared::slot::Request;
+use crate::{Result, Segment};
 
-/// A slot that is being filled. If filling panics, the slot returns to the free list.
+/// A slot that is being filled. If filling fails or panics, the slot returns to the free list.
 struct ClaimedSlot<'a> {
     slot: u32,
     free: &'a FreeSlots,
@@ -21,22 +21,24 @@ impl Drop for ClaimedSlot<'_> {
 }
 
 impl Lane {
-    /// Submits a request, or returns `None` if every slot is taken. Lock-free. Callers with different
-    /// `submitter_id`s rarely contend.
+    /// Submits a request, or returns `None` if every slot is taken. An error of `fill` is returned, and nothing
+    /// is submitted. Lock-free. Callers with different `submitter_id`s rarely contend.
     ///
     /// After this call the device may use the memory. Therefore the caller must first put the operands into a
     /// transfer, and then call [`notice`](Self::notice), which may run the engine.
     pub(in crate::shared) fn submit(
         &self,
         submitter_id: usize,
-        fill: impl FnOnce(&mut Request),
-    ) -> Option<u32> {
+        fill: impl FnOnce(&mut Request) -> Result<()>,
+    ) -> Option<Result<u32>> {
         let slot = ClaimedSlot { slot: self.free.take(submitter_id)?, free: &self.free };
         // SAFETY: `free.take` returned this slot only to this thread.
-        unsafe { self.slots[slot.slot as usize].submit(fill) };
+        if let Err(e) = unsafe { self.slots[slot.slot as usize].submit(fill) } {
+            return Some(Err(e));
+        }
         let slot = ManuallyDrop::new(slot).slot;
         self.submitted[submitter_id % Self::INBOXES].push(&self.links, slot);
-        Some(slot)
+        Some(Ok(slot))
     }
 
     /// Submits a request for a copy between two ranges of at least 1 byte, as [`submit`](Self::submit) does.

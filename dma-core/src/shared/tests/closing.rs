@@ -107,7 +107,7 @@ fn a_request_after_the_last_look_of_the_lane_is_ended_by_its_submitter() {
     rig.queue.close(HANGS);
     // Submits like a thread that has checked the lane before the lane was closed.
     let late = |memory| {
-        let slot = rig.lane().submit(0, nothing).expect("room");
+        let slot = rig.lane().submit(0, nothing).expect("room").expect("memory");
         let flags = TransferFlags::new(TransferKind::Copy);
         let ticket = Ticket::new(Arc::clone(&rig.queue.handle), slot, flags);
         let transfer = SharedTransfer::<_>::new(ticket, memory);

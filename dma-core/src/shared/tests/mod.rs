@@ -327,16 +327,17 @@ fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(waker))
 }
 
-fn nothing(request: &mut Request) {
+fn nothing(request: &mut Request) -> Result<()> {
     request.operations = 1;
+    Ok(())
 }
 
 #[test]
 fn the_driver_takes_the_requests_of_others_too() {
     let lane = lane_of(&ReferenceEngine::new(ReferenceOptions::default()), &Arc::default());
-    let theirs = lane.submit(1, nothing).expect("room");
+    let theirs = lane.submit(1, nothing).expect("room").expect("memory");
     for _ in 0..100 {
-        let own = lane.submit(0, nothing).expect("room");
+        let own = lane.submit(0, nothing).expect("room").expect("memory");
         lane.drive(Caller::Waiter(0));
         assert_eq!(
             lane.slots[own as usize].look(),

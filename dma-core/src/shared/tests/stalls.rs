@@ -90,7 +90,11 @@ fn every_accepted_operation_is_counted() {
     // A request that reaches the inbox after the close is aborted.
     let lane = rig.lane();
     lane.drain(lane.close(Instant::now()));
-    let slot = lane.submit(0, |request| request.operations = 2).expect("room");
+    let fill = |request: &mut Request| {
+        request.operations = 2;
+        Ok(())
+    };
+    let slot = lane.submit(0, fill).expect("room").expect("memory");
     assert_eq!(counts(), (9, 7, 2, 0));
     lane.notice();
     assert_eq!(lane.slots[slot as usize].look(), Seen::Reported);
