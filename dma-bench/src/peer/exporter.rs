@@ -121,7 +121,7 @@ fn answer(
 }
 
 /// Exports memory of `engine` to one peer until the connection ends. If `refusal` is given, refuses every
-/// request with an error that has this text.
+/// request with an error that has this text. Calls `begin_answer` before each answer.
 pub(crate) fn export_memory(
     engine: &dyn DmaEngine,
     limit: &MemoryLimit,
@@ -129,6 +129,7 @@ pub(crate) fn export_memory(
     from: impl Read,
     keys: Option<(Keys, Keys)>,
     refusal: Option<&str>,
+    begin_answer: impl Fn(),
 ) -> io::Result<()> {
     let (sends, receives) = keys.unzip();
     let (mut to, mut from) = (Sending::new(to, sends), Receiving::new(from, receives, MAX_MESSAGE));
@@ -142,6 +143,7 @@ pub(crate) fn export_memory(
             Some(text) => Err(Error::new(ErrorKind::OutOfResources, text.to_owned())),
             None => answer(engine, limit, &mut memory, &message),
         };
+        begin_answer();
         match answer {
             Ok(bytes) => to.send(&[&b"+"[..], &bytes].concat())?,
             Err(e) => {

@@ -23,6 +23,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use dma::process::{ExchangeLimit, LimitedSocket};
 use dma::{Error, ErrorKind, ExportDescriptor, NumaNodes, Result};
 use dma_handshake::{Keys, Protocol, Receiving, Secret, Sending};
 
@@ -37,7 +38,8 @@ pub(crate) const PROTOCOL: Protocol =
 
 /// Time limit for connecting and for the proofs.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time limit for an answer. Allocating much memory takes seconds.
+/// Time limit for a request and its answer, with all their bytes. Allocating much memory takes seconds, and a
+/// message has at most 128 KiB.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 type Link = (Sending<Box<dyn Write + Send>>, Receiving<Box<dyn Read + Send>>);
 
@@ -48,13 +50,15 @@ pub(crate) fn serve_child(engine: &str, node: Option<u32>) -> std::result::Resul
     }
     let engine = dma::open(engine).map_err(|e| e.to_string())?;
     let (to, from) = (io::stdout().lock(), io::stdin().lock());
-    export_memory(&*engine, &MemoryLimit::new(u64::MAX), to, from, None, None)
+    export_memory(&*engine, &MemoryLimit::new(u64::MAX), to, from, None, None, || {})
         .map_err(|e| format!("peer: {e}"))
 }
 
 /// The process that exports the memory, and the connection to it.
 pub(crate) struct Process {
     link: Mutex<Link>,
+    /// The limit of a request to another machine.
+    limit: ExchangeLimit,
     /// The process, if this one started it.
     child: Option<Child>,
     name: String,
@@ -81,7 +85,7 @@ impl Process {
         let pipes = child.stdin.take().zip(child.stdout.take());
         let (to, from) = pipes.ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))?;
         let name = "the peer process, whose own message is on standard error".to_owned();
-        Ok(Self::with(to, from, None, Some(child), name))
+        Ok(Self::with(to, from, None, Some(child), name, ExchangeLimit::new(ANSWER_TIMEOUT)))
     }
 
     /// Connects to a `dma-bench serve`. Blocks for at most some seconds.
@@ -92,13 +96,13 @@ impl Process {
         let (stream, keys) = call(at, &secret, CONNECT_TIMEOUT)?;
         let set_up = || {
             stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-            stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
             stream.try_clone()
         };
         let clone =
             set_up().map_err(|e| Error::new(ErrorKind::Os, format!("the connection to {at}: {e}")))?;
-        let process = Self::with(stream, clone, Some(keys), None, format!("the peer {at}"));
+        let limit = ExchangeLimit::new(ANSWER_TIMEOUT);
+        let [to, from] = [stream, clone].map(|stream| LimitedSocket::new(stream, limit.clone()));
+        let process = Self::with(to, from, Some(keys), None, format!("the peer {at}"), limit);
         // This request fails if the other side has another version or too many peers.
         process.call(Request::Open { version: VERSION, len: 0 })?;
         Ok(process)
@@ -110,11 +114,12 @@ impl Process {
         keys: Option<(Keys, Keys)>,
         child: Option<Child>,
         name: String,
+        limit: ExchangeLimit,
     ) -> Self {
         let (sends, receives) = keys.unzip();
         let to = Sending::new(Box::new(to) as Box<dyn Write + Send>, sends);
         let from = Receiving::new(Box::new(from) as Box<dyn Read + Send>, receives, MAX_MESSAGE);
-        Self { link: Mutex::new((to, from)), child, name }
+        Self { link: Mutex::new((to, from)), limit, child, name }
     }
 
     /// Asks the process to allocate and export `len` bytes, which replace its previous memory. Returns the
@@ -150,6 +155,7 @@ impl Process {
         {
             let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
             let (to, from) = &mut *link;
+            self.limit.restart();
             to.send(&request.encode()).and_then(|()| from.receive(&mut answer)).map_err(|e| self.lost(&e))?;
         }
         match answer.first() {
@@ -266,6 +272,31 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+
+    /// A peer that sends an answer byte by byte is given up after the limit of the whole answer.
+    #[test]
+    fn a_slow_peer_is_given_up() {
+        const LEN: u32 = 10_000;
+        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        let limit = ExchangeLimit::new(Duration::from_millis(100));
+        let [to, from] = [ours.try_clone().expect("a socket"), ours]
+            .map(|socket| LimitedSocket::new(socket, limit.clone()));
+        let process = Process::with(to, from, None, None, "the peer".to_owned(), limit);
+        let (ends, ended) = std::sync::mpsc::channel::<()>();
+        let slow = std::thread::spawn(move || {
+            theirs.write_all(&LEN.to_le_bytes()).expect("room");
+            for _ in 0..LEN {
+                let _ = ended.recv_timeout(Duration::from_millis(10));
+                if theirs.write_all(b"+").is_err() {
+                    break;
+                }
+            }
+        });
+        let error = process.read_at(0, &mut [0; 64]).expect_err("too slow");
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+        drop((process, ends));
+        slow.join().expect("no panic");
+    }
 
     #[test]
     fn a_silent_peer_is_given_up() {

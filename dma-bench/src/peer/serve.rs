@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use dma::process::count;
+use dma::process::{ExchangeLimit, LimitedSocket, count};
 use dma::{Capabilities, DmaEngine};
 use dma_handshake::{Keys, Secret};
 
@@ -21,7 +21,7 @@ use crate::units;
 /// Number of connections beyond `--peers` that are accepted, only to answer that there are too
 /// many.
 const MAX_REFUSED_CONNECTIONS: usize = 8;
-/// Time limit for a peer to receive an answer.
+/// Time limit for a peer to receive an answer, with all its bytes.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 const EXAMPLES: &str = "\
@@ -164,13 +164,14 @@ fn one(
     let name = stream.peer_addr().map_or_else(|_| "a peer".to_owned(), |at| at.to_string());
     let set_up = || {
         stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
         // TCP keep-alive detects a peer's host that has crashed, because such a host sends nothing.
         rustix::net::sockopt::set_socket_keepalive(stream, true)?;
         rustix::net::sockopt::set_tcp_keepidle(stream, Duration::from_secs(30))?;
         rustix::net::sockopt::set_tcp_keepintvl(stream, Duration::from_secs(5))?;
         rustix::net::sockopt::set_tcp_keepcnt(stream, 6)?;
-        export_memory(engine, limit, stream, stream, Some(keys), refusal)
+        let answers = ExchangeLimit::new(WRITE_TIMEOUT);
+        let to = LimitedSocket::new(stream, answers.clone());
+        export_memory(engine, limit, to, stream, Some(keys), refusal, || answers.restart())
     };
     if let Err(e) = set_up()
         && !interrupt::stopped()

@@ -13,7 +13,7 @@ use std::sync::{Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dma_standin::{ForkMark, with_signals_blocked};
+use dma_standin::{ExchangeLimit, ForkMark, LimitedSocket, with_signals_blocked};
 use verbs_sys::*;
 
 use crate::device::{SendRequest, State, lock, wc};
@@ -22,7 +22,7 @@ use crate::device::{SendRequest, State, lock, wc};
 const NUMBER_BITS: u32 = 12;
 /// Maximum number of devices on a machine, because a queue pair's number has 24 bits.
 const NODES: u32 = 1 << 12;
-/// Maximum time to wait for bytes of an answer. It does not depend on the queue pair's timeout: a real device
+/// Time limit for a request and its answer, with all their bytes. It does not depend on the queue pair's timeout: a real device
 /// also answers while its program is stopped or waits for a CPU, and this one does not.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The length of a request in bytes.
@@ -243,8 +243,7 @@ fn exchange(connection: &mut Option<UnixStream>, peer: u32, job: &mut Job) -> io
     if !is_own(stream) {
         return Err(ErrorKind::PermissionDenied.into());
     }
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut stream = LimitedSocket::new(&*stream, ExchangeLimit::new(PATIENCE));
     let request = &job.request.remote;
     stream.write_all(&request.encode())?;
     if !request.returns_bytes() {

@@ -4,5 +4,5 @@ pub mod c_abi;
 pub mod config;
 mod dmabuf;
 
-pub use dma_process::{ForkMark, check_file_size, with_signals_blocked};
+pub use dma_process::{ExchangeLimit, ForkMark, LimitedSocket, check_file_size, with_signals_blocked};
 pub use dmabuf::dmabuf_range;
