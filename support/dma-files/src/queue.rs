@@ -193,7 +193,6 @@ impl Inner {
                 ErrorKind::QueueFull,
                 format!("{} in flight", count(self.depth, "operation is", "operations are")),
             )
-            .with_numbers(self.depth as u64, self.depth as u64)
             .with_hint("wait for an operation, or open the queue with a larger depth"));
         }
         Ok(())

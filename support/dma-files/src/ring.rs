@@ -11,16 +11,16 @@
 )]
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use dma_core::{Error, ErrorKind, Result, deferred_log, guarded_log, with_deferred_log};
-use dma_process::{lock, spawn_thread};
+use dma_process::{WakePipe, lock, spawn_thread};
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{EnterFlags, IoUring, Probe, opcode, squeue};
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use rustix::io::Errno;
 
 use crate::job::{Job, JobKind, Jobs, Part, Step};
@@ -28,6 +28,8 @@ use crate::workers::once;
 
 /// User data of requests whose completions are ignored: cancellations, and requests that wake the thread.
 const IGNORED: u64 = 0;
+/// User data of the poll of the pipe that wakes the thread. It is not the address of a job.
+const WAKE: u64 = 1;
 
 /// The operations that the ring uses. Linux 5.6 has all of them.
 const OPERATIONS: [u8; 8] = [
@@ -57,6 +59,8 @@ struct SharedRing {
     refused: OnceLock<Errno>,
     in_flight: Arc<Jobs>,
     closed: AtomicBool,
+    /// Wakes the reaping thread if the kernel takes no requests.
+    wake: WakePipe,
 }
 
 /// The thread that submits a request.
@@ -92,8 +96,8 @@ impl Ring {
             // ThreadSanitizer does not see this, and would report races.
             return Err(refused(Errno::NOSYS.into()));
         }
-        // Each operation has at most one request and one cancellation, and one more request wakes the thread.
-        let entries = u32::try_from(2 * depth + 1).unwrap_or(u32::MAX).next_power_of_two();
+        // Each operation has at most one request and one cancellation, and two more requests wake the thread.
+        let entries = u32::try_from(2 * depth + 2).unwrap_or(u32::MAX).next_power_of_two();
         let mut ring = IoUring::builder().build(entries).map_err(refused)?;
         // As `above_stdio`. The ring cannot change its number, so low numbers are occupied in the meantime.
         let mut low = Vec::new();
@@ -112,6 +116,7 @@ impl Ring {
             refused: OnceLock::new(),
             in_flight,
             closed: AtomicBool::new(false),
+            wake: WakePipe::new().map_err(|e| refused(e.into()))?,
         });
         let reaping = Arc::clone(&shared);
         spawn_thread("dma-files".to_owned(), move || reaping.reap())?;
@@ -132,10 +137,13 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // The thread exits after the last operation, and frees the ring. If the kernel takes no requests, a
-        // thread that waits in the kernel stays.
+        // The thread exits after the last operation, and frees the ring.
         self.shared.closed.store(true, Ordering::Release);
-        let _ = self.shared.push(&opcode::Nop::new().build().user_data(IGNORED), Submitter::Caller);
+        let nop = opcode::Nop::new().build().user_data(IGNORED);
+        if self.shared.push(&nop, Submitter::Caller).is_err() {
+            // If the program has closed the pipe, too, the thread is awake.
+            let _ = self.shared.wake.wake();
+        }
     }
 }
 
@@ -296,19 +304,28 @@ impl SharedRing {
     /// Reaps completions until the queue is dropped and no operation is in flight.
     fn reap(&self) {
         let (mut completions, mut is_logged) = (Vec::new(), false);
+        self.watch_pipe();
         loop {
             completions.clear();
             // SAFETY: only this thread reaps completions, and it drops the completion queue at the end of
             // this statement, so no other completion queue exists.
             completions.extend(unsafe { self.ring.completion_shared() });
             for completion in &completions {
-                if completion.user_data() != IGNORED {
-                    self.complete(completion.user_data(), completion.result());
+                match completion.user_data() {
+                    IGNORED => {}
+                    WAKE => self.woken(completion.result()),
+                    reference => self.complete(reference, completion.result()),
                 }
             }
             if completions.is_empty() {
                 if self.closed.load(Ordering::Acquire) && self.in_flight.count() == 0 {
                     return;
+                }
+                if self.refused.get().is_some() {
+                    // The number of the ring may belong to another file, in which the thread must not wait.
+                    // Completions of earlier requests still arrive in the shared memory.
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
                 }
                 // SAFETY: the call waits for one completion, and passes no pointer.
                 let waited = unsafe {
@@ -324,6 +341,25 @@ impl SharedRing {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }
+        }
+    }
+
+    /// Makes the kernel report when the pipe is written to, or when its writing end is closed.
+    fn watch_pipe(&self) {
+        let pipe = Fd(self.wake.as_fd().as_raw_fd());
+        let poll = opcode::PollAdd::new(pipe, PollFlags::IN.bits().into()).build().user_data(WAKE);
+        // A ring that takes no requests does not wait in the kernel.
+        let _ = self.push(&poll, Submitter::Reaper);
+    }
+
+    /// Records that the poll of the pipe has ended with `events`.
+    fn woken(&self, events: i32) {
+        if events & i32::from(PollFlags::HUP.bits()) != 0 {
+            // The program has closed the descriptors of the library, and also that of the ring.
+            self.refused.get_or_init(|| Errno::BADF);
+        } else if self.refused.get().is_none() {
+            // The kernel has cancelled the poll. Nothing is written to the pipe of a ring that takes requests.
+            self.watch_pipe();
         }
     }
 
@@ -536,5 +572,9 @@ mod tests {
             assert_eq!((job.wait(), job.is_refused()), (Err(errno), true));
         }
         assert_eq!(in_flight.count(), 0);
+        let shared = Arc::downgrade(&ring.shared);
+        drop(ring);
+        // The thread exits, and frees the ring, although the kernel takes no request that wakes it.
+        test_support::patience::until("the thread exits", || shared.strong_count() == 0);
     }
 }

@@ -70,8 +70,8 @@ impl<T: Any + Send> FileTransfer<T> {
     /// `Unsupported`, without the buffer, if the process was forked after the submission; `OutOfResources` if
     /// the disk or the quota is full; `Aborted` if the operation was cancelled; `Closed` if io_uring takes no
     /// more operations, because the program has closed its descriptor or a sandbox forbids it; `Os` for other
-    /// errors of the system, with the source. Each error names the operation, the number of bytes that were
-    /// read or written before the error, and the length of the operation.
+    /// errors of the system, with the source. Each error names the operation, its length, and the number of
+    /// bytes that were read or written before the error.
     pub fn wait(mut self) -> Finished<T> {
         if self.is_parents() {
             return Err(self.forked());
@@ -84,7 +84,8 @@ impl<T: Any + Send> FileTransfer<T> {
     ///
     /// Await the operation, or wait for it, to get the buffer. Reads and writes of regular files cannot be
     /// cancelled after the kernel has started them. Those of pipes, sockets and terminals can, while they
-    /// wait.
+    /// wait, unless io_uring takes no more operations of this queue (see [`wait`](Self::wait)): then they end
+    /// when the file is ready.
     pub fn cancel(&self) {
         if !self.is_parents() && self.job().cancel() {
             self.backend.cancel(self.job());
@@ -109,13 +110,15 @@ pub(crate) fn no_space(errno: Errno) -> Error {
 
 /// Converts the error of an ended operation.
 fn explain(job: &Job, errno: Errno) -> Error {
-    let (done, len) = (job.done() as u64, job.memory.len as u64);
-    let bytes = count(len, "byte", "bytes");
-    let operation = match job.kind {
+    let bytes = count(job.memory.len as u64, "byte", "bytes");
+    let mut operation = match job.kind {
         JobKind::Read => format!("read {bytes} of a file at {}", job.offset),
         JobKind::Write => format!("write {bytes} of a file at {}", job.offset),
         JobKind::Sync => "sync a file".to_owned(),
     };
+    if job.done() > 0 {
+        operation += &format!(", after the first {}", job.done());
+    }
     let error = match errno {
         errno if job.is_refused() => {
             Error::new(ErrorKind::Closed, "io_uring takes no more operations of this queue")
@@ -134,7 +137,6 @@ fn explain(job: &Job, errno: Errno) -> Error {
         Errno::NOSPC | Errno::DQUOT => no_space(errno),
         errno => std::io::Error::from(errno).into(),
     };
-    let error = if job.kind == JobKind::Sync { error } else { error.with_numbers(done, len) };
     error.with_operation(operation)
 }
 

@@ -208,7 +208,8 @@ fn a_full_disk_is_an_error_with_the_remedy() {
             .expect_err("full");
         let (e, same) = with_buffer(e);
         assert!(e.kind() == ErrorKind::OutOfResources && e.hint().contains("free some space"), "{e}");
-        assert_eq!((e.requested(), e.limit(), same.len()), (Some(0), Some(5000), 5000), "{e}");
+        assert_eq!((e.requested(), e.limit(), same.len()), (None, None, 5000), "{e}");
+        assert_eq!(e.operation(), "write 5000 bytes of a file at 0");
     }
 }
 
