@@ -32,14 +32,13 @@ pub(crate) fn get(engine: dma_engine) -> Result<Pin<'static, Engine>> {
 fn open(abi_version: u32, name: &str, flags: u32) -> Result<Engine> {
     if abi_version != DMA_ABI_VERSION {
         let message = format!("the program was built for version {abi_version} of dma.h");
-        return Err(Error::new(ErrorKind::VersionMismatch, message)
-            .with_numbers(abi_version.into(), DMA_ABI_VERSION.into())
-            .with_hint(format!(
-                "build it with the header of version {DMA_ABI_VERSION}, or install that library"
-            )));
+        return Err(Error::new(ErrorKind::VersionMismatch, message).with_hint(format!(
+            "build it with the header of version {DMA_ABI_VERSION}, or install that library"
+        )));
     }
     if flags & !DMA_OPEN_UNTRUSTED != 0 {
-        return Err(invalid(format!("unknown flags {flags:#x} in dma_open_abi")));
+        let message = format!("unknown flags {flags:#x} in dma_open_abi");
+        return Err(invalid(message).with_hint("use DMA_OPEN_UNTRUSTED or 0"));
     }
     let engine = if flags & DMA_OPEN_UNTRUSTED == 0 {
         dma::open(name)

@@ -50,7 +50,6 @@ pub(crate) struct Core {
     user: AtomicUsize,
     /// Detects a forked child of the process that opened the queue.
     process: ForkMark,
-    stall_timeout: Duration,
     drop_timeout: Duration,
 }
 
@@ -68,10 +67,10 @@ pub(crate) fn close_all(py: Python<'_>) {
 }
 
 impl Core {
-    fn new(queue: AnyQueue, stall_timeout: Duration, drop_timeout: Duration) -> Arc<Self> {
+    fn new(queue: AnyQueue, drop_timeout: Duration) -> Arc<Self> {
         let (orphans, user) = (Mutex::default(), AtomicUsize::new(this_thread()));
         let process = ForkMark::new();
-        let this = Arc::new(Self { queue, orphans, user, process, stall_timeout, drop_timeout });
+        let this = Arc::new(Self { queue, orphans, user, process, drop_timeout });
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|core| core.strong_count() > 0);
         open.push(Arc::downgrade(&this));
@@ -82,19 +81,19 @@ impl Core {
     pub(crate) fn local(queue: Queue, options: &QueueOptions) -> Arc<Self> {
         let local = OneThread(Local { driver: None, queue: Some(queue), counters: Counters::default() });
         let queue = AnyQueue::Local(Mutex::new(Box::new(local)));
-        Self::new(queue, options.stall_timeout, options.drop_timeout)
+        Self::new(queue, options.drop_timeout)
     }
 
     pub(crate) fn shared(queue: SharedQueue, options: &QueueOptions) -> Arc<Self> {
-        Self::new(AnyQueue::Shared(queue), options.stall_timeout, options.drop_timeout)
+        Self::new(AnyQueue::Shared(queue), options.drop_timeout)
     }
 
     pub(crate) fn files(queue: FileQueue) -> Arc<Self> {
-        Self::new(AnyQueue::Files(queue), Duration::MAX, Duration::MAX)
+        Self::new(AnyQueue::Files(queue), Duration::MAX)
     }
 
     pub(crate) fn device_files(queue: DeviceQueue) -> Arc<Self> {
-        Self::new(AnyQueue::Device(queue), Duration::MAX, DEVICE_FILES_DROP)
+        Self::new(AnyQueue::Device(queue), DEVICE_FILES_DROP)
     }
 
     /// Notes that the calling thread uses the queue.
@@ -183,7 +182,6 @@ impl Core {
         let Some(time) = stalled else { return Ok(()) };
         let error =
             Error::new(ErrorKind::TimedOut, format!("the device has completed nothing for {time:.1?}"))
-                .with_numbers(time.as_secs(), self.stall_timeout.as_secs())
                 .with_hint("the operation is still in flight: wait again, or close the queue to give it up");
         Err(raise(py, &error))
     }

@@ -166,8 +166,10 @@ impl ExportDescriptor {
         let native_len = field(20..24) as usize;
         let expected = HEADER + name_len + native_len + TRAILER;
         if bytes.len() != expected {
-            return Err(malformed("the descriptor is cut off, or has additional bytes at its end")
-                .with_numbers(bytes.len() as u64, expected as u64));
+            return Err(malformed(&format!(
+                "the descriptor has {} bytes instead of {expected}: it is cut off, or has additional bytes at its end",
+                bytes.len()
+            )));
         }
         let (body, checksum) = bytes.split_at(bytes.len() - TRAILER);
         if checksum != crc32fast::hash(body).to_le_bytes() {

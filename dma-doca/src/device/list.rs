@@ -183,9 +183,12 @@ impl Item<'_> {
             return Some(
                 error(
                     ErrorKind::Unsupported,
-                    format!("device {} declares a maximum copy length that is too short", self.address()),
+                    format!(
+                        "device {} declares a maximum copy length of {}, and 64 bytes are needed",
+                        self.address(),
+                        dma_process::count(capabilities.max_buf_size, "byte", "bytes"),
+                    ),
                 )
-                .with_numbers(64, capabilities.max_buf_size)
                 .with_hint("update the card's firmware"),
             );
         }

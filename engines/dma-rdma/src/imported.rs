@@ -83,8 +83,8 @@ fn not_ours(foreign: ForeignBlob, len: usize) -> Error {
         }
         ForeignBlob::Address(service) => malformed(format!("{service} is not the address of a service")),
         ForeignBlob::Version(version) => {
-            error(ErrorKind::VersionMismatch, format!("an RDMA export of version {version}"))
-                .with_numbers(version.into(), VERSION.into())
+            let message = format!("an RDMA export of version {version}, and this library reads {VERSION}");
+            error(ErrorKind::VersionMismatch, message)
                 .with_hint("use the same release of this library on both sides")
         }
     }

@@ -206,7 +206,6 @@ impl From<RemoteError> for Error {
                 wrapped.with_numbers(offset.saturating_add(len), available)
             }
             RemoteError::OutOfMemory { requested, available } => wrapped.with_numbers(requested, available),
-            RemoteError::OtherLength { expected, granted, .. } => wrapped.with_numbers(granted, expected),
             _ => wrapped,
         };
         wrapped.with_source(error)
@@ -232,7 +231,10 @@ fn of_system(source: &io::Error) -> (ErrorKind, &'static str) {
             ErrorKind::OutOfResources,
             "; the process's limit on the size of files also applies to shared memory: raise it with `ulimit -f`",
         ),
-        Some(Errno::PERM | Errno::ACCESS) => (ErrorKind::PermissionDenied, ""),
+        Some(Errno::PERM | Errno::ACCESS) => {
+            (ErrorKind::PermissionDenied, "; a sandbox may forbid the call: allow it there")
+        }
+        Some(Errno::NOSYS) => (ErrorKind::Unsupported, "; a sandbox may forbid the call: allow it there"),
         Some(Errno::NOENT) => (ErrorKind::Os, "; is /proc mounted?"),
         _ => (ErrorKind::Os, ""),
     }

@@ -76,9 +76,10 @@ impl SharedMemory {
 
     /// Allocates memory with huge or normal pages, as [`allocate_for`](Self::allocate_for) describes.
     fn make(peers: Access, len: usize, align: usize, huge: bool) -> Result<Self, RemoteError> {
-        let failed = |errno| RemoteError::os("allocating shared memory", errno);
+        let failed = |operation| move |errno| RemoteError::os(operation, errno);
         let unavailable = |available| RemoteError::OutOfMemory { requested: len as u64, available };
-        let (file, page_size) = create(huge).map_err(failed)?;
+        let (file, page_size) =
+            create(huge).map_err(failed("creating shared memory (memfd_create, fchmod)"))?;
         let size = len.checked_next_multiple_of(page_size).ok_or(unavailable(isize::MAX as u64))?;
         // The kernel overcommits, so the allocation would succeed, and the kernel could kill a process later.
         if !huge
@@ -87,10 +88,12 @@ impl SharedMemory {
         {
             return Err(unavailable(available));
         }
-        fill(&file, size as u64).map_err(failed)?;
-        let mapping = Mapping::new(file.as_fd(), 0, size, true, align).map_err(failed)?;
+        fill(&file, size as u64).map_err(failed("allocating shared memory (ftruncate, fallocate)"))?;
+        let mapping = Mapping::new(file.as_fd(), 0, size, true, align);
+        let mapping = mapping.map_err(failed("mapping shared memory (mmap)"))?;
         // Seal the file after mapping it, because this mapping must stay writable.
-        seal(&file, peers.contains(Access::WRITE)).map_err(failed)?;
+        let sealed = seal(&file, peers.contains(Access::WRITE));
+        sealed.map_err(failed("sealing shared memory (fcntl)"))?;
         Ok(Self { inner: Arc::new(Inner { mapping, file, len, page_size, peers }) })
     }
 

@@ -102,7 +102,7 @@ impl Data {
         let Ok(len) = usize::try_from(end - begin) else { return Err(too_long) };
         let writable = grant.rights.contains(Access::WRITE);
         let mapping = Mapping::of_peer(file.as_fd(), begin, len, writable)
-            .map_err(|errno| RemoteError::os("mapping imported memory", errno))?;
+            .map_err(|errno| RemoteError::os("mapping imported memory (mmap)", errno))?;
         Ok(Self::Mapped { mapping, skip: (offset - begin) as usize })
     }
 }
@@ -169,7 +169,7 @@ impl Import {
         if !cannot_shrink(control.as_fd(), word_page as u64) {
             return Err(broke("the page that it sent can shrink during use"));
         }
-        let failed = |errno| RemoteError::os("mapping imported memory", errno);
+        let failed = |errno| RemoteError::os("mapping imported memory (mmap)", errno);
         let control = Arc::new(Mapping::of_peer(control.as_fd(), 0, word_page, true).map_err(failed)?);
         let grant = granted.grant;
         let data = match granted.kind {
@@ -410,7 +410,9 @@ struct Exporter<'a> {
 impl<'a> Exporter<'a> {
     /// Connects to the exporter, and checks its user.
     fn connect(blob: &'a Blob, deadline: Instant, within: Duration) -> Result<Self, RemoteError> {
-        let failed = |errno| RemoteError::os("connecting to the exporting process", errno);
+        let failed = |errno| {
+            RemoteError::os("connecting to the exporting process (socket, connect, getsockopt)", errno)
+        };
         let socket = new_socket(SocketFlags::empty()).map_err(failed)?;
         let mut exporter = Exporter { blob, socket, pid: blob.pid, deadline, within };
         let address = address(&blob.socket).map_err(failed)?;
@@ -509,8 +511,9 @@ impl<'a> Exporter<'a> {
         if left.is_zero() {
             return Err(self.error(Errno::AGAIN));
         }
-        set_socket_timeout(&self.socket, side, Some(left.max(Duration::from_millis(1))))
-            .map_err(|errno| RemoteError::os("limiting the wait for the exporting process", errno))
+        set_socket_timeout(&self.socket, side, Some(left.max(Duration::from_millis(1)))).map_err(|errno| {
+            RemoteError::os("limiting the wait for the exporting process (setsockopt)", errno)
+        })
     }
 
     /// Returns the error for a failed call on the connection.
@@ -519,7 +522,7 @@ impl<'a> Exporter<'a> {
         match errno {
             Errno::CONNREFUSED | Errno::CONNRESET | Errno::PIPE => self.absent(),
             Errno::AGAIN => RemoteError::Timeout { operation: "importing memory", pid, waited },
-            errno => RemoteError::os("importing memory", errno),
+            errno => RemoteError::os("importing memory (connect, send, recvmsg)", errno),
         }
     }
 

@@ -196,15 +196,18 @@ impl Service {
 
     /// Starts the service thread.
     fn start() -> Result<Self, RemoteError> {
-        let failed = |errno| RemoteError::os("starting the thread that shares memory", errno);
+        let failed = |operation| move |errno| RemoteError::os(operation, errno);
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map(above_stdio);
+        let wake = WakePipe::new();
         let shared = Arc::new(SharedService {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map(above_stdio).map_err(failed)?,
-            wake: WakePipe::new().map_err(failed)?,
+            epoll: epoll.map_err(failed("starting the thread that shares memory (epoll_create1)"))?,
+            wake: wake.map_err(failed("starting the thread that shares memory (pipe2)"))?,
             stop: AtomicBool::new(false),
             socket: random()?,
             state: Mutex::default(),
         });
-        shared.add(&shared.wake, WAKE, epoll::EventFlags::IN).map_err(failed)?;
+        let added = shared.add(&shared.wake, WAKE, epoll::EventFlags::IN);
+        added.map_err(failed("starting the thread that shares memory (epoll_ctl)"))?;
         // In a sandbox that forbids the thread's waits, exports fail, instead of imports that find no answer.
         let waited = epoll::wait(
             &shared.epoll,
@@ -214,7 +217,7 @@ impl Service {
         if let Err(errno) = waited
             && errno != Errno::INTR
         {
-            return Err(failed(errno));
+            return Err(failed("starting the thread that shares memory (epoll_wait)")(errno));
         }
         let thread = with_signals_blocked(|| {
             let shared = Arc::clone(&shared);
@@ -242,17 +245,19 @@ impl Service {
     pub(super) fn offer(&self, token: Token, granted: Granted, file: OwnedFd) -> Result<(), RemoteError> {
         let mut state = lock(&self.shared.state);
         if state.listener.is_none() {
-            let failed = |errno| RemoteError::os("listening for importers", errno);
-            let listener = listen_on(&self.shared.socket).map_err(failed)?;
+            let failed = |operation| move |errno| RemoteError::os(operation, errno);
+            let listener = listen_on(&self.shared.socket)
+                .map_err(failed("listening for importers (socket, bind, listen)"))?;
             // In a sandbox that forbids the call, the export fails, instead of imports that find no answer.
             // No importer knows the socket yet, so none is waiting.
             match accept_with(&listener, SocketFlags::CLOEXEC) {
                 Err(errno) if !matches!(errno, Errno::AGAIN | Errno::INTR | Errno::MFILE | Errno::NFILE) => {
-                    return Err(failed(errno));
+                    return Err(failed("listening for importers (accept4)")(errno));
                 }
                 _ => {}
             }
-            self.shared.add(&listener, LISTENER, epoll::EventFlags::IN).map_err(failed)?;
+            let added = self.shared.add(&listener, LISTENER, epoll::EventFlags::IN);
+            added.map_err(failed("listening for importers (epoll_ctl)"))?;
             state.reserve = reserve(&listener);
             state.listener = Some(listener);
         }
@@ -287,7 +292,7 @@ impl Service {
         let key = state.next_key();
         self.shared
             .add(&socket, key, epoll::EventFlags::empty())
-            .map_err(|errno| RemoteError::os("watching the exporting process", errno))?;
+            .map_err(|errno| RemoteError::os("watching the exporting process (epoll_ctl)", errno))?;
         state.watches.insert(key, Watch { socket, control });
         Ok(key)
     }
@@ -553,7 +558,7 @@ pub(super) fn may_share(peer: u32, own: u32) -> bool {
 pub(super) fn random() -> Result<[u8; 16], RemoteError> {
     let mut bytes = [0; 16];
     let len = retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()))
-        .map_err(|errno| RemoteError::os("asking for random bytes", errno))?;
+        .map_err(|errno| RemoteError::os("asking for random bytes (getrandom)", errno))?;
     // After the kernel has started up, a request of up to 256 bytes is never cut short (getrandom(2)).
     if len == bytes.len() { Ok(bytes) } else { Err(RemoteError::os("asking for random bytes", Errno::IO)) }
 }
