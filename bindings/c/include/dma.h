@@ -266,7 +266,7 @@ typedef struct dma_memory_options {
   uint32_t place;         /* A value of dma_place. */
   uint32_t flags;         /* DMA_HUGE_PAGES, DMA_ON_NODE. */
   uint32_t node;
-  uint32_t reserved;
+  uint32_t reserved;      /* 0. */
 } dma_memory_options;
 
 /* Allocates `len` zeroed bytes that the engine's device can reach. options may be NULL. May block while the
@@ -381,7 +381,7 @@ typedef struct dma_queue_options {
                                 DMA_TIMED_OUT. Default: 30,000. */
   uint32_t lanes;            /* 0: a queue for one thread at a time. 1 or more: a queue that any number of threads share
                                 with this number of device queues, each with a thread of the library; up to 65,535. */
-  uint32_t reserved;
+  uint32_t reserved;         /* 0. */
 } dma_queue_options;
 
 /* Opens a queue. options may be NULL. A shared queue (with lanes) has no fences, and any thread may call its

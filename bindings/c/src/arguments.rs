@@ -18,6 +18,15 @@ pub(crate) fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Err
     Error::new(ErrorKind::InvalidArgument, message)
 }
 
+/// Checks that the field `reserved` of the struct `of` is 0, so that a later version can use it.
+pub(crate) fn check_reserved(of: &str, reserved: u32) -> Result<()> {
+    if reserved == 0 {
+        return Ok(());
+    }
+    Err(invalid(format!("the field reserved of {of} is {reserved:#x}"))
+        .with_hint("set it to 0, for example by initializing the struct with {.size = sizeof(...)}"))
+}
+
 /// Checks that a pointer is not NULL and aligned for its type.
 #[inline(always)]
 fn check<T>(what: &'static str, ptr: *const T) -> Result<NonNull<T>> {

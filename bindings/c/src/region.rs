@@ -10,7 +10,7 @@ use dma::prelude::*;
 use dma::process::count;
 use dma::{DeviceMemory, Error, Place, Result};
 
-use crate::arguments::{Out, OutStruct, invalid, options, slice};
+use crate::arguments::{Out, OutStruct, check_reserved, invalid, options, slice};
 use crate::error::guard;
 use crate::handles::{Pin, Table, mark};
 use crate::header::*;
@@ -190,8 +190,10 @@ impl OwnerSlot {
 }
 
 fn request(len: usize, options: &dma_memory_options) -> Result<MemoryRequest> {
+    check_reserved("dma_memory_options", options.reserved)?;
     if options.flags & !(DMA_HUGE_PAGES | DMA_ON_NODE) != 0 {
-        return Err(invalid(format!("flags {:#x} of dma_memory_options", options.flags)));
+        let hint = "use DMA_HUGE_PAGES, DMA_ON_NODE, both or 0";
+        return Err(invalid(format!("flags {:#x} of dma_memory_options", options.flags)).with_hint(hint));
     }
     let place = match options.place {
         header::DMA_PLACE_HOST => Place::Host,

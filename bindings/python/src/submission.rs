@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use dma::{Counters, Error, ErrorKind, OpError, SharedResult, SubmitResult};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -337,15 +338,19 @@ fn rows_of(
 
 /// Reads a pattern: a number below 256, or 8 bytes.
 fn pattern_of(pattern: &Bound<'_, PyAny>) -> PyResult<[u8; 8]> {
+    const REMEDY: &str = "give 8 bytes, or a number below 256";
     if let Ok(bytes) = pattern.extract::<&[u8]>() {
         if let Ok(bytes) = bytes.try_into() {
             return Ok(bytes);
         }
-        let error =
-            invalid(format!("a pattern of {} bytes", bytes.len()), "give 8 bytes, or a number below 256");
-        return Err(raise(pattern.py(), &error));
+        return Err(raise(pattern.py(), &invalid(format!("a pattern of {} bytes", bytes.len()), REMEDY)));
     }
-    let byte: u8 = pattern.extract()?;
+    let byte: u8 = pattern.extract().map_err(|e: PyErr| {
+        if e.is_instance_of::<PyOverflowError>(pattern.py()) {
+            return raise(pattern.py(), &invalid(format!("a pattern of {pattern}"), REMEDY));
+        }
+        e
+    })?;
     Ok([byte; 8])
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use dma::prelude::*;
 use dma::{Counters, Result};
 
-use crate::arguments::{Out, OutArray, OutStruct, invalid, options, reference, slice};
+use crate::arguments::{Out, OutArray, OutStruct, check_reserved, invalid, options, reference, slice};
 use crate::engine;
 use crate::error::guard;
 use crate::handles::{Table, mark};
@@ -59,11 +59,16 @@ fn deadline(timeout_ms: u32) -> Instant {
 }
 
 fn queue_options(options: &dma_queue_options) -> Result<QueueOptions> {
+    check_reserved("dma_queue_options", options.reserved)?;
     let hint = match options.hint {
         DMA_CACHE_AUTO => CacheHint::Auto,
         DMA_CACHE_HOT => CacheHint::Hot,
         DMA_CACHE_COLD => CacheHint::Cold,
-        hint => return Err(invalid(format!("dma_queue_options has the unknown hint {hint}"))),
+        hint => {
+            let remedy = "use DMA_CACHE_AUTO, DMA_CACHE_HOT or DMA_CACHE_COLD";
+            let message = format!("dma_queue_options has the unknown hint {hint}");
+            return Err(invalid(message).with_hint(remedy));
+        }
     };
     let plain = QueueOptions::new().with_depth(options.depth).with_hint(hint);
     Ok(match options.stall_timeout_ms {

@@ -86,6 +86,7 @@ static void reports(void) {
 static void regions(dma_engine engine) {
   static unsigned char memory[4096];
   dma_memory_options options;
+  dma_error error;
   dma_region region, gone;
   dma_region_info info;
   dma_export exported;
@@ -114,6 +115,13 @@ static void regions(dma_engine engine) {
   options.place = 0;
   options.flags = 4;
   FAILS(DMA_INVALID_ARGUMENT, dma_region_allocate(engine, 64, &options, &region));
+  options.flags = 0;
+  options.reserved = 1;
+  FAILS(DMA_INVALID_ARGUMENT, dma_region_allocate(engine, 64, &options, &region));
+  error.size = sizeof error;
+  OK(dma_last_error(&error));
+  CHECK(strstr(error.remedy, "set it to 0") != NULL);
+  options.reserved = 0;
   options.flags = DMA_ON_NODE;
   options.node = UINT32_MAX;
   FAILS(DMA_NOT_FOUND, dma_region_allocate(engine, 64, &options, &region));
@@ -193,6 +201,9 @@ static void submissions(dma_engine engine, dma_engine other_engine, uint32_t lan
   options.hint = 3;
   FAILS(DMA_INVALID_ARGUMENT, dma_queue_open(engine, &options, &queue));
   options.hint = 0;
+  options.reserved = 1;
+  FAILS(DMA_INVALID_ARGUMENT, dma_queue_open(engine, &options, &queue));
+  options.reserved = 0;
   options.lanes = 1 << 16;
   FAILS(DMA_OUT_OF_RANGE, dma_queue_open(engine, &options, &queue));
   options.lanes = lanes;
