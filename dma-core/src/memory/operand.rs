@@ -47,7 +47,7 @@ pub(crate) mod sealed {
 use sealed::{Operand, View};
 
 /// Rows that lie inside a view.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RowList {
     /// Length of the view in bytes.
     pub(crate) view_len: usize,

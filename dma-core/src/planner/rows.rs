@@ -31,6 +31,9 @@ use crate::{Buffer, BufferMut, Destination, Error, ErrorKind, Source, Window};
 /// assert_eq!(batch[..64], table[7 * 64..8 * 64]);
 /// # let _ = rows; Ok(()) }
 /// ```
+///
+/// If the view is `Clone`, the rows are, too. A clone allocates a list of its own.
+#[derive(Clone)]
 pub struct Rows<V> {
     view: V,
     list: RowList,
@@ -180,6 +183,19 @@ mod tests {
         let mut table = engine.allocate(LEN).expect("memory");
         table.iter_mut().zip(0_u8..).for_each(|(byte, i)| *byte = i);
         table
+    }
+
+    /// A clone copies the same bytes, while the rows themselves are in flight.
+    #[test]
+    fn a_clone_of_rows_is_another_operand() {
+        let engine = engine(0, 4);
+        let queue = engine.open_queue(&QueueOptions::new()).expect("a queue");
+        let rows = Rows::new(table(&engine).freeze(), vec![(7, 3), (20, 5)]).expect("inside");
+        let first = queue.copy(rows.clone(), engine.allocate(8).expect("memory")).expect("accepted");
+        let second = queue.copy(rows, engine.allocate(8).expect("memory")).expect("accepted");
+        let [(one, dst), (other, same)] = [first, second].map(|transfer| transfer.wait().expect("done"));
+        assert_eq!((one.rows(), one.bytes()), (other.rows(), 8));
+        assert_eq!((&dst[..], &same[..]), (&[7, 8, 9, 20, 21, 22, 23, 24][..], &dst[..]));
     }
 
     #[test]
