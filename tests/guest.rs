@@ -16,6 +16,7 @@ use dma::files::{DmaFile, FileQueue, FileQueueOptions};
 use dma::prelude::*;
 use dma::process::ForkMark;
 use dma::{Driver, Queue};
+use test_support::patience::until;
 
 /// The environment variable with the part that a child process runs.
 const PART: &str = "DMA_TEST_PART";
@@ -322,12 +323,8 @@ fn threads() {
     assert!(waits.as_mut().poll(&mut context).is_pending());
 
     let expected = ["dma-cpu-", "dma-files", "dma-lane-", "dma-pool-waits", "dma-remote"];
-    let begun = Instant::now();
     // A thread gets its name when it runs for the first time.
-    while names_of_blocking_threads() != expected {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", names_of_blocking_threads());
-        std::thread::yield_now();
-    }
+    until("the threads have their names", || names_of_blocking_threads() == expected);
     drop((opened, files, by_threads, export, watched));
 }
 

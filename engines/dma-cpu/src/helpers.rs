@@ -219,13 +219,7 @@ impl Helpers {
 }
 
 #[cfg(test)]
-pub(super) fn wait_until(what: &str, done: impl Fn() -> bool) {
-    let begun = std::time::Instant::now();
-    while !done() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "never: {what}");
-        std::thread::yield_now();
-    }
-}
+pub(super) use test_support::patience::until as wait_until;
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,9 @@
 //! Tests of the number of the CPU engine's threads, and that they exit with the last handle.
 #![cfg(target_os = "linux")]
 
-use std::time::{Duration, Instant};
-
 use dma_core::{DmaEngineExt, QueueOptions};
 use dma_cpu::{CpuEngine, CpuOptions};
+use test_support::patience::until;
 
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task")
@@ -16,11 +15,7 @@ fn threads() -> usize {
 
 /// Waits until the process has this number of engine threads.
 fn wait_for(wanted: usize) {
-    let begun = Instant::now();
-    while threads() != wanted {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{} threads instead of {wanted}", threads());
-        std::thread::yield_now();
-    }
+    until(format_args!("{wanted} threads"), || threads() == wanted);
 }
 
 #[test]

@@ -4,10 +4,10 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use dma_core::{Access, DmaEngineExt, ErrorKind, ExportDescriptor, MemoryRequest, QueueOptions};
 use dma_cpu::{CpuEngine, CpuOptions};
+use test_support::patience::Patience;
 
 const LEN: usize = 3 << 20;
 
@@ -105,14 +105,14 @@ fn copies_cross_processes_until_the_peer_dies() {
 
         drop(peer);
         // The kernel reports the exit with a delay. Until then the bytes are unchanged.
-        let started = Instant::now();
+        let mut patience = Patience::new();
         let (mut remote, mut bytes) = (filled, bytes);
         let error = loop {
             match queue.copy(remote, bytes).expect("the queue cannot know that the peer has exited").wait() {
                 Ok(operands) => (remote, bytes) = operands,
                 Err(error) => break error,
             }
-            assert!(started.elapsed() < Duration::from_secs(60), "the queue notices the exit of the peer");
+            patience.check("the queue notices the exit of the peer");
         };
         assert_eq!(error.kind(), ErrorKind::Revoked);
         assert!(error.to_string().contains("PEER_GONE"), "{error}");

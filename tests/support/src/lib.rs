@@ -9,6 +9,7 @@ pub mod free_port;
 pub mod hold;
 pub mod in_child;
 pub mod log;
+pub mod patience;
 pub mod script;
 pub mod stand_ins;
 pub mod with_queues;

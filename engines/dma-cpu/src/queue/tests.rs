@@ -1,11 +1,12 @@
 //! Tests of the jobs that the queue executes itself, its wake-ups, and its signals to a sleeping owner.
 
 use std::ptr::NonNull;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dma_core::{DeviceAddr, RegionKey, Segment};
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags};
+use test_support::patience::until;
 
 use super::*;
 use crate::execute::MAX_TRANSFER;
@@ -31,11 +32,7 @@ fn left_to_the_owner() -> CpuQueue {
     let pool = Arc::new(Pool::new(1));
     let options = QueueOptions::new().with_depth(64);
     let queue = CpuQueue::open(EngineId::unique(), &options, 32 << 10, CacheHint::Cold, &pool).unwrap();
-    let begun = Instant::now();
-    while !pool.helpers().all_asleep() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the thread stays awake");
-        std::thread::yield_now();
-    }
+    until("the thread sleeps", || pool.helpers().all_asleep());
     pool.helpers().never_wake();
     queue
 }
@@ -143,11 +140,7 @@ fn a_long_copy_wakes_a_thread() {
     // SAFETY: both buffers outlive the operation, and the test does not access them during it.
     assert_eq!(unsafe { queue.submit(&[copy(1, &src, &mut dst)]) }.unwrap(), 1);
     queue.flush();
-    let begun = Instant::now();
-    while !queue.jobs.all_finished() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "no thread was woken");
-        std::thread::yield_now();
-    }
+    until("the helper has finished the job", || queue.jobs.all_finished());
     assert_eq!(queue.poll(&mut [Completion::done(0); 4]), 1);
     assert!(src == dst);
 }
@@ -160,11 +153,7 @@ fn a_sleeping_helper_is_not_on_trial() {
     let mut queue = left_to_the_owner();
     queue.hint = CacheHint::Auto;
     for awake in [false, true] {
-        let begun = Instant::now();
-        while queue.pool.helpers().any_awake() != awake {
-            assert!(begun.elapsed() < Duration::from_secs(60), "the thread was not woken");
-            std::thread::yield_now();
-        }
+        until("the helper is woken", || queue.pool.helpers().any_awake() == awake);
         let before = ticks();
         queue.copies.begin_trial(LEN);
         // SAFETY: both buffers outlive the operation, and the test does not access them during it.

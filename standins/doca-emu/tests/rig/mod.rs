@@ -8,7 +8,8 @@ use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::ptr;
-use std::time::{Duration, Instant};
+
+use test_support::patience::Patience;
 
 pub use doca_sys::bindings as c;
 
@@ -276,10 +277,10 @@ impl Rig {
 
     /// Makes progress until this number of ended tasks is recorded.
     pub fn until(&self, ended: usize) {
-        let begun = Instant::now();
+        let mut patience = Patience::new();
         while self.seen.ended.borrow().len() < ended {
             code!(doca_pe_progress(self.pe));
-            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", self.seen.ended);
+            patience.check(format_args!("{ended} tasks end, but only {:?}", self.seen.ended));
         }
     }
 
