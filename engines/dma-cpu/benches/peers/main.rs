@@ -25,7 +25,7 @@ use dma_core::{
     PoolOptions, Queue, QueueOptions, RawQueue, Segment, SharedQueue, SharedQueueOptions,
 };
 use dma_cpu::{CpuEngine, CpuOptions};
-use results::{cold_results, results, single};
+use results::{cold_results, extend, push, results, single};
 use support::{cpu_time, median};
 
 type Pair = (BufferMut, BufferMut);
@@ -183,8 +183,7 @@ fn hot(engine: &dyn DmaEngine, queue: &Queue, extent: Extent) {
         let (mut plain, mut batch, raw) =
             (make(), Taken(Some(make().into_iter().collect::<Batch<_, _>>())), make());
         let mut raw_queue = engine.open_queue_raw(&QueueOptions::new()).expect("a queue");
-        let mut in_flight = make();
-        let mut transfers = Vec::with_capacity(IN_FLIGHT);
+        let (mut in_flight, mut pushed) = (make(), make());
         let name = format!("copy, {len} B, {IN_FLIGHT} at a time");
         let of: Vec<Contender<'_>> = vec![
             ("memcpy", Box::new(|| memcpy(&mut plain, times))),
@@ -195,17 +194,19 @@ fn hot(engine: &dyn DmaEngine, queue: &Queue, extent: Extent) {
             ),
             (
                 "in flight",
-                Box::new(|| {
-                    for _ in 0..times {
-                        transfers.extend(in_flight.drain(..).map(|(src, dst)| done(queue.copy(src, dst))));
-                        in_flight.extend(transfers.drain(..).map(|transfer| done(transfer.wait())));
-                    }
-                }),
+                extend!(in_flight, times, |(src, dst)| done(queue.copy(src, dst)), |transfer| done(
+                    transfer.wait()
+                )),
+            ),
+            (
+                "pushed",
+                push!(pushed, times, |(src, dst)| done(queue.copy(src, dst)), |transfer| done(
+                    transfer.wait()
+                )),
             ),
         ];
         compare(extent, cpu_time, &name, times * IN_FLIGHT, of);
-        drop(transfers);
-        assert!(are_copied(&plain) && are_copied(&raw) && are_copied(&in_flight), "{name}");
+        assert!([&plain, &raw, &in_flight, &pushed].iter().all(|pairs| are_copied(pairs)), "{name}");
         let batch = batch.0.expect("returned");
         assert!(batch.iter().all(|(src, dst)| src[..] == dst[..]), "{name}");
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 
 use crc_fast::CrcAlgorithm;
-use dma_core::{DmaEngine, DmaEngineExt, Queue};
+use dma_core::{BufferMut, DmaEngine, DmaEngineExt, Queue};
 
 use super::support::cpu_time;
 use super::{Contender, Extent, IN_FLIGHT, Pair, are_copied, compare, done, memcpy, one_at_a_time, pairs};
@@ -14,33 +14,65 @@ fn crc_of(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
+/// Executes an operation on all operands at the same time, `times` times. Iterators collect the transfers.
+///
+/// This is a macro, so that each use has the code of a program that calls the operation in one place.
+macro_rules! extend {
+    ($operands:ident, $times:expr, $submit:expr, $end:expr) => {{
+        let (operands, times, mut transfers) = (&mut $operands, $times, Vec::with_capacity(IN_FLIGHT));
+        Box::new(move || {
+            for _ in 0..times {
+                transfers.extend(operands.drain(..).map($submit));
+                operands.extend(transfers.drain(..).map($end));
+            }
+        })
+    }};
+}
+pub(super) use extend;
+
+/// Does the same as `extend` by loops that push each transfer.
+macro_rules! push {
+    ($operands:ident, $times:expr, |$operand:pat_param| $submit:expr, |$transfer:pat_param| $end:expr) => {{
+        let (operands, times, mut transfers) = (&mut $operands, $times, Vec::with_capacity(IN_FLIGHT));
+        Box::new(move || {
+            for _ in 0..times {
+                for $operand in operands.drain(..) {
+                    transfers.push($submit);
+                }
+                for $transfer in transfers.drain(..) {
+                    operands.push($end);
+                }
+            }
+        })
+    }};
+}
+pub(super) use push;
+
 /// Compares operations with results, and fills: with 32 in flight, and one at a time.
 pub(super) fn results(engine: &dyn DmaEngine, queue: &Queue, extent: Extent, len: usize) {
     let times = ((32 << 20) / (len + 512) / IN_FLIGHT / extent.fewer).max(1);
     let make = || pairs(engine, len, IN_FLIGHT);
-    /// Executes an operation on all pairs at the same time, `times` times.
-    macro_rules! in_flight {
-        ($pairs:ident, $submit:expr, $end:expr) => {{
-            let (pairs, mut transfers) = (&mut $pairs, Vec::with_capacity(IN_FLIGHT));
-            move || {
-                for _ in 0..times {
-                    transfers.extend(pairs.drain(..).map($submit));
-                    pairs.extend(transfers.drain(..).map($end));
-                }
-            }
-        }};
-    }
     let compared = |name: &str, of: Vec<Contender<'_>>| {
         let name = format!("{name}, {len} B");
         compare(extent, cpu_time, &name, times * IN_FLIGHT, of);
     };
     let plain = make();
     let crcs: Vec<u32> = plain.iter().map(|(src, _)| crc32c::crc32c(src)).collect();
-    let (mut many, mut one) = (make(), make());
-    let (many_seen, one_seen) = &(Cell::new(0_u64), Cell::new(0_u64));
+    let sources = || make().into_iter().map(|(src, _)| src).collect::<Vec<_>>();
+    let (mut many, mut pushed, mut alone, mut alone_pushed, mut one) =
+        (make(), make(), sources(), sources(), make());
+    let (many_seen, pushed_seen, alone_seen, alone_pushed_seen, one_seen) = &Default::default();
     let add = |sum: &Cell<u64>, crc: u32| sum.set(sum.get().wrapping_add(crc.into()));
     let rounds = (extent.rounds + 2) * times;
     let expected: u64 = crcs.iter().map(|crc| u64::from(*crc)).sum::<u64>().wrapping_mul(rounds as u64);
+    /// Adds the CRC of a transfer to a sum, and returns the source.
+    macro_rules! end {
+        ($transfer:ident, $seen:ident) => {{
+            let (src, crc) = done($transfer.wait());
+            add($seen, crc);
+            src
+        }};
+    }
     let of: Vec<Contender<'_>> = vec![
         (
             "crc-fast",
@@ -54,11 +86,28 @@ pub(super) fn results(engine: &dyn DmaEngine, queue: &Queue, extent: Extent, len
         ),
         (
             "in flight",
-            Box::new(in_flight!(many, |(src, dst)| (done(queue.crc32c(src, 0)), dst), |(transfer, dst)| {
-                let (src, crc) = done(transfer.wait());
-                add(many_seen, crc);
-                (src, dst)
-            })),
+            extend!(many, times, |(src, dst)| (done(queue.crc32c(src, 0)), dst), |(transfer, dst)| (
+                end!(transfer, many_seen),
+                dst
+            )),
+        ),
+        (
+            "pushed",
+            push!(pushed, times, |(src, dst)| (done(queue.crc32c(src, 0)), dst), |(transfer, dst)| (
+                end!(transfer, pushed_seen),
+                dst
+            )),
+        ),
+        (
+            "alone in flight",
+            extend!(alone, times, |src| done(queue.crc32c(src, 0)), |transfer| end!(transfer, alone_seen)),
+        ),
+        (
+            "alone pushed",
+            push!(alone_pushed, times, |src| done(queue.crc32c(src, 0)), |transfer| end!(
+                transfer,
+                alone_pushed_seen
+            )),
         ),
         (
             "one at a time",
@@ -72,9 +121,15 @@ pub(super) fn results(engine: &dyn DmaEngine, queue: &Queue, extent: Extent, len
         ),
     ];
     compared("CRC-32C", of);
-    assert_eq!((many_seen.get(), one_seen.get()), (expected, expected), "the sums of all CRCs");
+    for seen in [many_seen, pushed_seen, alone_seen, alone_pushed_seen, one_seen] {
+        assert_eq!(seen.get(), expected, "the sum of all CRCs");
+    }
 
-    let (mut copied, mut many, mut one) = (make(), make(), make());
+    let (mut copied, mut many, mut pushed, mut one) = (make(), make(), make(), make());
+    let end = |(pair, crc): (Pair, u32)| {
+        black_box(crc);
+        pair
+    };
     let of: Vec<Contender<'_>> = vec![
         (
             "memcpy and crc-fast",
@@ -89,28 +144,34 @@ pub(super) fn results(engine: &dyn DmaEngine, queue: &Queue, extent: Extent, len
         ),
         (
             "in flight",
-            Box::new(in_flight!(many, |(src, dst)| done(queue.copy_crc32c(src, dst, 0)), |transfer| {
-                let (pair, crc) = done(transfer.wait());
-                black_box(crc);
-                pair
-            })),
+            extend!(many, times, |(src, dst)| done(queue.copy_crc32c(src, dst, 0)), |transfer| end(done(
+                transfer.wait()
+            ))),
+        ),
+        (
+            "pushed",
+            push!(pushed, times, |(src, dst)| done(queue.copy_crc32c(src, dst, 0)), |transfer| end(done(
+                transfer.wait()
+            ))),
         ),
         (
             "one at a time",
             Box::new(|| {
                 one_at_a_time(&mut one, times, |(src, dst)| {
-                    let (pair, crc) = done(done(queue.copy_crc32c(src, dst, 0)).wait());
-                    black_box(crc);
-                    pair
+                    end(done(done(queue.copy_crc32c(src, dst, 0)).wait()))
                 });
             }),
         ),
     ];
     compared("copy with CRC-32C", of);
-    assert!(are_copied(&copied) && are_copied(&many) && are_copied(&one), "copies with CRC-32C");
+    let all = [&copied, &many, &pushed, &one];
+    assert!(all.iter().all(|pairs| are_copied(pairs)), "copies with CRC-32C");
 
     // Both sides of each pair are equal now.
-    let (mut many, mut one) = (many, one);
+    let end = |(pair, difference): (Pair, Option<usize>)| {
+        assert_eq!(difference, None);
+        pair
+    };
     let of: Vec<Contender<'_>> = vec![
         (
             "slices",
@@ -124,56 +185,69 @@ pub(super) fn results(engine: &dyn DmaEngine, queue: &Queue, extent: Extent, len
         ),
         (
             "in flight",
-            Box::new(in_flight!(many, |(a, b)| done(queue.compare(a, b)), |transfer| {
-                let (pair, difference) = done(transfer.wait());
-                assert_eq!(difference, None);
-                pair
-            })),
+            extend!(many, times, |(a, b)| done(queue.compare(a, b)), |transfer| end(done(transfer.wait()))),
+        ),
+        (
+            "pushed",
+            push!(pushed, times, |(a, b)| done(queue.compare(a, b)), |transfer| end(done(transfer.wait()))),
         ),
         (
             "one at a time",
             Box::new(|| {
-                one_at_a_time(&mut one, times, |(a, b)| {
-                    let (pair, difference) = done(done(queue.compare(a, b)).wait());
-                    assert_eq!(difference, None);
-                    pair
-                });
+                one_at_a_time(&mut one, times, |(a, b)| end(done(done(queue.compare(a, b)).wait())));
             }),
         ),
     ];
     compared("compare", of);
 
-    let (mut filled, mut many, mut one) = (make(), make(), make());
-    let of: Vec<Contender<'_>> =
-        vec![
-            (
-                "slices",
-                Box::new(|| {
-                    for _ in 0..times {
-                        filled.iter_mut().for_each(|(_, dst)| black_box(&mut **dst).fill(black_box(7)));
-                    }
-                }),
-            ),
-            (
-                "in flight",
-                Box::new(in_flight!(
-                    many,
-                    |(src, dst)| (src, done(queue.fill(dst, [7; 8]))),
-                    |(src, transfer)| (src, done(transfer.wait()))
-                )),
-            ),
-            (
-                "one at a time",
-                Box::new(|| {
-                    one_at_a_time(&mut one, times, |(src, dst)| {
-                        (src, done(done(queue.fill(dst, [7; 8])).wait()))
-                    });
-                }),
-            ),
-        ];
+    let (mut filled, mut one) = (make(), make());
+    let (mut alone, mut alone_pushed) = (sources(), sources());
+    let of: Vec<Contender<'_>> = vec![
+        (
+            "slices",
+            Box::new(|| {
+                for _ in 0..times {
+                    filled.iter_mut().for_each(|(_, dst)| black_box(&mut **dst).fill(black_box(7)));
+                }
+            }),
+        ),
+        (
+            "in flight",
+            extend!(many, times, |(src, dst)| (src, done(queue.fill(dst, [7; 8]))), |(src, transfer)| (
+                src,
+                done(transfer.wait())
+            )),
+        ),
+        (
+            "pushed",
+            push!(pushed, times, |(src, dst)| (src, done(queue.fill(dst, [7; 8]))), |(src, transfer)| (
+                src,
+                done(transfer.wait())
+            )),
+        ),
+        (
+            "alone in flight",
+            extend!(alone, times, |dst| done(queue.fill(dst, [7; 8])), |transfer| done(transfer.wait())),
+        ),
+        (
+            "alone pushed",
+            push!(alone_pushed, times, |dst| done(queue.fill(dst, [7; 8])), |transfer| done(transfer.wait())),
+        ),
+        (
+            "one at a time",
+            Box::new(|| {
+                one_at_a_time(&mut one, times, |(src, dst)| {
+                    (src, done(done(queue.fill(dst, [7; 8])).wait()))
+                });
+            }),
+        ),
+    ];
     compared("fill", of);
-    let are_filled = |pairs: &[Pair]| pairs.iter().all(|(_, dst)| dst.iter().all(|byte| *byte == 7));
-    assert!(are_filled(&filled) && are_filled(&many) && are_filled(&one), "fills");
+    let is_filled = |buffer: &BufferMut| buffer.iter().all(|byte| *byte == 7);
+    for pairs in [&filled, &many, &pushed, &one] {
+        assert!(pairs.iter().all(|(_, dst)| is_filled(dst)), "fills");
+    }
+    assert!(alone.iter().chain(&alone_pushed).all(is_filled), "fills");
 }
 
 /// Compares operations that are executed one at a time on the same buffers.
