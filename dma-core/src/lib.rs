@@ -36,7 +36,11 @@
 pub mod configuration;
 mod contract;
 mod deferred_log;
-#[cfg(any(feature = "compio", all(feature = "tokio-uring", not(target_env = "musl")), feature = "vm-memory"))]
+#[cfg(any(
+    feature = "compio",
+    all(feature = "tokio-uring", not(target_env = "musl")),
+    feature = "vm-memory"
+))]
 mod ecosystem;
 mod ext;
 mod guarded;

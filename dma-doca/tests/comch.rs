@@ -142,8 +142,8 @@ fn waiting_has_a_deadline() {
     assert!(begin.elapsed() < SOON);
 }
 
-/// A client that times out before a slow server has answered does not leave a connection that the server would
-/// accept.
+/// A client that times out before a slow server has answered leaves no second connection, which the server
+/// would accept.
 #[test]
 fn a_call_goes_on_with_the_connection_of_a_call_that_timed_out() {
     card("slow", "");

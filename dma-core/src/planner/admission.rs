@@ -203,8 +203,8 @@ impl Admission<'_> {
     }
 
     /// Adds all copies and their bytes, if every copy is plain ([`plain::is_plain`]) and no operation is
-    /// deferred before them, and if there is memory. Otherwise adds no copy and returns false. The admission must have been made with
-    /// 0 bytes and one operation for each copy.
+    /// deferred before them, and if there is memory. Otherwise adds no copy and returns false. The admission
+    /// must have been made with 0 bytes and one operation for each copy.
     #[inline]
     pub(crate) fn push_all_flat<S: Operand, D: Operand>(&mut self, copies: &[(S, D)]) -> bool {
         let Planner { engine, max_transfer, backlog, outcomes, .. } = &mut *self.planner;

@@ -113,8 +113,8 @@ impl Slot {
         }
     }
 
-    /// Fills the request and marks the slot as in flight, unless `fill` fails. The slot's number must reach the lane through an
-    /// inbox, which orders the memory accesses.
+    /// Fills the request and marks the slot as in flight, unless `fill` fails. The slot's number must reach
+    /// the lane through an inbox, which orders the memory accesses.
     ///
     /// # Safety
     ///

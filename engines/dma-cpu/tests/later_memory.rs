@@ -1,5 +1,5 @@
-//! Memory that ends after a queue was opened: an operation is done, or is refused with an error that names the
-//! remedy and returns the operands. The queue then works as before.
+//! Memory that ends after a queue was opened: an operation is done, or is refused with an error that names
+//! the remedy and returns the operands. The queue then works as before.
 
 mod refusing_allocator;
 

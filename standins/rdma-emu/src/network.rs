@@ -22,8 +22,9 @@ use crate::device::{SendRequest, State, lock, wc};
 const NUMBER_BITS: u32 = 12;
 /// Maximum number of devices on a machine, because a queue pair's number has 24 bits.
 const NODES: u32 = 1 << 12;
-/// Time limit for a request and its answer, with all their bytes. It does not depend on the queue pair's timeout: a real device
-/// also answers while its program is stopped or waits for a CPU, and this one does not.
+/// Time limit for a request and its answer, with all their bytes. It does not depend on the queue pair's
+/// timeout: a real device also answers while its program is stopped or waits for a CPU, and this one does
+/// not.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The length of a request in bytes.
 const REQUEST: usize = 88;

@@ -358,7 +358,8 @@ impl SharedRing {
             // The program has closed the descriptors of the library, and also that of the ring.
             self.refused.get_or_init(|| Errno::BADF);
         } else if self.refused.get().is_none() {
-            // The kernel has cancelled the poll. Nothing is written to the pipe of a ring that takes requests.
+            // The kernel has cancelled the poll. Nothing is written to the pipe of a ring that takes
+            // requests.
             self.watch_pipe();
         }
     }

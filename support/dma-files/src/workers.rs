@@ -126,8 +126,8 @@ fn stream(kind: JobKind, Part { descriptor, begin, len, .. }: Part) -> std::resu
     let bytes = libc::iovec { iov_base: begin.cast(), iov_len: len };
     let number = if kind == JobKind::Read { libc::SYS_preadv2 } else { libc::SYS_pwritev2 };
     // The position is in two halves, as the kernel's ABI has it. -1 stands for the file's own position.
-    // SAFETY: the part lies within the operation's buffer, which stays valid until the operation ends, and may
-    // be written if this reads. The local variable `bytes` lives longer than the call.
+    // SAFETY: the part lies within the operation's buffer, which stays valid until the operation ends, and
+    // may be written if this reads. The local variable `bytes` lives longer than the call.
     let moved = unsafe {
         libc::syscall(number, descriptor, &raw const bytes, 1_usize, -1_isize, -1_isize, libc::RWF_NOWAIT)
     };

@@ -197,8 +197,8 @@ impl CpuQueue {
         Some(count)
     }
 
-    /// Executes or publishes an operation other than a short copy of local memory. Returns false without memory
-    /// for it, if earlier operations have not been reported: they will free some.
+    /// Executes or publishes an operation other than a short copy of local memory. Returns false without
+    /// memory for it, if earlier operations have not been reported: they will free some.
     ///
     /// # Safety
     ///
