@@ -143,8 +143,8 @@ fn bad_arguments_are_named() {
     }
 }
 
-/// A copy of the program that every user may execute. Its folder is gone, so no path leads to it: /tmp may not
-/// execute programs, and other users may not enter the folder in which cargo has built the program.
+/// A copy of the program that every user may execute. Its folder is gone, so no path leads to it: /tmp may
+/// not execute programs, and other users may not enter the folder in which cargo has built the program.
 static PROGRAM: LazyLock<File> = LazyLock::new(|| {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let copy = dir.path().join("copy-file");

@@ -21,8 +21,8 @@ impl Drop for ClaimedSlot<'_> {
 }
 
 impl Lane {
-    /// Submits a request, or returns `None` if every slot is taken. An error of `fill` is returned, and nothing
-    /// is submitted. Lock-free. Callers with different `submitter_id`s rarely contend.
+    /// Submits a request, or returns `None` if every slot is taken. An error of `fill` is returned, and
+    /// nothing is submitted. Lock-free. Callers with different `submitter_id`s rarely contend.
     ///
     /// After this call the device may use the memory. Therefore the caller must first put the operands into a
     /// transfer, and then call [`notice`](Self::notice), which may run the engine.
