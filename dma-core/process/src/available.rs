@@ -155,9 +155,11 @@ impl ControlFiles {
     }
 }
 
-/// Reads a file of procfs or of a control group with few system calls. These files have no length.
+/// Reads a file of procfs or of a control group with few system calls. These files have no length. Returns
+/// `None` without memory for the text, too.
 fn read(path: &Path) -> Option<String> {
-    let mut text = String::with_capacity(16 << 10);
+    let mut text = String::new();
+    text.try_reserve_exact(16 << 10).ok()?;
     File::open(path).ok()?.read_to_string(&mut text).ok()?;
     Some(text)
 }

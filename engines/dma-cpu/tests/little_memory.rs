@@ -45,6 +45,15 @@ fn copy(threads: usize, depth: usize, queues: usize) -> Result<()> {
 fn try_with(room: u64) -> ! {
     let limit = Some(mapped() + room);
     setrlimit(Resource::As, Rlimit { current: limit, maximum: limit }).expect("lowered");
+    // Without room, the allocator's own reserve has no long ranges either.
+    let mut reserve = Vec::with_capacity(1 << 16);
+    while room == 0 {
+        let mut range = Vec::<u8>::new();
+        match range.try_reserve_exact(8 << 10) {
+            Ok(()) => reserve.push(range),
+            Err(_) => break,
+        }
+    }
     let mut status = ENOUGH;
     for (threads, depth, queues) in [(2, 256, 10), (0, 256, 10), (0, 65_536, 20)] {
         if let Err(e) = copy(threads, depth, queues) {
