@@ -116,6 +116,11 @@ impl LoadError {
             Self::NotALibrary { .. } => {
                 format!("reinstall {sdk}, or set {variable} to the directory that has its libraries")
             }
+            Self::Unloadable { .. } if cfg!(all(target_env = "musl", target_feature = "crt-static")) => {
+                "build this program with RUSTFLAGS=\"-C target-feature=-crt-static\": with musl, a static \
+                 program loads no libraries"
+                    .to_owned()
+            }
             Self::Unloadable { .. } => {
                 "put the libraries that it needs beside it, in LD_LIBRARY_PATH or where \
                  ldconfig looks, all of one build and for this processor"
