@@ -69,6 +69,6 @@ while IFS='|' read -r licence package; do
     if [[ -z "$names" ]] || grep -qvxE "$permissive" <<<"$names"; then
         fail "$package has the licence \"$licence\", which is not on the list of permissive licences"
     fi
-done < <(cargo tree --locked --workspace --all-features --target all --prefix none --no-dedupe --format '{l}|{p}' | sed '/^$/d' | sort -u)
+done < <(cargo tree --locked --workspace --all-features --target all --prefix none --format '{l}|{p}' | sed "s| (\*)\$||; /^$/d" | sort -u)
 
 echo "$(wc -l <<<"$core") dependencies of dma-core and $(wc -l <<<"$default") of dma fulfil the promises"
