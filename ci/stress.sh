@@ -17,18 +17,19 @@
 # threads    threads run in slow motion: each stops at random moments for up to 300 ms (ci/hold_threads.py), and 16 tests run at once
 # clock      the wall clock steps by an hour every second (libfaketime)
 # small-tmp  /tmp has 64 MiB
+# hardened   /tmp executes no programs, umask 077, no HOME, a dumb terminal, and full backtraces
 # offline    no network but loopback
 # user       a user other than root
 # locale     odd TZ and LANG
 # files      1024 file descriptors, the usual limit of a user
 # twice      the same program runs twice at once
 #
-# A mode that this machine cannot provide is skipped with its reason. Needs root for quota, small-tmp, offline and user. Run it
+# A mode that this machine cannot provide is skipped with its reason. Needs root for quota, small-tmp, hardened, offline and user. Run it
 # with a new test that starts a process or a thread: `ci/stress.sh --filter NAME --rounds 20`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(one-cpu quota neighbors stops threads clock small-tmp offline user locale files twice)
+all=(one-cpu quota neighbors stops threads clock small-tmp hardened offline user locale files twice)
 modes=() rounds=1 filter='' starters=''
 usage() {
     sed -n '2,/^set -e/p' "$0" | sed '$d; s/^# \{0,1\}//'
@@ -182,6 +183,15 @@ prepare() {
             return 1
         }
         prefix=(unshare -m bash -c 'mount -t tmpfs -o size=64M none /tmp && exec "$@"' mount)
+        ;;
+    hardened)
+        as_root || {
+            reason="not root"
+            return 1
+        }
+        prefix=(env -u HOME "CARGO_HOME=${CARGO_HOME:-$HOME/.cargo}" "RUSTUP_HOME=${RUSTUP_HOME:-$HOME/.rustup}"
+            RUST_BACKTRACE=full NO_COLOR=1 TERM=dumb
+            unshare -m bash -c 'mount -t tmpfs -o noexec none /tmp && umask 077 && exec "$@"' mount)
         ;;
     offline)
         as_root || {
