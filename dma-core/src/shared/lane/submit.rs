@@ -4,19 +4,19 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering;
 
 use super::{ASLEEP, AWAKE, Caller, GONE, Lane};
-use crate::shared::inbox::FreeSlots;
 use crate::shared::slot::Request;
 use crate::{Result, Segment};
 
 /// A slot that is being filled. If filling fails or panics, the slot returns to the free list.
 struct ClaimedSlot<'a> {
     slot: u32,
-    free: &'a FreeSlots,
+    lane: &'a Lane,
 }
 
 impl Drop for ClaimedSlot<'_> {
     fn drop(&mut self) {
-        self.free.give(self.slot);
+        // A task that found the queue full in the meantime waits for this slot.
+        self.lane.release(self.slot);
     }
 }
 
@@ -31,7 +31,7 @@ impl Lane {
         submitter_id: usize,
         fill: impl FnOnce(&mut Request) -> Result<()>,
     ) -> Option<Result<u32>> {
-        let slot = ClaimedSlot { slot: self.free.take(submitter_id)?, free: &self.free };
+        let slot = ClaimedSlot { slot: self.free.take(submitter_id)?, lane: self };
         // SAFETY: `free.take` returned this slot only to this thread.
         if let Err(e) = unsafe { self.slots[slot.slot as usize].submit(fill) } {
             return Some(Err(e));

@@ -176,6 +176,22 @@ fn a_waiter_that_gives_up_passes_its_wakeup_on() {
     assert!(matches!(super::poll(&mut second, &of_second), Poll::Ready(Ok(()))));
 }
 
+/// A task that finds the queue full during a submission that then fails would otherwise sleep beside a free slot.
+#[test]
+fn a_submission_that_fails_wakes_the_next_in_line() {
+    let (rig, [one, _other]) = full();
+    one.wait().expect("done");
+    let mut waiting = None;
+    let submitted = rig.lane().submit(0, |_| {
+        waiting = Some(waiter(&rig));
+        Err(Error::bare(ErrorKind::OutOfMemory))
+    });
+    assert!(submitted.expect("room").is_err());
+    let (mut ready, waker, woken) = waiting.expect("the queue was full");
+    woken.try_recv().expect("there is room again");
+    assert!(matches!(super::poll(&mut ready, &waker), Poll::Ready(Ok(()))));
+}
+
 #[test]
 fn a_waiter_that_gives_up_leaves_nothing_behind() {
     let (rig, [one, _other]) = full();
