@@ -1,27 +1,37 @@
 //! Learns whether a CRC of bytes that are not cached is faster with prefetches or without them.
 //!
-//! That depends on the CPU: an EPYC (Zen 4) takes 3.9 us for the CRC of 64 KiB with prefetches, and 2.5 us
-//! without them. For cached bytes there is no difference. So the CRC of some ranges is computed one half with
-//! prefetches and one half without them, and the times are compared. Copies with a CRC have votes of their
-//! own, because they also prefetch the destination.
+//! That depends on the CPU: an EPYC (Zen 4) takes 3.5 us for the CRC of 64 KiB with prefetches, and 2.0 us
+//! without them. For cached bytes there is no difference. So some ranges in a row are processed and timed in
+//! one way, and some in the other. The way of a short range also changes the time of the next one, so that
+//! one range alone would not show the difference. Copies with a CRC have votes of their own, because they
+//! also prefetch the destination.
 
-use std::arch::x86_64::{_mm_lfence, _mm_mfence, _rdtsc};
+use std::arch::x86_64::{_mm_lfence, _rdtsc};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI8, Ordering};
 
-/// Minimum length, in bytes, of ranges that are divided.
+/// Minimum length, in bytes, of ranges that are timed.
 pub(super) const TRIAL_FROM: usize = 4 << 10;
-/// A thread divides its first two ranges, and then two in this number. A trial takes some 300 ns longer than
-/// a range that is not divided.
-const ONE_PAIR_IN: u16 = 1024;
-/// Maximum difference between the votes of both sides.
-const MAX_VOTES: i8 = 8;
+/// Number of ranges in a row that a trial processes in the same way.
+const RUN: u16 = 8;
+/// The ways of a trial's runs: true is with prefetches. A run often takes longer than the next one, because
+/// it warms up the CPU's own prefetcher. Therefore, each way is once the first and once the last of a pair.
+const RUNS: [bool; 4] = [true, false, false, true];
+/// Number of ranges in a trial.
+const TRIAL: u16 = RUN * RUNS.len() as u16;
+/// A thread begins a trial with its first range, and then with one in this number. The clock takes some 30 ns
+/// for each range of a trial.
+const ONE_TRIAL_IN: u16 = 1024;
+/// Minimum ratio of the times of a pair's runs that counts as a difference. A smaller one may be noise.
+const DIFFERENCE: f64 = 1.06;
+/// Maximum number of votes for one way.
+const MAX_VOTES: i8 = 4;
 
 /// The trials of all operations with one destination.
 pub(super) struct Trials {
     /// The destination: the `TO` of the operations.
     to: u8,
-    /// The pairs of trials that were faster without prefetches, minus those that were faster with them.
+    /// Above 0, the votes for processing without prefetches; otherwise, minus those for prefetches.
     votes: AtomicI8,
 }
 
@@ -29,11 +39,11 @@ pub(super) struct Trials {
 const DESTINATIONS: usize = 3;
 
 thread_local! {
-    /// For each destination, the number of ranges since the last pair of trials began.
-    static SINCE_PAIR: [Cell<u16>; DESTINATIONS] = const { [const { Cell::new(0) }; DESTINATIONS] };
-    /// For each destination, the time with prefetches divided by the time without them, in the first trial of
-    /// a pair.
-    static FIRST_RATIO: [Cell<f64>; DESTINATIONS] = const { [const { Cell::new(1.0) }; DESTINATIONS] };
+    /// For each destination, the number of ranges since the last trial began.
+    static SINCE_TRIAL: [Cell<u16>; DESTINATIONS] = const { [const { Cell::new(0) }; DESTINATIONS] };
+    /// For each destination, the times of the trial's runs: sums of the ticks per byte of their ranges.
+    static TIMES: [Cell<[f64; RUNS.len()]>; DESTINATIONS] =
+        const { [const { Cell::new([0.0; RUNS.len()]) }; DESTINATIONS] };
 }
 
 impl Trials {
@@ -47,151 +57,167 @@ impl Trials {
         self.votes.load(Ordering::Relaxed) <= 0
     }
 
-    /// Returns the trial for which the calling thread should divide a range of at least [`TRIAL_FROM`] bytes,
-    /// if any.
+    /// Returns the place in a trial of the calling thread's next range, of at least [`TRIAL_FROM`] bytes, if
+    /// a trial is due.
     #[inline]
-    pub(super) fn due(&self) -> Option<Trial> {
-        let since = SINCE_PAIR.with(|counts| {
+    pub(super) fn due(&self) -> Option<Place> {
+        let since = SINCE_TRIAL.with(|counts| {
             let count = &counts[usize::from(self.to)];
-            count.replace((count.get() + 1) % ONE_PAIR_IN)
+            count.replace((count.get() + 1) % ONE_TRIAL_IN)
         });
-        match since {
-            0 => Some(Trial::First),
-            1 => Some(Trial::Second),
-            _ => None,
-        }
+        (since < TRIAL).then_some(Place(since))
     }
 
-    /// Divides a range of `len` bytes for a trial. `run` processes the part that begins at the first number,
-    /// of the length of the second number, with prefetches if the flag is true; it is called for the parts in
-    /// order.
+    /// Processes a range of `len` bytes at this place of a trial. `process` does so with prefetches if the
+    /// flag is true.
     #[cold]
-    pub(super) fn divide(&self, trial: Trial, len: usize, run: impl FnMut(usize, usize, bool)) {
-        self.divide_by(ticks, trial, len, run);
+    pub(super) fn time(&self, place: Place, len: usize, process: impl FnOnce(bool)) {
+        self.time_by(ticks, place, len, process);
     }
 
-    /// Does the work of [`divide`](Self::divide) with this clock.
-    fn divide_by(
-        &self,
-        ticks: impl Fn() -> u64,
-        trial: Trial,
-        len: usize,
-        mut run: impl FnMut(usize, usize, bool),
-    ) {
-        let half = (len / 2) & !63;
-        let prefetches_first = trial == Trial::First;
+    /// Does the work of [`time`](Self::time) with this clock.
+    fn time_by(&self, ticks: impl Fn() -> u64, Place(at): Place, len: usize, process: impl FnOnce(bool)) {
+        let run = usize::from(at / RUN);
         let start = ticks();
-        run(0, half, prefetches_first);
-        let middle = ticks();
-        run(half, half, !prefetches_first);
-        let end = ticks();
-        if 2 * half < len {
-            run(2 * half, len - 2 * half, true);
-        }
-        let (first, last) = (middle.saturating_sub(start), end.saturating_sub(middle));
-        let ratio = first.max(1) as f64 / last.max(1) as f64;
-        let first_ratio = FIRST_RATIO.with(|ratios| ratios[usize::from(self.to)].replace(ratio));
-        if !prefetches_first {
+        process(RUNS[run]);
+        let time = ticks().saturating_sub(start).max(1) as f64 / len as f64;
+        let times = TIMES.with(|times| {
+            let cell = &times[usize::from(self.to)];
+            let mut times = if at == 0 { [0.0; RUNS.len()] } else { cell.get() };
+            times[run] += time;
+            cell.set(times);
+            times
+        });
+        if at + 1 == TRIAL {
             // Another thread's vote may be lost; later votes decide.
-            let votes = after_pair(self.votes.load(Ordering::Relaxed), first_ratio, 1.0 / ratio);
+            let votes = after_vote(self.votes.load(Ordering::Relaxed), vote(times));
             self.votes.store(votes, Ordering::Relaxed);
         }
     }
 }
 
-/// A trial of a pair. The first half of a range often takes longer than the second half, because it warms up
-/// the CPU's own prefetcher. Therefore, each half of the two ranges has prefetches once.
+/// A range's place in a trial: the number of ranges of the trial before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trial {
-    /// The first half has prefetches.
-    First,
-    /// The second half has prefetches.
-    Second,
-}
+pub(super) struct Place(u16);
 
-/// Returns the number of ticks since some time, after all accesses before this call.
+/// Returns the number of ticks since some time, after all loads before this call.
 fn ticks() -> u64 {
-    // Stores continue after the instructions that made them. Without this fence, the second half would pay
-    // for those of the first half.
-    // SAFETY: every x86-64 CPU has SSE2.
-    unsafe { _mm_mfence() };
+    // Without this fence, the clock would be read before the loads have ended. Stores may continue: most of
+    // them end within the same run.
     // SAFETY: every x86-64 CPU has SSE2.
     unsafe { _mm_lfence() };
     // SAFETY: every x86-64 CPU has a time stamp counter.
     unsafe { _rdtsc() }
 }
 
-/// Returns the votes after a pair of trials with these ratios of the time with prefetches to the time without
-/// them.
-fn after_pair(votes: i8, first: f64, second: f64) -> i8 {
-    // The product contains the difference between the halves once in each direction. A small difference may
-    // be noise.
-    let ratio = first * second;
-    let vote = i8::from(ratio > 1.0 / 0.81) - i8::from(ratio < 0.81);
-    (votes + vote).clamp(-MAX_VOTES, MAX_VOTES)
+/// Returns the vote of a trial whose runs took these times: 1 against prefetches, -1 for them. Both pairs
+/// must agree, so that one interrupt or one slow run makes no vote.
+fn vote([with, without, next_without, next_with]: [f64; RUNS.len()]) -> i8 {
+    let slower = |time: f64, other: f64| time > other * DIFFERENCE;
+    i8::from(slower(with, without) && slower(next_with, next_without))
+        - i8::from(slower(without, with) && slower(next_without, next_with))
+}
+
+/// Returns the votes after this vote. A vote that changes the way counts as the maximum for the new way, so
+/// that votes in turns do not change it again and again.
+fn after_vote(votes: i8, vote: i8) -> i8 {
+    let sum = votes + vote;
+    if (sum > 0) == (votes > 0) { sum.clamp(-MAX_VOTES, MAX_VOTES) } else { vote * MAX_VOTES }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Runs a trial whose ranges take the time that `time` returns for a place and a way. Returns the number
+    /// of ranges in each way.
+    fn trial(trials: &Trials, len: impl Fn(u16) -> usize, time: impl Fn(u16, bool) -> u64) -> [u16; 2] {
+        let (now, mut ways) = (Cell::new(0), [0; 2]);
+        for at in 0..TRIAL {
+            trials.time_by(
+                || now.get(),
+                Place(at),
+                len(at),
+                |prefetch| {
+                    ways[usize::from(prefetch)] += 1;
+                    now.set(now.get() + time(at, prefetch));
+                },
+            );
+        }
+        ways
+    }
+
     #[test]
-    fn a_range_is_divided_into_parts_that_cover_it() {
-        for len in (TRIAL_FROM..TRIAL_FROM + 200).chain([1 << 20, (1 << 20) + 77]) {
-            for trial in [Trial::First, Trial::Second] {
-                let mut parts = Vec::new();
-                Trials::new(0).divide(trial, len, |at, len, prefetch| parts.push((at, len, prefetch)));
-                let end = parts.iter().fold(0, |end, (at, len, _)| {
-                    assert_eq!(*at, end);
-                    at + len
-                });
-                assert_eq!(end, len);
-                assert_eq!([parts[0].2, parts[1].2], [trial == Trial::First, trial == Trial::Second]);
-                assert_eq!(parts[0].1, parts[1].1, "{parts:?}");
+    fn the_faster_way_gets_the_votes() {
+        for (with, without, prefetches) in [(115, 100, false), (100, 115, true), (200, 100, false)] {
+            let trials = Trials::new(0);
+            for _ in 0..20 {
+                let ways =
+                    trial(&trials, |_| TRIAL_FROM, |_, prefetch| if prefetch { with } else { without });
+                assert_eq!(ways, [TRIAL / 2; 2]);
+                assert_eq!(trials.prefetches(), prefetches, "{with} and {without} ticks");
             }
         }
     }
 
     #[test]
-    fn the_faster_way_gets_votes_unless_the_difference_is_small() {
-        // In the last two pairs, the first half takes twice as long as the second one.
-        let pairs = [(1.0, 1.3), (0.9, 0.8), (1.0, 1.1), (0.9, 1.0), (2.0, 0.5), (2.6, 0.65)];
-        assert_eq!(pairs.map(|(first, second)| after_pair(0, first, second)), [1, -1, 0, 0, 0, 1]);
-        assert_eq!(
-            [after_pair(MAX_VOTES, 2.0, 2.0), after_pair(-MAX_VOTES, 0.5, 0.5)],
-            [MAX_VOTES, -MAX_VOTES]
-        );
+    fn ranges_of_different_lengths_are_compared_by_the_byte() {
+        let trials = Trials::new(0);
+        let len = |at: u16| TRIAL_FROM << (at / RUN);
+        trial(&trials, len, |at, prefetch| len(at) as u64 * if prefetch { 3 } else { 2 });
+        assert!(!trials.prefetches());
     }
 
     #[test]
-    fn a_pair_of_trials_votes_for_the_faster_way() {
-        for (with, without) in [(100, 60), (60, 100)] {
-            let (trials, now) = (Trials::new(0), Cell::new(0));
-            for trial in [Trial::First, Trial::Second] {
-                trials.divide_by(
-                    || now.get(),
-                    trial,
-                    TRIAL_FROM,
-                    |at, _, prefetch| {
-                        // The first half takes twice as long.
-                        let time = if prefetch { with } else { without };
-                        now.set(now.get() + if at == 0 { 2 * time } else { time });
-                    },
-                );
-            }
-            assert_eq!(trials.votes.into_inner(), if with > without { 1 } else { -1 });
+    fn noise_makes_no_vote() {
+        let noisy: [&dyn Fn(u16, bool) -> u64; 4] = [
+            // A small difference.
+            &|_, prefetch| if prefetch { 105 } else { 100 },
+            // Each run is faster than the one before it.
+            &|at, _| 1000 - 200 * u64::from(at / RUN),
+            // An interrupt of a range with prefetches, or of one without them.
+            &|at, _| if at == 3 { 10_000 } else { 100 },
+            &|at, _| if at == TRIAL / 2 { 10_000 } else { 100 },
+        ];
+        for time in noisy {
+            let trials = Trials::new(0);
+            trial(&trials, |_| TRIAL_FROM, time);
+            assert_eq!(trials.votes.into_inner(), 0);
         }
     }
 
     #[test]
-    fn a_thread_divides_its_first_two_ranges_and_then_few() {
+    fn a_new_way_stays_until_as_many_votes_are_against_it() {
+        assert_eq!([after_vote(0, -1), after_vote(0, 0), after_vote(0, 1)], [-1, 0, MAX_VOTES]);
+        for way in [-1, 1] {
+            assert_eq!(after_vote(way * MAX_VOTES, way), way * MAX_VOTES);
+        }
+        let mut votes = MAX_VOTES;
+        for left in (1..MAX_VOTES).rev() {
+            votes = after_vote(votes, -1);
+            assert_eq!(votes, left);
+        }
+        assert_eq!(after_vote(votes, -1), -MAX_VOTES);
+        // Votes in turns change the way once.
+        votes = 0;
+        for vote in [1, -1].repeat(100) {
+            votes = after_vote(votes, vote);
+            assert!(votes > 0);
+        }
+    }
+
+    #[test]
+    fn a_thread_times_its_first_ranges_and_then_few() {
         let due = || {
             let (one, other) = (Trials::new(0), Trials::new(1));
-            assert_eq!(other.due(), Some(Trial::First));
-            (0..2 * ONE_PAIR_IN).map(|_| one.due()).collect::<Vec<_>>()
+            assert_eq!(other.due(), Some(Place(0)));
+            (0..2 * ONE_TRIAL_IN).map(|_| one.due()).collect::<Vec<_>>()
         };
         let due = std::thread::spawn(due).join().expect("no panic");
-        assert_eq!(due[..3], [Some(Trial::First), Some(Trial::Second), None]);
-        assert_eq!(due.iter().flatten().count(), 4);
+        let places: Vec<_> = (0..TRIAL).map(|at| Some(Place(at))).collect();
+        for thousand in due.chunks(usize::from(ONE_TRIAL_IN)) {
+            assert_eq!(thousand[..places.len()], places);
+            assert!(thousand[places.len()..].iter().all(Option::is_none));
+        }
     }
 }

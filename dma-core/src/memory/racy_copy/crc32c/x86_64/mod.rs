@@ -114,19 +114,18 @@ unsafe fn long<const TO: u8>(mut crc: u32, dst: *mut u8, src: *const u8, len: us
     /// The trials for each destination.
     static TRIALS: [Trials; 3] = [Trials::new(NOWHERE), Trials::new(CACHE), Trials::new(MEMORY)];
     let (instructions, trials) = (instructions(), &TRIALS[usize::from(TO)]);
-    let mut add = |at, len, prefetch| {
-        let (dst, src) = (dst.wrapping_add(at), src.wrapping_add(at));
-        // SAFETY: the part lies within both ranges, for which the caller meets the requirements.
-        // `instructions` returns only instructions that the CPU supports.
+    let mut add = |prefetch| {
+        // SAFETY: the caller meets the requirements for both ranges. `instructions` returns only instructions
+        // that the CPU supports.
         crc = unsafe { by::<TO>(instructions, prefetch, crc, dst, src, len) };
     };
     if len >= TRIAL_FROM
         && instructions >= FOLDS_16
-        && let Some(trial) = trials.due()
+        && let Some(place) = trials.due()
     {
-        trials.divide(trial, len, add);
+        trials.time(place, len, add);
     } else {
-        add(0, len, trials.prefetches());
+        add(trials.prefetches());
     }
     crc
 }
