@@ -85,8 +85,8 @@ fn rounds(engine: &RecordEngine, rounds: &[Vec<Step>]) -> u64 {
     queue.counters().doorbells
 }
 
-/// Makes rounds with at least one copy: the CPU executes comparisons and CRCs for a device that lacks them, and
-/// a trace of nothing else is empty.
+/// Makes rounds with at least one copy: the CPU executes comparisons and CRCs for a device that lacks them,
+/// and a trace of nothing else is empty.
 fn steps() -> impl Strategy<Value = Vec<Vec<Step>>> {
     let step = (0_u8..12, prop_oneof![1_usize..200, 1..SLOT / 2]);
     let rounds = proptest::collection::vec(proptest::collection::vec(step, 1..SLOTS), 1..8);

@@ -176,7 +176,8 @@ fn a_waiter_that_gives_up_passes_its_wakeup_on() {
     assert!(matches!(super::poll(&mut second, &of_second), Poll::Ready(Ok(()))));
 }
 
-/// A task that finds the queue full during a submission that then fails would otherwise sleep beside a free slot.
+/// A task that finds the queue full during a submission that then fails would otherwise sleep beside a free
+/// slot.
 #[test]
 fn a_submission_that_fails_wakes_the_next_in_line() {
     let (rig, [one, _other]) = full();
