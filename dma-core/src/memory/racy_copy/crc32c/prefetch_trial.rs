@@ -68,18 +68,24 @@ impl Trials {
         (since < TRIAL).then_some(Place(since))
     }
 
-    /// Processes a range of `len` bytes at this place of a trial. `process` does so with prefetches if the
-    /// flag is true.
+    /// Processes a range of `len` bytes at this place of a trial, and returns the result. `process` does so
+    /// with prefetches if the flag is true.
     #[cold]
-    pub(super) fn time(&self, place: Place, len: usize, process: impl FnOnce(bool)) {
-        self.time_by(ticks, place, len, process);
+    pub(super) fn time<T>(&self, place: Place, len: usize, process: impl FnOnce(bool) -> T) -> T {
+        self.time_by(ticks, place, len, process)
     }
 
     /// Does the work of [`time`](Self::time) with this clock.
-    fn time_by(&self, ticks: impl Fn() -> u64, Place(at): Place, len: usize, process: impl FnOnce(bool)) {
+    fn time_by<T>(
+        &self,
+        ticks: impl Fn() -> u64,
+        Place(at): Place,
+        len: usize,
+        process: impl FnOnce(bool) -> T,
+    ) -> T {
         let run = usize::from(at / RUN);
         let start = ticks();
-        process(RUNS[run]);
+        let result = process(RUNS[run]);
         let time = ticks().saturating_sub(start).max(1) as f64 / len as f64;
         let times = TIMES.with(|times| {
             let cell = &times[usize::from(self.to)];
@@ -93,6 +99,7 @@ impl Trials {
             let votes = after_vote(self.votes.load(Ordering::Relaxed), vote(times));
             self.votes.store(votes, Ordering::Relaxed);
         }
+        result
     }
 }
 

@@ -110,24 +110,23 @@ pub(super) unsafe fn crc<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, l
 ///
 /// See [`crc()`].
 #[inline(never)]
-unsafe fn long<const TO: u8>(mut crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
+unsafe fn long<const TO: u8>(crc: u32, dst: *mut u8, src: *const u8, len: usize) -> u32 {
     /// The trials for each destination.
     static TRIALS: [Trials; 3] = [Trials::new(NOWHERE), Trials::new(CACHE), Trials::new(MEMORY)];
     let (instructions, trials) = (instructions(), &TRIALS[usize::from(TO)]);
-    let mut add = |prefetch| {
+    let process = move |prefetch| {
         // SAFETY: the caller meets the requirements for both ranges. `instructions` returns only instructions
         // that the CPU supports.
-        crc = unsafe { by::<TO>(instructions, prefetch, crc, dst, src, len) };
+        unsafe { by::<TO>(instructions, prefetch, crc, dst, src, len) }
     };
     if len >= TRIAL_FROM
         && instructions >= FOLDS_16
         && let Some(place) = trials.due()
     {
-        trials.time(place, len, add);
+        trials.time(place, len, process)
     } else {
-        add(trials.prefetches());
+        process(trials.prefetches())
     }
-    crc
 }
 
 /// Returns the CRC as [`crc()`] does. `prefetch` selects folds with prefetches.
