@@ -21,7 +21,7 @@ const RUNS: [bool; 4] = [true, false, false, true];
 const TRIAL: u16 = RUN * RUNS.len() as u16;
 /// A thread begins a trial with its first range, and then with one in this number. The clock takes some 30 ns
 /// for each range of a trial.
-const ONE_TRIAL_IN: u16 = 1024;
+const ONE_TRIAL_IN: u16 = 2048;
 /// Minimum ratio of the times of a pair's runs that counts as a difference. A smaller one may be noise.
 const DIFFERENCE: f64 = 1.06;
 /// Maximum number of votes for one way.
@@ -222,9 +222,9 @@ mod tests {
         };
         let due = std::thread::spawn(due).join().expect("no panic");
         let places: Vec<_> = (0..TRIAL).map(|at| Some(Place(at))).collect();
-        for thousand in due.chunks(usize::from(ONE_TRIAL_IN)) {
-            assert_eq!(thousand[..places.len()], places);
-            assert!(thousand[places.len()..].iter().all(Option::is_none));
+        for ranges in due.chunks(usize::from(ONE_TRIAL_IN)) {
+            assert_eq!(ranges[..places.len()], places);
+            assert!(ranges[places.len()..].iter().all(Option::is_none));
         }
     }
 }
