@@ -137,8 +137,8 @@ impl Client {
     }
 
     /// Connects to the server. If the server has not started yet, waits for it. After a timeout the next call
-    /// goes on with the same connection, so a slow server needs no longer timeout. Drop the client to give up:
-    /// a server could still accept the connection.
+    /// goes on with the same connection, so a slow server needs no longer timeout. To give up, drop the
+    /// client: a server could still accept the connection.
     ///
     /// # Errors
     ///
