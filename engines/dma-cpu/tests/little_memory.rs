@@ -46,12 +46,13 @@ fn try_with(room: u64) -> ! {
     let limit = Some(mapped() + room);
     setrlimit(Resource::As, Rlimit { current: limit, maximum: limit }).expect("lowered");
     // Without room, the allocator's own reserve has no long ranges either.
-    let mut reserve = Vec::with_capacity(1 << 16);
-    while room == 0 {
-        let mut range = Vec::<u8>::new();
-        match range.try_reserve_exact(8 << 10) {
-            Ok(()) => reserve.push(range),
-            Err(_) => break,
+    if room == 0 {
+        loop {
+            let mut range = Vec::<u8>::new();
+            if range.try_reserve_exact(8 << 10).is_err() {
+                break;
+            }
+            std::mem::forget(range);
         }
     }
     let mut status = ENOUGH;
