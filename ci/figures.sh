@@ -17,6 +17,7 @@ cargo bench -p dma-cpu --bench copy -- --hot
 cargo bench -p dma-cpu --bench copy -- --table
 cargo bench -p dma-cpu --bench instructions
 cargo bench -p dma-cpu --bench peers
+cargo bench -p dma-cpu --bench peers -- cold
 cargo bench -p dma-cpu --bench peers -- hot
 cargo bench -p dma-cpu --bench peers -- single
 cargo bench -p dma-cpu --bench queue -- --table

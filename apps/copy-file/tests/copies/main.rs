@@ -36,10 +36,11 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// Makes a file of `len` bytes that depend on their position.
+    /// Makes a file of `len` bytes that depend on their position. All users may read it.
     fn file(&self, name: &str, len: usize) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, sample(len)).expect("a file");
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("permissions");
         path
     }
 
