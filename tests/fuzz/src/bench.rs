@@ -32,7 +32,7 @@ pub fn dma_bench_requests(input: &[u8]) {
         assert_eq!(request.encode(), input, "decoding and encoding changed the bytes");
     }
     let (limit, mut answers) = (MemoryLimit::new(MEMORY), Vec::new());
-    let ended = export_memory(&*ENGINE, &limit, &mut answers, input, None, None);
+    let ended = export_memory(&*ENGINE, &limit, &mut answers, input, None, None, || {});
     let (mut input, mut answers, mut memory) = (input, &answers[..], None);
     loop {
         match frame(&mut input) {
@@ -49,7 +49,7 @@ pub fn dma_bench_requests(input: &[u8]) {
     assert!(answers.is_empty(), "an answer without a request");
     let all = Request::Open { version: VERSION, len: MEMORY }.encode();
     let (all, mut answer) = ([&(all.len() as u32).to_le_bytes()[..], &all].concat(), Vec::new());
-    export_memory(&*ENGINE, &limit, &mut answer, &all[..], None, None).expect("it is answered");
+    export_memory(&*ENGINE, &limit, &mut answer, &all[..], None, None, || {}).expect("it is answered");
     assert_eq!(answer[4], b'+', "memory was not freed");
 }
 
