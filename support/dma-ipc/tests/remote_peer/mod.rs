@@ -7,6 +7,7 @@ use std::env;
 use std::fmt::Display;
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _, stdin, stdout};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio, id};
@@ -298,9 +299,10 @@ impl Holdings {
     }
 }
 
-/// Writes a file that gets its name only after it is complete.
+/// Writes a file that gets its name only after it is complete. All users may read it.
 pub(crate) fn publish(path: &Path, bytes: &[u8]) {
     let part = path.with_extension("part");
     fs::write(&part, bytes).unwrap();
+    fs::set_permissions(&part, fs::Permissions::from_mode(0o644)).unwrap();
     fs::rename(part, path).unwrap();
 }
