@@ -4,6 +4,7 @@
 #
 #   ci/stress.sh                         all modes, one round
 #   ci/stress.sh --mode one-cpu          one mode; repeat the option for several
+#   ci/stress.sh --mode one-cpu+files    several conditions at once
 #   ci/stress.sh --rounds 20             each program 20 times in each mode
 #   ci/stress.sh --filter dma-ipc        only programs whose `package/name` matches this extended regular expression
 #   ci/stress.sh --starters              only programs that start processes or threads of their own
@@ -31,17 +32,33 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 all=(one-cpu quota neighbors stops threads clock small-tmp hardened offline user locale files twice)
 modes=() rounds=1 filter='' starters=''
+# The order in which a condition's command starts the next one's. Those that need root come before `user`.
+nesting=(quota one-cpu offline small-tmp hardened threads user files locale clock twice neighbors stops)
+# Prints the conditions of mode $1, in the order of their commands, joined by `+`.
+conditions() {
+    local condition sorted=()
+    for condition in ${1//+/ }; do
+        [[ " ${all[*]} " == *" $condition "* ]] || {
+            echo "no mode $condition; valid: ${all[*]}, or several joined by +" >&2
+            exit 2
+        }
+    done
+    for condition in "${nesting[@]}"; do
+        [[ "+$1+" != *"+$condition+"* ]] || sorted+=("$condition")
+    done
+    ((${#sorted[@]})) || {
+        echo "--mode needs one of: ${all[*]}" >&2
+        exit 2
+    }
+    (IFS=+ && echo "${sorted[*]}")
+}
 usage() {
     sed -n '2,/^set -e/p' "$0" | sed '$d; s/^# \{0,1\}//'
 }
 while (($#)); do
     case $1 in
     --mode)
-        [[ " ${all[*]} " == *" ${2-} "* ]] || {
-            echo "no mode ${2-}; valid: ${all[*]}" >&2
-            exit 2
-        }
-        modes+=("$2")
+        modes+=("$(conditions "${2-}")")
         shift
         ;;
     --rounds)
@@ -71,8 +88,10 @@ while (($#)); do
 done
 ((${#modes[@]})) || modes=("${all[@]}")
 
-logs=${CARGO_TARGET_DIR:-target}/stress
-work=$(mktemp -d)
+# Not in /tmp, which some modes replace.
+logs=$(realpath -m "${CARGO_TARGET_DIR:-target}")/stress
+mkdir -p "$logs"
+work=$(mktemp -d -p "$logs" run.XXXXXX)
 chmod 755 "$work"
 group=''
 cleanup() {
@@ -84,7 +103,7 @@ trap cleanup EXIT
 
 # Writes package, folder and program of each test program.
 cargo test --locked --workspace --no-run --message-format json-render-diagnostics </dev/null |
-    sed -nE 's|.*"package_id":"[^"]*[/#]([a-z-]+)[#@][0-9][^"]*".*"manifest_path":"([^"]*)/Cargo.toml".*"name":"([^"]+)".*"overflow_checks":[a-z]+,"test":true\}.*"executable":"([^"]+)".*|\1 \2 \3 \4|p' >"$work/programs"
+    sed -nE 's|.*"package_id":"[^"]*[/#]([a-z-]+)[#@][0-9][^"]*".*"manifest_path":"([^"]*)/Cargo.toml".*"name":"([^"]+)".*"overflow_checks":[a-z]+,"test":true\}.*"executable":"([^"]+)".*|\1\t\2\t\3\t\4|p' >"$work/programs"
 # Returns whether the sources of a test program, with the modules that they share with others, start a process or a thread, or use an
 # engine or an export that does.
 starts() { # FOLDER NAME
@@ -98,10 +117,10 @@ starts() { # FOLDER NAME
     fi
     grep -rqE 'Command::new|thread::(spawn|scope|Builder)|fork\(|with_threads\([1-9]|Export::new' "${sources[@]}" 2>/dev/null
 }
-while read -r package folder name program; do
+while IFS=$'\t' read -r package folder name program; do
     [[ "$package/$name" =~ $filter ]] || continue
     [[ -z "$starters" ]] || starts "$folder" "$name" || continue
-    echo "$package $folder $name $program"
+    printf '%s\t%s\t%s\t%s\n' "$package" "$folder" "$name" "$program"
 done <"$work/programs" >"$work/chosen"
 [[ -s "$work/chosen" ]] || {
     echo "no test program is chosen" >&2
@@ -127,10 +146,9 @@ make_group() {
     return 1
 }
 
-# Sets `prefix`, the words before a program in mode $1, and `limit`, the seconds after which a program hangs. Sets `reason` and
-# fails if this machine lacks the mode.
+# Appends to `prefix` the words before a program in condition $1, and sets `limit`, the seconds after which a program hangs. Sets
+# `reason` and fails if this machine lacks the condition.
 prepare() {
-    prefix=() reason='' limit=900
     case $1 in
     one-cpu)
         command -v taskset >/dev/null || {
@@ -138,15 +156,15 @@ prepare() {
             return 1
         }
         # The first of the CPUs that this process may use.
-        prefix=(taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')")
+        prefix+=(taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')")
         ;;
     quota)
         limit=3600
         if make_group; then
             # shellcheck disable=SC2016 # expanded by the inner shell
-            prefix=(bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$group")
+            prefix+=(bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$group")
         elif command -v cpulimit >/dev/null; then
-            prefix=(cpulimit -q -i -l 20 --)
+            prefix+=(cpulimit -q -i -l 20 --)
         else
             reason="neither a control group nor cpulimit"
             return 1
@@ -160,7 +178,7 @@ prepare() {
         }
         reason=$(python3 ci/hold_threads.py true 2>&1) || return 1
         limit=3600
-        prefix=(env RUST_TEST_THREADS=16 python3 "$PWD/ci/hold_threads.py")
+        prefix+=(env RUST_TEST_THREADS=16 python3 "$PWD/ci/hold_threads.py")
         ;;
     clock)
         lib=$(find /usr/lib -name libfaketime.so.1 2>/dev/null | head -n 1)
@@ -174,7 +192,7 @@ prepare() {
             printf '#!/bin/sh\nexec env -u LD_PRELOAD "%s" "$@"\n' "$(command -v "$tool")" >"$work/tools/$tool"
             chmod +x "$work/tools/$tool"
         done
-        prefix=(env "PATH=$work/tools:$PATH" NO_FAKE_STAT=1 "LD_PRELOAD=$lib" FAKETIME=+0 FAKETIME_NO_CACHE=1
+        prefix+=(env "PATH=$work/tools:$PATH" NO_FAKE_STAT=1 "LD_PRELOAD=$lib" FAKETIME=+0 FAKETIME_NO_CACHE=1
             "FAKETIME_TIMESTAMP_FILE=$work/clock" DONT_FAKE_MONOTONIC=1)
         ;;
     small-tmp)
@@ -182,23 +200,23 @@ prepare() {
             reason="not root"
             return 1
         }
-        prefix=(unshare -m bash -c 'mount -t tmpfs -o size=64M none /tmp && exec "$@"' mount)
+        prefix+=(unshare -m bash -c 'mount -t tmpfs -o size=64M none /tmp && exec "$@"' mount)
         ;;
     hardened)
         as_root || {
             reason="not root"
             return 1
         }
-        prefix=(env -u HOME "CARGO_HOME=${CARGO_HOME:-$HOME/.cargo}" "RUSTUP_HOME=${RUSTUP_HOME:-$HOME/.rustup}"
+        prefix+=(env -u HOME "CARGO_HOME=${CARGO_HOME:-$HOME/.cargo}" "RUSTUP_HOME=${RUSTUP_HOME:-$HOME/.rustup}"
             RUST_BACKTRACE=full NO_COLOR=1 TERM=dumb
-            unshare -m bash -c 'mount -t tmpfs -o noexec none /tmp && umask 077 && exec "$@"' mount)
+            unshare -m bash -c 'mount --bind /tmp /tmp && mount -o remount,bind,noexec /tmp && umask 077 && exec "$@"' mount)
         ;;
     offline)
         as_root || {
             reason="not root"
             return 1
         }
-        prefix=(unshare -n bash -c 'ip link set lo up 2>/dev/null || true; exec "$@"' offline)
+        prefix+=(unshare -n bash -c 'ip link set lo up 2>/dev/null || true; exec "$@"' offline)
         ;;
     user)
         if ! as_root || ! command -v setpriv >/dev/null; then
@@ -210,21 +228,22 @@ prepare() {
         # The toolchain often lies in root's home, which the user cannot enter. In a home of other rights, the
         # folders have the same paths, so that cargo does not build again.
         # shellcheck disable=SC2016 # expanded by the inner shell
-        prefix=(unshare -m bash -c 'mount -t tmpfs none /mnt && folders=("${@:1:3}") && shift 3 || exit 125
+        prefix+=(unshare -m bash -c 'mount -t tmpfs none /mnt && folders=("${@:1:3}") && shift 3 || exit 125
+            mask=$(umask) && umask 022
             for n in 0 1 2; do mkdir "/mnt/$n" && mount --bind "${folders[n]}" "/mnt/$n" || exit 125; done
             mount -t tmpfs -o mode=755 none ~ || exit 125
             for n in 0 1 2; do mkdir -p "${folders[n]}" && mount --bind "/mnt/$n" "${folders[n]}" || exit 125; done
-            cd "$PWD" && exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"'
+            umask "$mask" && cd "$PWD" && exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"'
             user "${CARGO_HOME:-$HOME/.cargo}" "${RUSTUP_HOME:-$HOME/.rustup}" "$PWD")
         ;;
     twice)
         # shellcheck disable=SC2016 # expanded by the inner shell
-        prefix=(bash -c '"$@" & first=$!; "$@"; status=$?; wait "$first" || status=$?; exit "$status"' twice)
+        prefix+=(bash -c '"$@" & first=$!; "$@"; status=$?; wait "$first" || status=$?; exit "$status"' twice)
         ;;
     esac
     case $1 in
-    locale) prefix=(env TZ=Pacific/Chatham LANG=tr_TR.UTF-8 LC_ALL=tr_TR.UTF-8) ;;
-    files) prefix=(bash -c 'ulimit -n 1024; exec "$@"' files) ;;
+    locale) prefix+=(env TZ=Pacific/Chatham LANG=tr_TR.UTF-8 LC_ALL=tr_TR.UTF-8) ;;
+    files) prefix+=(bash -c 'ulimit -n 1024; exec "$@"' files) ;;
     esac
 }
 
@@ -248,18 +267,22 @@ stop_at_random() {
 
 passed=0 failed=0 skipped=0
 for mode in "${modes[@]}"; do
-    if ! prepare "$mode"; then
-        echo "skipped: mode $mode: $reason"
-        skipped=$((skipped + 1))
-        continue
-    fi
+    prefix=() reason='' limit=900
+    for condition in ${mode//+/ }; do
+        prepare "$condition" || {
+            echo "skipped: mode $mode: $condition: $reason"
+            skipped=$((skipped + 1))
+            continue 2
+        }
+    done
     helpers=()
-    if [[ "$mode" == neighbors ]]; then
+    if [[ "+$mode+" == *+neighbors+* ]]; then
         for _ in {1..10}; do
             (while :; do :; done) &
             helpers+=($!)
         done
-    elif [[ "$mode" == clock ]]; then
+    fi
+    if [[ "+$mode+" == *+clock+* ]]; then
         echo +0 >"$work/clock"
         (for ((hour = 1; ; hour++)); do
             sleep 1
@@ -269,17 +292,18 @@ for mode in "${modes[@]}"; do
     fi
     mode_failed=0 mode_passed=0 tests=0 empty=''
     for ((round = 1; round <= rounds; round++)); do
-        while read -r package folder name program; do
+        while IFS=$'\t' read -r package folder name program; do
             log=$work/log
             status=0
             (cd "$folder" && exec setsid timeout -k 10 "$limit" "${prefix[@]}" "$program") </dev/null >"$log" 2>&1 &
             test=$!
-            if [[ "$mode" == stops ]]; then
+            stopper=''
+            if [[ "+$mode+" == *+stops+* ]]; then
                 stop_at_random "$test" &
                 stopper=$!
             fi
             wait "$test" || status=$?
-            [[ "$mode" != stops ]] || { wait "$stopper" || true; }
+            [[ -z "$stopper" ]] || wait "$stopper" || true
             left=$(pgrep -l -s "$test" | tr '\n' ' ' || true)
             pkill -KILL -s "$test" || true
             if ((status)); then

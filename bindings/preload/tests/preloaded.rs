@@ -39,7 +39,7 @@ fn text(output: &Output) -> String {
 }
 
 fn library() -> PathBuf {
-    DIRECTORY.join("libdma_memcpy.so")
+    DIRECTORY.join(NAME)
 }
 
 /// Builds `tests/c/SOURCE` as `name`. Returns its path.
@@ -58,10 +58,13 @@ fn build(source: &str, name: &str, options: &[&str]) -> PathBuf {
     program
 }
 
+/// The library's name, which is searched in LD_LIBRARY_PATH. LD_PRELOAD cannot have a path with spaces.
+const NAME: &str = "libdma_memcpy.so";
+
 /// Returns a command that runs a program with the library.
 fn preloaded(program: &Path, options: &str) -> Command {
     let mut command = Command::new(program);
-    command.env("LD_PRELOAD", library()).env("DMA_MEMCPY", options);
+    command.env("LD_PRELOAD", NAME).env("LD_LIBRARY_PATH", &*DIRECTORY).env("DMA_MEMCPY", options);
     command
 }
 
@@ -69,8 +72,8 @@ fn preloaded(program: &Path, options: &str) -> Command {
 fn on_the_stand_in(runner: &Path, config: &str, program: &Path, options: &str) -> Command {
     let mut command = Command::new(runner);
     let add = r#"export LD_PRELOAD="$LD_PRELOAD:$1"; shift; exec "$@""#;
-    command.args(["sh", "-c", add, "sh"]).arg(library()).arg(program);
-    command.env("DSA_EMU", config).env("DMA_MEMCPY", options);
+    command.args(["sh", "-c", add, "sh", NAME]).arg(program);
+    command.env("LD_LIBRARY_PATH", &*DIRECTORY).env("DSA_EMU", config).env("DMA_MEMCPY", options);
     command
 }
 

@@ -126,8 +126,9 @@ fn pkg_config_says_how_to_build() {
         int main(void)\n{\n\treturn doca_comch_client_destroy(NULL) == DOCA_SUCCESS || \
         doca_dma_destroy(NULL) == DOCA_SUCCESS ||\n\t       doca_argp_destroy() != DOCA_ERROR_BAD_STATE;\n}\n";
     fs::write(&source, code).expect("the program");
-    let build = "${CC:-cc} -DDOCA_ALLOW_EXPERIMENTAL_API \"$1\" -o \"$2\" \
-        $(pkg-config --cflags --libs doca-dma doca-common doca-argp doca-comch)";
+    // `pkg-config` escapes spaces for a shell that evaluates its output.
+    let build = r#"flags=$(pkg-config --cflags --libs doca-dma doca-common doca-argp doca-comch)
+        eval "${CC:-cc} -DDOCA_ALLOW_EXPERIMENTAL_API \"\$1\" -o \"\$2\" $flags""#;
     let output = Command::new("sh")
         .args(["-ec", build, "sh"])
         .arg(&source)

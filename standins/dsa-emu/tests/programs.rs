@@ -63,8 +63,15 @@ fn constructors_find_the_device_in_any_order() {
     compile("early.c", &["-shared", "-fPIC"], &library);
     let library = library.to_str().unwrap();
     compile("nothing.c", &["-Wl,--no-as-needed", library], &program);
-    for command in ["exec \"$2\"", "LD_PRELOAD=$1:$LD_PRELOAD exec $0", "LD_PRELOAD=$LD_PRELOAD:$1 exec $0"] {
-        let command = ["sh", "-c", command, "/bin/true", library, program.to_str().unwrap()];
+    // LD_PRELOAD cannot have a path with spaces.
+    let find = "export LD_LIBRARY_PATH=\"${1%/*}\";";
+    for command in [
+        "exec \"$2\"",
+        "LD_PRELOAD=libearly.so:$LD_PRELOAD exec $0",
+        "LD_PRELOAD=$LD_PRELOAD:libearly.so exec $0",
+    ] {
+        let command =
+            ["sh", "-c", &format!("{find} {command}"), "/bin/true", library, program.to_str().unwrap()];
         succeeds("early", &run("mode = 'shared'", &command));
     }
 }
@@ -94,4 +101,33 @@ fn exit_statuses_and_mistakes_are_told() {
         assert_eq!(output.status.code(), Some(status), "{program:?}: {stderr}");
         assert!(stderr.contains(says), "{program:?}: {stderr}");
     }
+}
+
+/// The runner starts programs also from a path that LD_PRELOAD cannot name.
+#[test]
+fn an_installation_may_have_spaces_in_its_path() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let [prefix, spaced] = ["in stalled", "t mp"].map(|name| folder.path().join(name));
+    for file in ["bin/dsa-emu-run", "lib/libdsa_emu.so"] {
+        std::fs::create_dir_all(prefix.join(file).parent().unwrap()).unwrap();
+        std::fs::copy(stand_ins::dsa_emu_prefix().join(file), prefix.join(file)).unwrap();
+    }
+    std::fs::create_dir(&spaced).unwrap();
+    let start = |tmp: &Path| {
+        let mut runner = Command::new(prefix.join("bin/dsa-emu-run"));
+        runner.args(["sh", "-c", "cat /proc/self/maps"]).env("TMPDIR", tmp).output().unwrap()
+    };
+    let output = start(&std::env::temp_dir());
+    // In a TMPDIR that has a space, too, there is no path.
+    if !std::env::temp_dir().to_string_lossy().contains([' ', ':']) {
+        assert!(
+            String::from_utf8_lossy(&output.stdout).contains("/in stalled/lib/libdsa_emu.so"),
+            "{output:?}"
+        );
+        assert!(output.stderr.is_empty(), "{output:?}");
+    }
+    let output = start(&spaced);
+    assert_eq!(output.status.code(), Some(127), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("set TMPDIR to a directory without spaces"));
+    assert_eq!(std::fs::read_dir(spaced).unwrap().count(), 0, "files are left");
 }

@@ -46,24 +46,18 @@ fn compile(name: &str, how: &[&str], suffix: &str) -> Option<(PathBuf, PathBuf)>
     let prefix = spdk_emu_prefix();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"));
     let program = folder().join(format!("{name}{suffix}"));
-    let flags =
-        succeeds(Command::new("pkg-config").env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).args([
-            "--cflags",
-            "--libs",
-            "spdk_ioat",
-            "spdk_env_dpdk",
-            "spdk_syslibs",
-        ]));
-    let flags = String::from_utf8(flags.stdout).unwrap();
+    // `pkg-config` escapes spaces for a shell that evaluates its output.
+    let build = r#"eval "set -- \"\$@\" $(pkg-config --cflags --libs spdk_ioat spdk_env_dpdk spdk_syslibs)"; exec "$@""#;
     succeeds(
-        Command::new(how[0])
-            .args(&how[1..])
+        Command::new("sh")
+            .args(["-ec", build, "sh"])
+            .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+            .args(how)
             .args(["-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"])
             .arg(&program)
             .arg(source)
             // The option for the language must apply only to the source, not to the libraries.
-            .args(how.contains(&"-x").then_some(["-x", "none"]).into_iter().flatten())
-            .args(flags.split_whitespace()),
+            .args(how.contains(&"-x").then_some(["-x", "none"]).into_iter().flatten()),
     );
     Some((program, prefix.join("lib")))
 }

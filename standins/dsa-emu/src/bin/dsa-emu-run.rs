@@ -6,8 +6,9 @@ mod run {
 
     use std::ffi::OsString;
     use std::mem::MaybeUninit;
+    use std::os::unix::ffi::OsStrExt;
     use std::os::unix::process::{CommandExt, ExitStatusExt};
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
     use std::process::{Child, Command, ExitStatus};
 
     pub(crate) const USAGE: &str = "usage: dsa-emu-run PROGRAM [ARGUMENT...]
@@ -25,7 +26,7 @@ Starts PROGRAM on made-up work queues of Intel DSA.
         let root = tempfile::Builder::new().prefix("dsa-emu-").tempdir().map_err(|e| e.to_string())?;
         let (dev, sysfs) = dsa_emu::lay_out(root.path()).map_err(|e| e.to_string())?;
         let path = root.path().canonicalize().map_err(|e| e.to_string())?;
-        let mut preload = library.into_os_string();
+        let mut preload = preloadable(library, &path)?.into_os_string();
         if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
             preload.push(":");
             preload.push(others);
@@ -60,6 +61,24 @@ Starts PROGRAM on made-up work queues of Intel DSA.
         there.then_some(library.clone()).ok_or_else(|| {
             format!("{} does not exist: build it with standins/dsa-emu/install", library.display())
         })
+    }
+
+    /// Returns a path of the library that LD_PRELOAD can name: its own path, or a link in `root`. LD_PRELOAD takes
+    /// spaces and colons for separators (ld.so(8)).
+    fn preloadable(library: PathBuf, root: &Path) -> Result<PathBuf, String> {
+        let separates = |byte: &u8| byte.is_ascii_whitespace() || *byte == b':';
+        if !library.as_os_str().as_bytes().iter().any(separates) {
+            return Ok(library);
+        }
+        let link = root.join("libdsa_emu.so");
+        if link.as_os_str().as_bytes().iter().any(separates) {
+            return Err(format!(
+                "LD_PRELOAD cannot name {}: set TMPDIR to a directory without spaces and colons in its path",
+                library.display()
+            ));
+        }
+        std::os::unix::fs::symlink(&library, &link).map_err(|e| format!("{}: {e}", link.display()))?;
+        Ok(link)
     }
 
     /// Blocks the signals, so that none ends this program before its files are removed.
