@@ -50,6 +50,19 @@ pub(crate) fn drop_operands<T: ?Sized>(operands: Box<T>) {
     guarded("the drop of a transfer's operands", || drop(operands));
 }
 
+/// Moves the operands of a transfer that was dropped early to the heap. Without memory for that, leaks them,
+/// because the device may still write to them, and returns a box in their place.
+pub(crate) fn box_or_leak<T: 'static>(operands: T) -> Result<Box<[T; 1]>, Box<()>> {
+    // A box is made from a list, because only a list can be allocated without an abort.
+    let mut list = Vec::new();
+    if list.try_reserve_exact(1).is_err() {
+        std::mem::forget(operands);
+        return Err(Box::new(()));
+    }
+    list.push(operands);
+    list.try_into().map_err(|_| unreachable!("the list has one item"))
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use test_support::log::with_log;

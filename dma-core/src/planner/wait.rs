@@ -9,24 +9,39 @@ pub(crate) use crate::memory::sync::deadline;
 /// [`STOP_GRACE`], and less in this crate's tests, many of which close a queue whose device hangs.
 pub(crate) const GRACE: Duration = if cfg!(test) { Duration::from_millis(200) } else { STOP_GRACE };
 
+/// Maximum part of [`GRACE`] that passes between two polls. If the thread did not run for longer, the engine's
+/// other threads, which may have to stop the device, probably did not run either.
+const LONGEST_GAP: Duration = Duration::from_millis(10);
+/// Number of polls before the wait sleeps between polls.
+const BUSY_POLLS: u32 = 1000;
+const NAP: Duration = Duration::from_micros(500);
+
 /// Waits until a stopped device has reported its descriptors. `poll` polls the device once, and returns the
 /// number of reports and whether nothing is left. Returns false if the device has reported nothing since
-/// [`GRACE`] has passed.
+/// [`GRACE`] has passed, without times in which this thread did not run.
 pub(crate) fn until_stopped(mut poll: impl FnMut() -> (usize, bool)) -> bool {
-    let deadline = Instant::now() + GRACE;
+    let (mut left, mut last, mut polls) = (GRACE, Instant::now(), 0);
     loop {
         // Read the clock before the poll. This thread may not have run for some time, during which the device
         // may have reported.
-        let expired = Instant::now() >= deadline;
+        let now = Instant::now();
+        left = left.saturating_sub((now - last).min(LONGEST_GAP));
+        last = now;
         let (reported, over) = poll();
         if over {
             return true;
         }
         if reported == 0 {
-            if expired {
+            if left.is_zero() {
                 return false;
             }
-            std::thread::yield_now();
+            polls += 1;
+            if polls < BUSY_POLLS {
+                std::thread::yield_now();
+            } else {
+                // The engine's threads may need the CPU to stop the device.
+                std::thread::sleep(NAP);
+            }
         }
     }
 }

@@ -117,10 +117,15 @@ impl QueueState {
         Self {
             free: FreeSlots::new(slots),
             waiters: std::iter::repeat_with(Waiter::default).take(depth).collect(),
-            ended: Vec::new(),
-            tokens: Vec::new(),
+            // The lists have room for all operations, because an allocation that fails ends the program.
+            ended: Vec::with_capacity(depth),
+            tokens: Vec::with_capacity(depth),
             awaited_tokens: 0,
-            recycled: DeferredCallbacks::default(),
+            recycled: DeferredCallbacks {
+                wake: Vec::with_capacity(depth),
+                drop: Vec::with_capacity(depth),
+                ..DeferredCallbacks::default()
+            },
             stall_timeout: options.stall_timeout,
             doorbell_delay: planner.doorbell_delay(options),
             planner,

@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::OneThread;
 use super::state::{QueueState, flush, poll, run};
-use crate::guarded::drop_waker;
+use crate::guarded::{box_or_leak, drop_waker};
 use crate::planner::handle::{Ticket, read_in_words, transfer};
 use crate::planner::wait::{Backoff, deadline};
 use crate::planner::{Answer, OpError, OpState, error};
@@ -29,9 +29,10 @@ transfer! {
     /// transfer returns the operands, and the result ([`R`](Answer)) if the operation has one.
     ///
     /// Wait for a transfer, poll it, or await it on any async executor. A wait flushes first. If a transfer
-    /// is dropped, the operation continues, and the operands are dropped when the operation has ended. If a
-    /// transfer is forgotten, the operands are leaked, and it counts against the queue's depth until the
-    /// queue is closed. In every case, the program cannot access the memory while the device uses it.
+    /// is dropped, the operation continues, and the operands are dropped when the operation has ended. This
+    /// takes a small allocation; if it fails, the operands are leaked. If a transfer is forgotten, the operands
+    /// are leaked, and it counts against the queue's depth until the queue is closed. In every case, the
+    /// program cannot access the memory while the device uses it.
     Transfer<T>, Rc<RefCell<QueueState>>, OneThread
 }
 
@@ -324,7 +325,10 @@ impl<T: 'static, R: Answer> Transfer<T, R> {
             let waiter = &mut state.waiters[slot as usize];
             let had_token = waiter.token.take().is_some();
             let waker = waiter.waker.take();
-            waiter.parked = Some(Box::new(operands));
+            waiter.parked = Some(match box_or_leak(operands) {
+                Ok(operands) => operands,
+                Err(leaked) => leaked,
+            });
             state.awaited_tokens -= usize::from(had_token);
             drop(state);
             drop_waker(waker);

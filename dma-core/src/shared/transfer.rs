@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use super::QueueHandle;
 use super::lane::{Caller, Lane};
 use super::slot::{Report, Seen};
+use crate::guarded::box_or_leak;
 use crate::planner::error::TransferKind;
 use crate::planner::handle::{DropOnUnwind, Ticket, may_go_on, read_in_words, transfer};
 use crate::planner::wait::{Backoff, deadline};
@@ -30,8 +31,9 @@ transfer! {
     /// ([`R`](Answer)) if the operation has one.
     ///
     /// Wait for a transfer, or await it on any async executor and any thread. If a transfer is dropped, the
-    /// operation continues, and the operands are dropped when the operation has ended. If a transfer is
-    /// forgotten, the operands are leaked, and it counts against the queue's depth until the queue is closed.
+    /// operation continues, and the operands are dropped when the operation has ended. This takes a small
+    /// allocation; if it fails, the operands are leaked. If a transfer is forgotten, the operands are leaked,
+    /// and it counts against the queue's depth until the queue is closed.
     SharedTransfer<T> where T: Send, Arc<QueueHandle>, ()
 }
 
@@ -264,7 +266,12 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         match slot.look() {
             Seen::InFlight => {
                 // SAFETY: this transfer holds the operation, and is not used after it is dropped.
-                let parked = unsafe { slot.park(Box::new(operands)) };
+                let parked = unsafe {
+                    match box_or_leak(operands) {
+                        Ok(operands) => slot.park(operands),
+                        Err(leaked) => slot.park(leaked),
+                    }
+                };
                 if let Err(operands) = parked {
                     Self::end(lane, number, operands);
                 }

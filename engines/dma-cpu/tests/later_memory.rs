@@ -4,6 +4,8 @@
 mod refusing_allocator;
 
 use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 
 use dma_core::{
     Batch, BufferMut, DmaEngineExt, ErrorKind, OpError, Queue, QueueOptions, SharedQueue, SharedQueueOptions,
@@ -124,4 +126,54 @@ fn full_queues() {
         });
     });
     assert!(refused > 0, "some operation was refused");
+}
+
+/// Transfers that are dropped in flight drop their operands later, or leak them. Their room is free again, and
+/// the tasks of other transfers are woken.
+#[test]
+fn dropped_transfers() {
+    const DEPTH: usize = 16;
+    // Polls execute the copies, so all are in flight when they are dropped.
+    let engine = CpuEngine::open(&CpuOptions::new().with_threads(0).with_inline_limit(0)).expect("in range");
+    let pairs = || pieces(&engine, DEPTH, 5000).into_iter().zip(pieces(&engine, DEPTH, 5000));
+    let options = QueueOptions::new().with_depth(DEPTH);
+    for number in ALLOCATIONS {
+        let queue = engine.open_queue(&options).expect("a queue");
+        let submit = || pairs().map(|(src, dst)| queue.copy(src, dst).expect("room")).collect::<Vec<_>>();
+        let mut dropped = submit();
+        let (mut awaited, told) = (dropped.split_off(DEPTH / 2), dropped.split_off(DEPTH / 4));
+        let mut tokens = Vec::with_capacity(DEPTH);
+        with_allocations(number, || {
+            told.iter().zip(0..).for_each(|(transfer, token)| queue.set_token(transfer, token));
+            // A poll executes copies, so some are done.
+            awaited.retain_mut(|transfer| poll(transfer).is_pending());
+            dropped.clear();
+            while queue.counters().in_flight > 0 {
+                queue.poll_tokens(&mut tokens);
+            }
+            queue.take_tokens(&mut tokens);
+        });
+        assert_eq!(tokens.len(), told.len(), "memory ends after {number} allocations");
+        told.into_iter().for_each(|transfer| drop(transfer.wait().expect("done")));
+        assert!(awaited.iter_mut().all(|transfer| poll(transfer).is_ready()));
+        submit().into_iter().for_each(|transfer| drop(transfer.wait().expect("done")));
+
+        let shared = SharedQueueOptions::new().with_queue(options.clone());
+        let shared = engine.open_shared_queue(&shared).expect("a queue");
+        let submit = || pairs().map(|(src, dst)| shared.copy(src, dst).expect("room")).collect::<Vec<_>>();
+        let mut dropped = submit();
+        let last = dropped.pop().expect("a transfer");
+        with_allocations(number, || {
+            dropped.clear();
+            drop(last.wait().expect("done"));
+        });
+        while shared.counters().in_flight > 0 {
+            std::thread::yield_now();
+        }
+        submit().into_iter().for_each(|transfer| drop(transfer.wait().expect("done")));
+    }
+}
+
+fn poll<T: Future + Unpin>(future: &mut T) -> Poll<T::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }

@@ -80,6 +80,18 @@ fn memory_that_a_silent_device_has_is_never_given_back() {
     }
 }
 
+/// Time in which the closing thread does not run is no part of the grace period, because the engine's threads
+/// may not have run either.
+#[test]
+fn a_thread_that_rarely_runs_waits_for_a_device_that_stops() {
+    let rig = Rig::new();
+    lock(&rig.script).stops_late = vec![GRACE / 2; 5];
+    let copy = rig.copy(1 << 20);
+    let counters = rig.queue.close(Duration::ZERO);
+    assert_eq!((counters.aborted, counters.abandoned), (1, 0));
+    assert_eq!(copy.wait().expect_err("the close stopped the device").kind(), ErrorKind::Closed);
+}
+
 /// A device that needs most of the grace period to stop is not abandoned, even if the thread that closes the
 /// queue does not run during the grace period.
 #[test]

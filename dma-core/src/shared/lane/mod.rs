@@ -115,6 +115,9 @@ impl Lane {
         wait_queue: Arc<WaitQueue>,
     ) -> Self {
         let depth = planner.outcomes.ops.len();
+        // The lists have room for all operations, because an allocation that fails ends the program. A dropped
+        // transfer has two callbacks: its operands are dropped, and a task that waits for room is woken.
+        let callbacks = || Vec::with_capacity(2 * depth);
         Self {
             inline: planner.take_inline(),
             engine: planner.engine,
@@ -133,10 +136,10 @@ impl Lane {
                 taken: Vec::with_capacity(depth),
                 accepted: 0,
                 ended: Vec::with_capacity(depth),
-                callbacks: Vec::new(),
+                callbacks: callbacks(),
                 runs: 0,
             })),
-            spare: Mutex::default(),
+            spare: Mutex::new(vec![callbacks()]),
             lists: Mutex::new(Lists::with_memory()),
             full: AtomicU64::new(0),
             driven: CachePadded::new(AtomicU64::new(0)),

@@ -63,8 +63,8 @@ Starts PROGRAM on made-up work queues of Intel DSA.
         })
     }
 
-    /// Returns a path of the library that LD_PRELOAD can name: its own path, or a link in `root`. LD_PRELOAD takes
-    /// spaces and colons for separators (ld.so(8)).
+    /// Returns a path of the library that LD_PRELOAD can name: its own path, or a link in `root`. LD_PRELOAD
+    /// takes spaces and colons for separators (ld.so(8)).
     fn preloadable(library: PathBuf, root: &Path) -> Result<PathBuf, String> {
         let separates = |byte: &u8| byte.is_ascii_whitespace() || *byte == b':';
         if !library.as_os_str().as_bytes().iter().any(separates) {
