@@ -128,8 +128,8 @@ fn full_queues() {
     assert!(refused > 0, "some operation was refused");
 }
 
-/// Transfers that are dropped in flight drop their operands later, or leak them. Their room is free again, and
-/// the tasks of other transfers are woken.
+/// Transfers that are dropped in flight drop their operands later, or leak them. Their room is free again,
+/// and the tasks of other transfers are woken.
 #[test]
 fn dropped_transfers() {
     const DEPTH: usize = 16;

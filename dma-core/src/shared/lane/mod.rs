@@ -115,8 +115,9 @@ impl Lane {
         wait_queue: Arc<WaitQueue>,
     ) -> Self {
         let depth = planner.outcomes.ops.len();
-        // The lists have room for all operations, because an allocation that fails ends the program. A dropped
-        // transfer has two callbacks: its operands are dropped, and a task that waits for room is woken.
+        // The lists have room for all operations, because an allocation that fails ends the program. A
+        // dropped transfer has two callbacks: its operands are dropped, and a task that waits for room is
+        // woken.
         let callbacks = || Vec::with_capacity(2 * depth);
         Self {
             inline: planner.take_inline(),
