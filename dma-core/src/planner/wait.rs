@@ -9,8 +9,8 @@ pub(crate) use crate::memory::sync::deadline;
 /// [`STOP_GRACE`], and less in this crate's tests, many of which close a queue whose device hangs.
 pub(crate) const GRACE: Duration = if cfg!(test) { Duration::from_millis(200) } else { STOP_GRACE };
 
-/// Maximum part of [`GRACE`] that passes between two polls. If the thread did not run for longer, the engine's
-/// other threads, which may have to stop the device, probably did not run either.
+/// Maximum part of [`GRACE`] that passes between two polls. If the thread did not run for longer, the
+/// engine's other threads, which may have to stop the device, probably did not run either.
 const LONGEST_GAP: Duration = Duration::from_millis(10);
 /// Number of polls before the wait sleeps between polls.
 const BUSY_POLLS: u32 = 1000;

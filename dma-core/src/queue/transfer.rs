@@ -30,9 +30,9 @@ transfer! {
     ///
     /// Wait for a transfer, poll it, or await it on any async executor. A wait flushes first. If a transfer
     /// is dropped, the operation continues, and the operands are dropped when the operation has ended. This
-    /// takes a small allocation; if it fails, the operands are leaked. If a transfer is forgotten, the operands
-    /// are leaked, and it counts against the queue's depth until the queue is closed. In every case, the
-    /// program cannot access the memory while the device uses it.
+    /// takes a small allocation; if it fails, the operands are leaked. If a transfer is forgotten, the
+    /// operands are leaked, and it counts against the queue's depth until the queue is closed. In every case,
+    /// the program cannot access the memory while the device uses it.
     Transfer<T>, Rc<RefCell<QueueState>>, OneThread
 }
 
