@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use dma::{Counters, Error, ErrorKind, OpError, SharedResult, SubmitResult};
-use pyo3::exceptions::PyOverflowError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -348,6 +348,9 @@ fn pattern_of(pattern: &Bound<'_, PyAny>) -> PyResult<[u8; 8]> {
     let byte: u8 = pattern.extract().map_err(|e: PyErr| {
         if e.is_instance_of::<PyOverflowError>(pattern.py()) {
             return raise(pattern.py(), &invalid(format!("a pattern of {pattern}"), REMEDY));
+        }
+        if e.is_instance_of::<PyTypeError>(pattern.py()) {
+            return PyTypeError::new_err(format!("{}; {REMEDY}", e.value(pattern.py())));
         }
         e
     })?;

@@ -65,8 +65,8 @@ def test_fill(engine, queue):
     for wrong in (256, 300, -1, b"abc"):
         with pytest.raises(dma.InvalidArgument, match="give 8 bytes, or a number below 256"):
             queue.fill(dst, wrong)
-    for wrong in ("x", None):
-        with pytest.raises(TypeError):
+    for wrong in ("x", None, 1.5, bytearray(8)):
+        with pytest.raises(TypeError, match="give 8 bytes, or a number below 256"):
             queue.fill(dst, wrong)
 
 

@@ -56,7 +56,8 @@ pub(crate) fn serve_child(engine: &str, node: Option<u32>) -> std::result::Resul
 
 /// The process that exports the memory, and the connection to it.
 pub(crate) struct Process {
-    link: Mutex<Link>,
+    /// `None` after an exchange has failed: an answer that comes late would be taken for the next one.
+    link: Mutex<Option<Link>>,
     /// The limit of a request to another machine.
     limit: ExchangeLimit,
     /// The process, if this one started it.
@@ -119,7 +120,7 @@ impl Process {
         let (sends, receives) = keys.unzip();
         let to = Sending::new(Box::new(to) as Box<dyn Write + Send>, sends);
         let from = Receiving::new(Box::new(from) as Box<dyn Read + Send>, receives, MAX_MESSAGE);
-        Self { link: Mutex::new((to, from)), limit, child, name }
+        Self { link: Mutex::new(Some((to, from))), limit, child, name }
     }
 
     /// Asks the process to allocate and export `len` bytes, which replace its previous memory. Returns the
@@ -154,9 +155,18 @@ impl Process {
         let mut answer = Vec::new();
         {
             let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-            let (to, from) = &mut *link;
+            let Some((to, from)) = &mut *link else {
+                return Err(Error::new(
+                    ErrorKind::Closed,
+                    format!("{}: the connection was given up after a failed request", self.name),
+                ));
+            };
             self.limit.restart();
-            to.send(&request.encode()).and_then(|()| from.receive(&mut answer)).map_err(|e| self.lost(&e))?;
+            let exchanged = to.send(&request.encode()).and_then(|()| from.receive(&mut answer));
+            if let Err(e) = exchanged {
+                *link = None;
+                return Err(self.lost(&e));
+            }
         }
         match answer.first() {
             Some(b'+') => {
@@ -294,6 +304,8 @@ mod tests {
         });
         let error = process.read_at(0, &mut [0; 64]).expect_err("too slow");
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+        let error = process.read_at(0, &mut [0; 64]).expect_err("the first answer may still come");
+        assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
         drop((process, ends));
         slow.join().expect("no panic");
     }
