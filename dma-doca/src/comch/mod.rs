@@ -33,8 +33,9 @@ pub struct Server {
 pub struct Client {
     device: Arc<Device>,
     name: String,
-    /// The connection of a call that has timed out. The next call waits for the same one.
-    begun: Mutex<Option<Arc<Mutex<Endpoint>>>>,
+    /// The connections of calls that have timed out, one for each thread that called at the same time. The
+    /// next call waits for one of them.
+    begun: Mutex<Vec<Arc<Mutex<Endpoint>>>>,
 }
 
 /// A connection, which keeps the order and boundaries of messages.
@@ -147,7 +148,7 @@ impl Client {
         let deadline = Instant::now().checked_add(timeout);
         let name = c_name(&self.name)?;
         loop {
-            let begun = lock(&self.begun).take();
+            let begun = lock(&self.begun).pop();
             let endpoint = match begun {
                 Some(endpoint) => endpoint,
                 None => Endpoint::new(&self.device, &name, None)
@@ -171,7 +172,7 @@ impl Client {
                         Error::new(ErrorKind::TimedOut, message)
                     } else {
                         if e.kind() == ErrorKind::TimedOut {
-                            let _older = lock(&self.begun).replace(endpoint);
+                            lock(&self.begun).push(endpoint);
                         }
                         e
                     };
