@@ -103,7 +103,7 @@ fn a_failure_of_the_device_is_the_copys() {
 #[test]
 fn a_caller_that_holds_all_buffers_copies_through_memory_of_the_pool() {
     let engine = doc_engine();
-    let options = QueueOptions::new().with_stall_timeout(Duration::from_millis(20));
+    let options = QueueOptions::new().with_stall_timeout(Duration::from_secs(60));
     // 65 is odd, and 100,000 is longer than the memory that the pool keeps.
     for len in [2, 65, 100_000] {
         let pool = pool(&engine, len, 1);

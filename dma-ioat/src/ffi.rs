@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dma_core::DeviceAddr;
 
@@ -231,11 +231,13 @@ mod registers {
     pub(super) const GONE: u8 = 0xff;
 }
 
-/// Time limit of a suspend and of a reset. SPDK uses the same limit.
-const COMMAND_TIMEOUT: Duration = Duration::from_millis(20);
+/// Number of reads, 1 ms apart, of the register that tells the end of a suspend or a reset. SPDK waits for
+/// 20 ms, and Linux's driver for 200 ms (`ioat_reset_hw`). Reads are counted instead of time, because this
+/// thread may have no CPU for longer than that.
+const COMMAND_READS: u32 = 200;
 
 /// Resets the engine of an attached channel. Returns true if the engine has stopped; it then accesses no
-/// memory until the channel is attached again. Blocks for at most about 40 ms.
+/// memory until the channel is attached again. Blocks for at most about 400 ms.
 ///
 /// # Safety
 ///
@@ -300,11 +302,13 @@ unsafe fn reset(start: *mut u8) -> bool {
     // has 8 bits.
     let read = || unsafe { read_register(command) };
     let done = |bit: u8| {
-        let until = Instant::now() + COMMAND_TIMEOUT;
-        while read() & bit != 0 && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        read() & bit == 0
+        (0..COMMAND_READS).any(|_| {
+            let done = read() & bit == 0;
+            if !done {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            done
+        })
     };
     if read() == registers::GONE {
         return false;

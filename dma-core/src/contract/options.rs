@@ -7,7 +7,8 @@ use crate::{Error, ErrorKind, Limits, Result};
 /// Time that a stopped device has to report its descriptors: 1 s, which is enough for software devices on a
 /// busy machine. The time begins when [`RawQueue::stop`](crate::RawQueue::stop) returns, and is extended
 /// while the device reports descriptors. Memory of descriptors that the device has not reported by then is
-/// leaked, because the device may still write to it.
+/// leaked, because the device may still write to it. Time in which the waiting thread does not run does not
+/// count, because the engine's threads may not run either.
 ///
 /// [`Queue`](crate::Queue) and [`SharedQueue`](crate::SharedQueue) wait this long after they have aborted
 /// their operations. Engines wait equally long for a device when a queue is dropped.

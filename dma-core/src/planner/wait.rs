@@ -12,9 +12,17 @@ pub(crate) const GRACE: Duration = if cfg!(test) { Duration::from_millis(200) } 
 /// Maximum part of [`GRACE`] that passes between two polls. If the thread did not run for longer, the
 /// engine's other threads, which may have to stop the device, probably did not run either.
 const LONGEST_GAP: Duration = Duration::from_millis(10);
-/// Number of polls before the wait sleeps between polls.
-const BUSY_POLLS: u32 = 1000;
-const NAP: Duration = Duration::from_micros(500);
+
+/// Waits before the next poll of a queue that is being closed, after a poll without progress. `polls` is the
+/// number of such polls. Sleeps after many polls, because the engine's threads may need the CPU.
+pub(crate) fn rest(polls: &mut u32) {
+    *polls = polls.saturating_add(1);
+    if *polls < 1000 {
+        std::thread::yield_now();
+    } else {
+        std::thread::sleep(Duration::from_micros(500));
+    }
+}
 
 /// Waits until a stopped device has reported its descriptors. `poll` polls the device once, and returns the
 /// number of reports and whether nothing is left. Returns false if the device has reported nothing since
@@ -35,13 +43,7 @@ pub(crate) fn until_stopped(mut poll: impl FnMut() -> (usize, bool)) -> bool {
             if left.is_zero() {
                 return false;
             }
-            polls += 1;
-            if polls < BUSY_POLLS {
-                std::thread::yield_now();
-            } else {
-                // The engine's threads may need the CPU to stop the device.
-                std::thread::sleep(NAP);
-            }
+            rest(&mut polls);
         }
     }
 }

@@ -313,8 +313,12 @@ impl Queue {
         let deadline = wait::deadline(timeout);
         flush(&self.shared);
         let open = || self.shared.borrow().planner.open_operations() > 0;
-        let mut backoff = wait::Backoff::new();
-        while open() && !backoff.idle(poll(&self.shared), || deadline) {}
+        let (mut backoff, mut polls) = (wait::Backoff::new(), 0);
+        while open() && !backoff.idle(poll(&self.shared), || deadline) {
+            if backoff.may_sleep() {
+                wait::rest(&mut polls);
+            }
+        }
         if open() {
             crate::guarded_log!(warn, timeout = ?timeout, "operations did not end within the timeout; the queue stops the device");
             let callbacks = {

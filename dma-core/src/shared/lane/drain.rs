@@ -7,7 +7,7 @@ use dma_process::lock;
 
 use super::{Caller, Core, GONE, Lane};
 use crate::guarded;
-use crate::planner::wait::until_stopped;
+use crate::planner::wait::{rest, until_stopped};
 
 impl Lane {
     /// Refuses new operations, and makes the lane's thread drain until `deadline` and exit. If there are
@@ -45,6 +45,7 @@ impl Lane {
 
     /// Polls until nothing is in flight, and returns true; or until `until` has passed, and returns false.
     fn poll_until(&self, until: impl Fn() -> Instant) -> bool {
+        let mut polls = 0;
         loop {
             let (progress, over) = self.poll_guarded();
             if over {
@@ -54,7 +55,7 @@ impl Lane {
                 return false;
             }
             if progress == 0 {
-                std::thread::yield_now();
+                rest(&mut polls);
             }
         }
     }
