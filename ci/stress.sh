@@ -328,6 +328,7 @@ for mode in "${modes[@]}"; do
                 [[ -z "$left" ]] || echo "mode $mode, round $round: $package $name leaves processes: $left"
             fi
         done <"$work/chosen"
+        ((rounds == 1)) || echo "mode $mode: $round of $rounds rounds are done, $mode_failed programs have failed"
     done
     ((!${#helpers[@]})) || kill "${helpers[@]}" 2>/dev/null || true
     [[ -z "$group" ]] || rmdir "$group" 2>/dev/null || true
