@@ -88,7 +88,8 @@ fn notes_are_shown_on_a_terminal() {
     let words = "run -e cpu:threads=0 -o 64 -q 1 -b 2 -t 0.004 --samples 2 --warm-up 0.001 --footprint 1M --format csv";
     let mut script = Command::new("script");
     script
-        .args(["-qec", &format!("'{program}' {words}"), "/dev/null"])
+        .args(["-qec", &format!("\"$PROGRAM\" {words}"), "/dev/null"])
+        .env("PROGRAM", program)
         .env("TERM", "xterm")
         .stdin(Stdio::null());
     match script.output() {

@@ -339,6 +339,8 @@ fn faults_strike_as_configured() {
     assert_eq!(dst.bytes(), src.bytes(), "the next completion covers a lost one");
 
     let (mut driver, _, dst) = with_fault("0000:80:04.2");
+    // The reset of the start must come after the engine has fetched the descriptor that has the fault.
+    driver.wait(ACTIVE);
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(dst.bytes(), [0; 128], "stuck");
     driver.start();

@@ -49,6 +49,8 @@ pub(crate) const CHANCMP: usize = 0x98;
 
 pub(crate) const CHANERR: usize = 0xa8;
 
+pub(crate) const ACTIVE: u64 = 0;
+
 pub(crate) const IDLE: u64 = 1;
 
 pub(crate) const SUSPENDED: u64 = 2;
