@@ -265,6 +265,15 @@ stop_at_random() {
     done
 }
 
+# Removes what libfaketime has left in shared memory for processes that were killed. A later process of the same number and of another user
+# could not use it, and would end.
+remove_fake_clocks() {
+    local file
+    for file in /dev/shm/{sem.,}faketime_*; do
+        [[ -d "/proc/${file##*_}" ]] || rm -f "$file"
+    done
+}
+
 passed=0 failed=0 skipped=0
 for mode in "${modes[@]}"; do
     prefix=() reason='' limit=900
@@ -306,6 +315,7 @@ for mode in "${modes[@]}"; do
             [[ -z "$stopper" ]] || wait "$stopper" || true
             left=$(pgrep -l -s "$test" | tr '\n' ' ' || true)
             pkill -KILL -s "$test" || true
+            [[ "+$mode+" != *+clock+* ]] || remove_fake_clocks
             if ((status)); then
                 mode_failed=$((mode_failed + 1))
                 case $status in
