@@ -324,13 +324,13 @@ fn a_soak_compares_every_operation_and_keeps_a_time_series() {
         assert!(shown.contains("Over time") && shown.contains("slowest interval"), "{shown}");
     }
     // A wrong byte ends the soak test.
-    let (all, output) = cells("-e sim:latency=1us,faults=corrupt@2000 -o 4K -q 4 --duration 0.01");
+    let (all, output) = cells("-e sim:latency=1us,faults=corrupt@every=9 -o 4K -q 4 --duration 0.01");
     assert!(output.status.code() == Some(3) && all[0]["status"] == "wrong", "{all:?}");
 }
 
 #[test]
 fn a_cell_ends_when_it_is_steady_and_its_figures_are_of_the_steady_part() {
-    let (all, output) = cells("-e sim:profile=dsa -o 4K -q 4 --steady 1% --series=0.0005 -t 1");
+    let (all, output) = cells("-e sim:profile=dsa -o 4K -q 4 --steady 1% --series=0.0005 -t 100");
     let words = |output: &Output| {
         String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
     };
