@@ -63,10 +63,9 @@ bindings/c/tests/nixl/host_peers.hpp 3 a stopped peer is given up after the time
 bindings/c/tests/nixl/kills.py 2 limit against a hang, and the figure that is printed
 bindings/c/tests/nixl/peers.py 4 limits against a hang of two minutes
 bindings/preload/tests/c/ratios.c 1 figures that are printed
-dma-core/src/queue/fault_injection_tests/closing.rs 2 repeats what a stop of the machine has disturbed
 dma-core/src/shared/tests/closing.rs 1 half a minute against a minute
-dma-core/src/shared/tests/mod.rs 3 repeats what a stop of the machine has disturbed; limit against a hang
-dma-core/src/shared/tests/stalls.rs 2 repeats what a stop of the machine has disturbed
+dma-core/src/shared/tests/mod.rs 2 repeats what a stop of the machine has disturbed; limit against a hang
+dma-core/src/shared/tests/stalls.rs 1 repeats what a stop of the machine has disturbed
 dma-doca/tests/raw_queue.rs 1 one of 20 tries has to be short
 dma-doca/tests/logs.rs 2 limits against a hang of two minutes
 dma-ioat/tests/raw_queue.rs 1 one of 100 tries has to be short

@@ -44,7 +44,7 @@ fn exporter() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(&answer, b"from the importer");
 
     // From here on the peer's copies fail, and only this process can access the memory.
-    export.revoke(Duration::from_secs(5)).map_err(|(_, e)| e)?;
+    export.revoke(Duration::from_secs(60)).map_err(|(_, e)| e)?;
     peer.go_on()?;
     peer.expect("revoked")?;
     let status = peer.child.wait()?;

@@ -78,7 +78,7 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
         buffer_file.display()
     );
     std::io::stdin().read_line(&mut String::new())?;
-    export.revoke(Duration::from_secs(5)).map_err(|(_, e)| e)?;
+    export.revoke(Duration::from_secs(60)).map_err(|(_, e)| e)?;
     println!("revoked");
     Ok(())
 }

@@ -354,17 +354,27 @@ impl AsMut<[u8]> for Aligned {
 #[test]
 fn allocations_use_memory_of_the_environment_again() {
     let engine = open::<20>(1);
+    let idle = engine.idle_memory().unwrap();
     let before = machine::<20>().memory();
-    let buffer = engine.allocate(5000).unwrap();
-    let address = buffer.as_ptr();
-    drop(buffer);
-    assert_eq!(machine::<20>().memory(), before + 1, "the memory stays allocated");
-    let [first, second] = [0, 0].map(|_| engine.allocate(5000).unwrap());
-    assert_eq!((first.as_ptr(), machine::<20>().memory()), (address, before + 2));
-    drop(second);
-    assert!(engine.idle_memory().unwrap().release() >= 5000);
-    assert_eq!(machine::<20>().memory(), before + 1, "released memory is freed");
-    drop(first);
+    loop {
+        let released = idle.report().released;
+        // Another test, whose allocation failed, may have released the memory of all engines.
+        let undisturbed = || idle.report().released == released;
+        let buffer = engine.allocate(5000).unwrap();
+        let address = buffer.as_ptr();
+        drop(buffer);
+        let kept = machine::<20>().memory();
+        let [first, second] = [0, 0].map(|_| engine.allocate(5000).unwrap());
+        if undisturbed() {
+            assert_eq!(kept, before + 1, "the memory stays allocated");
+            assert_eq!((first.as_ptr(), machine::<20>().memory()), (address, before + 2));
+            drop(second);
+            let freed = idle.release();
+            assert!(freed >= 5000 || freed == 0, "{freed}");
+            assert_eq!(machine::<20>().memory(), before + 1, "released memory is freed");
+            break;
+        }
+    }
     drop(engine);
     assert_eq!(machine::<20>().memory(), before, "the engine frees idle memory");
 }

@@ -212,6 +212,7 @@ fn a_channel_that_is_restarting_is_its_queues() {
     let region = region(&engine);
     let mut queue = queue(&engine);
     machine::<7>().gone = true;
+    machine::<7>().comes_back = true;
     machine::<7>().halt_in = Some(0);
     assert_eq!(submit(&mut *queue, &copies(&*region, 0..1)).unwrap(), 1);
     queue.flush();
@@ -221,7 +222,6 @@ fn a_channel_that_is_restarting_is_its_queues() {
     while machine::<7>().detached == 0 {
         std::thread::yield_now();
     }
-    machine::<7>().gone = false;
     let e = engine.open_queue_raw(&QueueOptions::new().with_depth(8)).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::OutOfResources, "{e}");
     while submit(&mut *queue, &copies(&*region, 1..2)).unwrap() == 0 {

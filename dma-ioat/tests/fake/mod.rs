@@ -50,6 +50,8 @@ pub(crate) struct Machine {
     pub full: bool,
     /// If set, detached functions are not offered again.
     pub gone: bool,
+    /// If set, the end of a detachment clears `gone`.
+    pub comes_back: bool,
     pub detached: usize,
     pub doorbells: usize,
 }
@@ -110,6 +112,7 @@ impl Machine {
             stuck: false,
             full: false,
             gone: false,
+            comes_back: false,
             detached: 0,
             doorbells: 0,
         }
@@ -355,7 +358,9 @@ extern "C" fn detach<const N: usize>(channel: *mut spdk_ioat_chan) {
     // SAFETY: `probe` boxed the channel, and it is detached only once.
     let channel = unsafe { Box::from_raw(channel.cast::<Channel>()) };
     assert!(channel.halted || channel.built.is_empty(), "drain before detaching");
-    machine::<N>().detached += 1;
+    let mut machine = machine::<N>();
+    machine.detached += 1;
+    machine.gone &= !machine.comes_back;
 }
 
 extern "C" fn max_descriptors(_: *mut spdk_ioat_chan) -> u32 {

@@ -43,6 +43,9 @@ pub(super) struct Helpers {
     credit: AtomicU64,
     /// Number of doorbells without a wake-up.
     refused: AtomicU32,
+    /// Number of threads that wait and do not look for work before they are woken.
+    #[cfg(test)]
+    waiting: AtomicUsize,
 }
 
 impl Helpers {
@@ -179,7 +182,11 @@ impl Helpers {
                 return;
             }
             slept = true;
+            #[cfg(test)]
+            self.waiting.fetch_add(1, Ordering::SeqCst);
             last_call = self.wake.wait(last_call).unwrap_or_else(PoisonError::into_inner);
+            #[cfg(test)]
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
         }
     }
 }
@@ -205,6 +212,12 @@ impl Helpers {
         helpers.sleepers.store(size, Ordering::Relaxed);
         helpers.wake_for(worth);
         helpers
+    }
+
+    /// Returns whether all threads wait until they are woken. A thread that [`all_asleep`](Self::all_asleep)
+    /// counts may still look for work.
+    pub(super) fn all_wait(&self) -> bool {
+        self.all_asleep() && self.waiting.load(Ordering::SeqCst) == self.size
     }
 
     /// Makes wake-ups never worthwhile.

@@ -18,7 +18,7 @@ use super::ring::{Claim, JobRing};
 
 /// Maximum time until an owner that polls continuously notices a job's end. The time is long in tests,
 /// because time must not decide their outcome.
-const NOTICE: Duration = if cfg!(test) { Duration::from_secs(1) } else { Duration::from_nanos(200) };
+const NOTICE: Duration = if cfg!(test) { Duration::from_secs(60) } else { Duration::from_nanos(200) };
 
 /// A descriptor that is copied in chunks.
 #[derive(Debug, Default)]

@@ -50,20 +50,30 @@ fn allocations_use_pinned_memory_again() {
     (counting.cuMemHostAlloc, counting.cuMemFreeHost) = (host_alloc, host_free);
     let engine = open_with(&counting, &options(0)).unwrap();
     let pinned = || PINNED.load(Ordering::Relaxed);
+    let idle = engine.idle_memory().unwrap();
     let before = pinned();
-    let buffer = engine.allocate(5000).unwrap();
-    let address = buffer.as_ptr();
-    drop(buffer);
-    assert_eq!(pinned(), before + 1, "the memory stays pinned");
-    let [first, second] = [0, 0].map(|_| engine.allocate(5000).unwrap());
-    assert_eq!((first.as_ptr(), pinned()), (address, before + 2));
-    drop(second);
-    assert!(engine.idle_memory().unwrap().release() >= 5000);
-    assert_eq!(pinned(), before + 1, "released memory is freed");
-    // Device memory is freed at once.
-    drop(engine.allocate_device(5000).unwrap());
-    assert_eq!(engine.idle_memory().unwrap().report().regions, 0);
-    drop(first);
+    loop {
+        let released = idle.report().released;
+        // Another test, whose allocation failed, may have released the memory of all engines.
+        let undisturbed = || idle.report().released == released;
+        let buffer = engine.allocate(5000).unwrap();
+        let address = buffer.as_ptr();
+        drop(buffer);
+        let kept = pinned();
+        let [first, second] = [0, 0].map(|_| engine.allocate(5000).unwrap());
+        if undisturbed() {
+            assert_eq!(kept, before + 1, "the memory stays pinned");
+            assert_eq!((first.as_ptr(), pinned()), (address, before + 2));
+            drop(second);
+            let freed = idle.release();
+            assert!(freed >= 5000 || freed == 0, "{freed}");
+            assert_eq!(pinned(), before + 1, "released memory is freed");
+            // Device memory is freed at once.
+            drop(engine.allocate_device(5000).unwrap());
+            assert_eq!(idle.report().regions, 0);
+            break;
+        }
+    }
     drop(engine);
     assert_eq!(pinned(), 0, "the engine frees idle memory");
 }

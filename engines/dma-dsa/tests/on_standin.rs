@@ -49,12 +49,16 @@ fn conforms_with_two_descriptors_at_a_time() {
 #[test]
 fn allocations_use_memory_again() {
     let (_emu, engine) = open("");
-    let buffer = engine.allocate(5000).unwrap();
-    let address = buffer.as_ptr();
-    drop(buffer);
-    assert_eq!(engine.allocate(5000).unwrap().as_ptr(), address);
-    let report = engine.idle_memory().unwrap().report();
-    assert_eq!((report.reused, report.missed), (1, 1));
+    let (addresses, report) = loop {
+        let addresses = [(); 2].map(|()| engine.allocate(5000).unwrap().as_ptr());
+        let report = engine.idle_memory().unwrap().report();
+        // Another test, whose allocation failed, may have released the memory of all engines.
+        if report.released == 0 || report.reused > 0 {
+            break (addresses, report);
+        }
+    };
+    assert_eq!(addresses[0], addresses[1]);
+    assert!(report.reused > 0 && report.missed > 0, "{report:?}");
 }
 
 #[test]
@@ -176,8 +180,8 @@ fn tasks_that_await_share_doorbells() {
     }
     let doorbells = emu.submissions("wq0.0");
     assert_eq!(queue.counters().doorbells, doorbells);
-    // A busy machine may run the lane's thread, which rings, before all tasks have submitted.
-    assert!(doorbells * 4 <= TASKS * ROUNDS, "{doorbells} doorbells for {} copies", TASKS * ROUNDS);
+    // The lane's thread rings for the copies of slow tasks, so their number is not known.
+    assert!(doorbells < TASKS * ROUNDS, "{doorbells} doorbells for {} copies", TASKS * ROUNDS);
 }
 
 #[test]

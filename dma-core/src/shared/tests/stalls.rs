@@ -48,20 +48,13 @@ fn an_awaited_transfer_fails_if_the_device_stalls() {
 #[test]
 fn a_device_that_stops_within_the_grace_period_keeps_its_memory() {
     for late in [GRACE * 7 / 10, GRACE + Duration::from_millis(50)] {
-        let (copy, counters) = loop {
-            let rig = Rig::new();
-            rig.script.stops.store(true, SeqCst);
-            *rig.script.stop_takes.lock().expect("no thread panics") = late;
-            rig.mute(true);
-            let copy = rig.copy(|| ());
-            assert!(!copy.is_done());
-            let begun = Instant::now();
-            let counters = rig.queue.close(Duration::ZERO);
-            // This device's time passes only during polls. If the machine stood still, it had no time.
-            if begun.elapsed() < late + GRACE {
-                break (copy, counters);
-            }
-        };
+        let rig = Rig::new();
+        rig.script.stops.store(true, SeqCst);
+        *rig.script.stop_takes.lock().expect("no thread panics") = late;
+        rig.mute(true);
+        let copy = rig.copy(|| ());
+        assert!(!copy.is_done());
+        let counters = rig.queue.close(Duration::ZERO);
         assert_eq!((counters.aborted + counters.completed, counters.abandoned), (1, 0), "{late:?}");
         drop(copy);
     }

@@ -32,7 +32,7 @@ fn left_to_the_owner() -> CpuQueue {
     let pool = Arc::new(Pool::new(1));
     let options = QueueOptions::new().with_depth(64);
     let queue = CpuQueue::open(EngineId::unique(), &options, 32 << 10, CacheHint::Cold, &pool).unwrap();
-    until("the thread sleeps", || pool.helpers().all_asleep());
+    until("the thread sleeps", || pool.helpers().all_wait());
     pool.helpers().never_wake();
     queue
 }

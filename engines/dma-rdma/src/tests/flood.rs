@@ -54,7 +54,7 @@ fn hold(service: SocketAddr, count: usize, opened: &AtomicUsize, over: &AtomicBo
 
 #[test]
 fn imports_succeed_while_a_stranger_holds_connections() {
-    const HELD: usize = 300;
+    const HELD: usize = MAX_PENDING + 32;
     let exporter = Exporter::open();
     let (opened, over) = (AtomicUsize::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {

@@ -75,17 +75,26 @@ fn allocations_use_registrations_again() {
     let engine = nic.open();
     let idle_memory = engine.idle_memory().unwrap();
     let before = nic.state().objects;
-    let buffer = engine.allocate(5000).unwrap();
-    let key = buffer.region().as_raw().info().key;
-    drop(buffer);
-    assert_eq!(nic.state().objects, before + 1, "the memory stays registered");
-    let [first, second] = [0, 0].map(|_| engine.allocate(5000).unwrap());
-    assert_eq!(first.region().as_raw().info().key, key);
-    assert_eq!(nic.state().objects, before + 2);
-    drop(second);
-    assert!(idle_memory.release() >= 5000);
-    assert_eq!(nic.state().objects, before + 1, "released memory is deregistered");
-    drop(first);
+    loop {
+        let released = idle_memory.report().released;
+        // Another test, whose allocation failed, may have released the memory of all engines.
+        let undisturbed = || idle_memory.report().released == released;
+        let buffer = engine.allocate(5000).unwrap();
+        let key = buffer.region().as_raw().info().key;
+        drop(buffer);
+        let kept = nic.state().objects;
+        let [first, second] = [0, 0].map(|_| engine.allocate(5000).unwrap());
+        if undisturbed() {
+            assert_eq!(kept, before + 1, "the memory stays registered");
+            assert_eq!(first.region().as_raw().info().key, key);
+            assert_eq!(nic.state().objects, before + 2);
+            drop(second);
+            let freed = idle_memory.release();
+            assert!(freed >= 5000 || freed == 0, "{freed}");
+            assert_eq!(nic.state().objects, before + 1, "released memory is deregistered");
+            break;
+        }
+    }
     drop(engine);
     assert_eq!(nic.state().objects, 0, "the engine deregisters idle memory");
 }
