@@ -148,13 +148,20 @@ impl Import {
     fn open_checked(blob: &[u8], within: Duration, expected: Option<u64>) -> Result<Self, RemoteError> {
         let blob = Blob::parse(blob)?;
         let deadline = Instant::now() + within.clamp(Duration::from_millis(1), MOST_WAITS);
+        let mut busy = None;
         let (exporter, (granted, files)) = loop {
-            let exporter = Exporter::connect(&blob, deadline, within)?;
-            match exporter.ask() {
-                Err(RemoteError::Busy { .. }) if Instant::now() + RETRY < deadline => {
-                    std::thread::sleep(RETRY)
+            let asked = Exporter::connect(&blob, deadline, within).and_then(|exporter| {
+                let answer = exporter.ask()?;
+                Ok((exporter, answer))
+            });
+            match asked {
+                Err(error @ RemoteError::Busy { .. }) if Instant::now() + RETRY < deadline => {
+                    busy = Some(error);
+                    std::thread::sleep(RETRY);
                 }
-                answer => break (exporter, answer?),
+                // The last answer of the exporter says more than the end of the time.
+                Err(error @ RemoteError::Timeout { .. }) => return Err(busy.unwrap_or(error)),
+                asked => break asked?,
             }
         };
         let Exporter { socket, pid, .. } = exporter;
