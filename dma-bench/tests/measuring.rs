@@ -59,8 +59,10 @@ fn the_warm_up_is_in_no_figure() {
         let cell = engine(&all);
         // Disturbed samples are repeated.
         let samples = 2 + cell["left_out"].as_u64().unwrap();
-        // Before each sample, a fifth of its operations run untimed, as for memcpy.
-        assert_eq!(cell["ops"].as_u64(), Some(60 * samples), "{cell}");
+        // Before each sample, a fifth of its operations run untimed, as for memcpy, or fewer on a machine on
+        // which one of them took long.
+        let ops = cell["ops"].as_u64().unwrap();
+        assert!((50 * samples..=60 * samples).contains(&ops), "{cell}");
         assert!(cell["latency"]["count"].as_u64() <= Some(50 * samples), "{cell}");
     }
 }
@@ -269,13 +271,15 @@ fn an_observer_sees_as_many_samples_as_announced() {
     assert_eq!(counts.passes, (1..=6).map(|done| (done, 6)).collect::<Vec<_>>());
 }
 
-/// Returns a campaign of small copies on one engine and on a model.
+/// Returns a campaign of small copies on one engine and on a model. Their number is given, because a number of
+/// samples would depend on the time of a copy otherwise.
 fn small(samples: u32, passes: u32) -> Campaign {
     let sweep = Sweep { depths: Values(vec![4]), ..Sweep::default() };
     Campaign {
         engines: ["cpu:threads=0", "sim:profile=dsa"].map(str::to_owned).to_vec(),
         samples,
         passes,
+        count: Some(100),
         warm_up: 0.005,
         footprint: Some(1 << 20),
         sweeps: vec![sweep],

@@ -6,7 +6,10 @@ mod refusals;
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -240,8 +243,13 @@ fn quiet_is_quiet() {
 fn output_that_cannot_be_written_is_reported() {
     let place = Place::new();
     place.file("src", 10);
-    // A pipe whose reader has closed it.
-    let closed = || Stdio::from(std::io::pipe().expect("a pipe").1);
+    // A socket that is shut down refuses bytes as a pipe without a reader does, also if a process that another
+    // test starts has a copy of the peer for an instant.
+    let closed = || {
+        let (stdout, peer) = UnixStream::pair().expect("a pair of sockets");
+        peer.shutdown(Shutdown::Both).expect("shut down");
+        Stdio::from(OwnedFd::from(stdout))
+    };
     let full = || Stdio::from(fs::File::options().write(true).open("/dev/full").expect("a device"));
     for stdout in [closed as fn() -> Stdio, full] {
         for (args, words) in [
