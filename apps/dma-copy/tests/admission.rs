@@ -1,11 +1,11 @@
 //! Tests connections of other programs to `dma-copy`'s listener: the host is still admitted, and its
 //! errors are correct.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -73,19 +73,19 @@ fn over_tcp_new_strangers_do_not_keep_a_host_out() {
     let args = format!("-c tcp:{port} --secret-file key");
     let dpu = place.start(Side::Dpu, &format!("-f dst {args}"));
     drop(connect(|| TcpStream::connect(("127.0.0.1", port))));
-    let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut silent = Vec::new();
-            while !done.load(Ordering::Relaxed) && silent.len() < 5_000 {
-                // Connections are refused after the copy has started.
-                silent.extend(TcpStream::connect(("127.0.0.1", port)));
-                sleep(Duration::from_millis(2));
+        let host = scope.spawn(|| place.start(Side::Host, &format!("-f src {args}")).end());
+        let mut silent = VecDeque::new();
+        while !host.is_finished() {
+            // Connections are refused after the copy has started.
+            silent.extend(TcpStream::connect(("127.0.0.1", port)));
+            // All tests of this process have to do with its limit of open files.
+            if silent.len() > MANY {
+                silent.pop_front();
             }
-        });
-        let host = place.start(Side::Host, &format!("-f src {args}")).end();
-        done.store(true, Ordering::Relaxed);
-        host.copied();
+            sleep(Duration::from_millis(2));
+        }
+        host.join().expect("it ends").copied();
     });
     dpu.end().copied();
 }

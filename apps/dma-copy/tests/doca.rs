@@ -11,6 +11,7 @@ use rustix::process::Signal;
 mod pair;
 
 use pair::{Ended, PARTIAL, Place, Running, Side, assert_same, run};
+use test_support::hold::Hold;
 use test_support::stand_ins;
 
 const CARD: &str = "[[card]]\n";
@@ -128,25 +129,25 @@ fn the_card_copies_both_ways() {
         receiver.failed(&["verifying what arrived"]);
     }
 
-    // One side is killed: the other side ends, and the copy can be resumed.
-    place.file("src", 16_000_000);
+    // One side is killed: the other side ends, and the copy can be resumed. The receiver holds meanwhile,
+    // after its first block, and the sender cannot end without it, because the file exceeds the window.
+    place.file("src", 1_000_000);
     for from in Side::BOTH {
         for dies in Side::BOTH {
             let args = "--window 64K --chunk 4K --depth 1 --resume";
-            let mut sides = Side::BOTH.map(|side| {
-                start(&place, side, CARD, &format!("-f {} {args}", if side == from { "src" } else { "dst" }))
-            });
-            place.wait_for_bytes();
-            sides[usize::from(dies == Side::Dpu)].signal(Signal::KILL);
-            let [host, dpu] = sides.map(Running::end);
-            let other = if dies == Side::Host { dpu } else { host };
-            if !other.status.success() {
-                other.failed(&[]);
-                assert!(!place.path("dst").exists());
-                copies(&place, from, CARD, "--resume");
-            } else {
-                fs::remove_file(place.path("dst")).expect("it was done already");
-            }
+            let mut command = command(&place, from.other(), CARD, &format!("-f dst {args}"));
+            let mut hold = Hold::at(&mut command, "block");
+            let receiver = run(command);
+            let sender = start(&place, from, CARD, &format!("-f src {args}"));
+            hold.wait("block");
+            let (mut killed, other) = if dies == from { (sender, receiver) } else { (receiver, sender) };
+            killed.signal(Signal::KILL);
+            drop(hold);
+            other.end().failed(&[]);
+            drop(killed);
+            assert!(!place.path("dst").exists());
+            assert!(fs::metadata(place.path(PARTIAL)).expect("a partial copy").len() > 0);
+            copies(&place, from, CARD, "--resume");
         }
     }
 

@@ -72,6 +72,20 @@ fn connect_to_dpu(
             Err(e) => e,
         };
         check_interrupt()?;
+        let has_hung_up = matches!(
+            e.kind(),
+            io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::ResourceBusy
+        );
+        if has_hung_up {
+            hung_up += 1;
+            tracing::info!("{address} closed the connection before it responded ({e})");
+            hold_at("hung up");
+            std::thread::sleep(RETRY.min(deadline.left()));
+        }
         match e.kind() {
             io::ErrorKind::ConnectionRefused => {
                 return Err(failure!(
@@ -79,18 +93,6 @@ fn connect_to_dpu(
                     "{address} refused this host, because its secret differs from that in {}; use the same --secret-file on both sides",
                     path.display()
                 ));
-            }
-            io::ErrorKind::UnexpectedEof
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::ResourceBusy
-                if !deadline.is_over() =>
-            {
-                hung_up += 1;
-                tracing::info!("{address} closed the connection before it responded ({e}); trying again");
-                hold_at("hung up");
-                std::thread::sleep(RETRY.min(deadline.left()));
             }
             _ if deadline.is_over() => {
                 return Err(failure!(
@@ -100,6 +102,8 @@ fn connect_to_dpu(
                     count(hung_up, "time", "times")
                 ));
             }
+            // The loop tries again.
+            _ if has_hung_up => {}
             io::ErrorKind::Unsupported => {
                 return Err(failure!(Connecting, "cannot talk to {address}: {e}"));
             }

@@ -270,7 +270,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let (over, refused) = (AtomicBool::new(false), AtomicBool::new(false));
-        std::thread::scope(|scope| {
+        let listeners: Vec<_> = std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
                     let connected = connect_now(&path);
@@ -279,8 +279,9 @@ mod tests {
                     }
                 }
             });
-            // The listeners stay open, because one that closes refuses connections that are being made.
-            let _listeners: Vec<_> = (0..400)
+            // The listeners stay open until the thread has ended, because one that closes refuses connections
+            // that are being made.
+            let listeners = (0..400)
                 .map(|_| {
                     let listener = bind(&path).unwrap();
                     fs::remove_file(&path).unwrap();
@@ -288,7 +289,9 @@ mod tests {
                 })
                 .collect();
             over.store(true, Ordering::Relaxed);
+            listeners
         });
+        drop(listeners);
         assert!(!refused.into_inner());
     }
 

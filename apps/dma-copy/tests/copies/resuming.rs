@@ -162,8 +162,9 @@ fn a_name_that_is_taken_meanwhile_is_left_alone() {
         // The file is created while the DPU waits for the host. The DPU has already looked for its file when
         // its socket exists.
         if from == Side::Host {
-            let receiver = place.start(Side::Dpu, "-f dst");
+            let mut receiver = place.start(Side::Dpu, "-f dst");
             while !place.path("socket").exists() {
+                assert!(receiver.child().try_wait().expect("a child").is_none(), "it ends without a socket");
                 std::thread::yield_now();
             }
             take();

@@ -166,15 +166,6 @@ impl Place {
         entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
     }
 
-    /// Waits until the receiver has written some bytes.
-    pub(crate) fn wait_for_bytes(&self) {
-        let start = Instant::now();
-        while !fs::metadata(self.path(PARTIAL)).is_ok_and(|m| m.len() > 0) {
-            assert!(start.elapsed() < LONG, "no byte arrives");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
     /// Returns the command of one side, with a socket in this directory unless `args` name a channel, and
     /// with a timeout that no machine misses unless `args` have one.
     pub(crate) fn command(&self, side: Side, args: &str) -> Command {
