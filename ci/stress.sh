@@ -250,7 +250,7 @@ prepare() {
 # Stops all descendants of $1 at random moments, for 20 to 300 ms. A process that the test itself has stopped stays stopped.
 # pgrep lists parents first, unless numbers of processes have wrapped, so a parent cannot stop its child after this looked at the child.
 stop_at_random() {
-    local pid state stopped
+    local pid state stopped at
     while kill -0 "$1" 2>/dev/null; do
         stopped=()
         for pid in $(pgrep -s "$1" 2>/dev/null || true); do
@@ -260,7 +260,8 @@ stop_at_random() {
             stopped+=("$pid")
         done
         sleep "0.$(printf '%03d' $((20 + RANDOM % 281)))"
-        for pid in "${stopped[@]}"; do kill -CONT "$pid" 2>/dev/null || true; done
+        # Children first: a parent that goes on may stop its child, which must not be continued here then.
+        for ((at = ${#stopped[@]} - 1; at >= 0; at--)); do kill -CONT "${stopped[at]}" 2>/dev/null || true; done
         sleep "0.$(printf '%03d' $((RANDOM % 500)))"
     done
 }

@@ -95,7 +95,7 @@ static doca_error_t submit(struct doca_comch_task_send *task)
 	return result;
 }
 
-static void serve(void)
+static void serve(int started)
 {
 	struct doca_dev *dev = open_device(DPU), *same;
 	struct doca_dev_rep *rep = open_representor(dev, HOST), *same_rep;
@@ -149,6 +149,7 @@ static void serve(void)
 	IS(DOCA_ERROR_NOT_CONNECTED, doca_ctx_start(ctx));
 	OK(doca_pe_connect_ctx(pe, ctx));
 	OK(doca_ctx_start(ctx));
+	CHECK(write(started, "", 1) == 1 && close(started) == 0);
 	IS(DOCA_ERROR_BAD_STATE, doca_comch_server_set_max_msg_size(server, 1));
 	IS(DOCA_ERROR_IN_USE, doca_comch_server_destroy(server));
 
@@ -305,17 +306,20 @@ static void be_client(const char *name)
 
 int main(void)
 {
-	char name[64];
-	int status;
+	char name[64], byte;
+	int pipes[2], status;
 	pid_t child;
 
 	snprintf(name, sizeof(name), "doca-emu-test-%d", (int)getpid());
+	CHECK(pipe(pipes) == 0);
 	child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
-		serve();
+		serve(pipes[1]);
 		return 0;
 	}
+	/* The client looks for the server for 3 s, in which a busy machine may not have started the server. */
+	CHECK(close(pipes[1]) == 0 && read(pipes[0], &byte, 1) == 1);
 	be_client(name);
 	CHECK(waitpid(child, &status, 0) == child);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);

@@ -210,7 +210,7 @@ static void *stream(void *argument)
 	return NULL;
 }
 
-static void serve(const char *name)
+static void serve(const char *name, int started)
 {
 	static char text[256] = "hello, host: twenty!";
 	struct doca_dev *dev = open_device(DPU);
@@ -248,6 +248,7 @@ static void serve(const char *name)
 	OK(doca_comch_server_event_consumer_register(server, on_came, on_went));
 	OK(doca_pe_connect_ctx(pe, doca_comch_server_as_ctx(server)));
 	OK(doca_ctx_start(doca_comch_server_as_ctx(server)));
+	CHECK(write(started, "", 1) == 1 && close(started) == 0);
 	UNTIL(pe, came == 1);
 
 	OK(doca_pe_create(&pe2));
@@ -518,17 +519,20 @@ static void be_client(const char *name)
 
 int main(void)
 {
-	char name[64];
-	int status;
+	char name[64], byte;
+	int pipes[2], status;
 	pid_t child;
 
 	snprintf(name, sizeof(name), "doca-emu-fast-%d", (int)getpid());
+	CHECK(pipe(pipes) == 0);
 	child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
-		serve(name);
+		serve(name, pipes[1]);
 		return 0;
 	}
+	/* The client looks for the server for 3 s, in which a busy machine may not have started the server. */
+	CHECK(close(pipes[1]) == 0 && read(pipes[0], &byte, 1) == 1);
 	be_client(name);
 	CHECK(waitpid(child, &status, 0) == child);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);

@@ -301,6 +301,8 @@ int main(void)
 		exporter(pipes[1]);
 		return 0;
 	}
+	/* Without this, the read would not end if the child has failed. */
+	CHECK(close(pipes[1]) == 0);
 	size = read(pipes[0], blob, sizeof(blob));
 	CHECK(size > 0);
 	importer(blob, (size_t)size);
