@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 from conftest import filled
@@ -126,13 +127,25 @@ def test_wrong_pieces(setup, tmp_path):
 
 
 def test_dropped_and_failed_transfers_leave_neither_file_nor_buffers(setup, tmp_path):
-    buffer = setup.engine.allocate(len(DATA))
+    buffer, own = setup.engine.allocate(len(DATA)), dma.files.open(__file__)
+
+    def is_free(value: int) -> bool:
+        try:
+            buffer[0] = value
+        except dma.InUse:
+            return False
+        return setup.pool.in_use == 0
+
     for polls in range(8):
         save = setup.files.save(tmp_path / "out", [(0, buffer)])
         for _ in range(polls):
             if save.done:
                 break
         del save
+        # A drop waits for at most a second. Later operations free what a slower transfer used.
+        deadline = time.monotonic() + 60
+        while not is_free(polls) and time.monotonic() < deadline:
+            setup.files.read(own, []).wait()
         assert not [path.name for path in tmp_path.iterdir() if path.name != "out"]
         assert setup.pool.in_use == 0
         buffer[0] = polls
