@@ -271,8 +271,8 @@ fn an_observer_sees_as_many_samples_as_announced() {
     assert_eq!(counts.passes, (1..=6).map(|done| (done, 6)).collect::<Vec<_>>());
 }
 
-/// Returns a campaign of small copies on one engine and on a model. Their number is given, because a number of
-/// samples would depend on the time of a copy otherwise.
+/// Returns a campaign of small copies on one engine and on a model. It has a number of operations, because
+/// without one the number of samples depends on the time of an operation.
 fn small(samples: u32, passes: u32) -> Campaign {
     let sweep = Sweep { depths: Values(vec![4]), ..Sweep::default() };
     Campaign {

@@ -189,7 +189,7 @@ pub(super) fn is_in_shared_cache(cell: &Cell) -> bool {
 }
 
 /// Returns the number of operations that run before a sample's clock starts. `per_op` is in seconds.
-fn warm_ops(cell: &Cell, ops: u64, per_op: f64, buffers: u64) -> u64 {
+pub(super) fn warm_ops(cell: &Cell, ops: u64, per_op: f64, buffers: u64) -> u64 {
     let some = (ops as f64 * WARM_OPS_SHARE).min(MAX_WARM_OPS_SECONDS / per_op.max(1e-9)) as u64;
     let small = 2 * buffers * cell.size <= MAX_WARM_BYTES;
     if cell.footprint == Footprint::Hot && small { some.max(buffers) } else { some.max(1) }

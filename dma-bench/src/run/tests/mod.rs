@@ -3,10 +3,10 @@
 mod synthetic_engine;
 
 use super::active_cell::ActiveCell;
-use super::calibration::{is_in_shared_cache, model_ops, warm_up_of_pass};
+use super::calibration::{is_in_shared_cache, model_ops, warm_ops, warm_up_of_pass};
 use super::runner::{ActiveGroup, split_by_engine};
 use super::*;
-use crate::plan::{Cell, Footprint, Sweep};
+use crate::plan::{Cell, Direction, Footprint, Op, Sweep};
 use crate::results::Measured;
 
 /// Counts the samples that are cancelled.
@@ -45,6 +45,25 @@ fn the_warm_up_is_shared_out_among_the_passes() {
         (warm_up_of_pass(&quick) - 0.006).abs() < 1e-9,
         "this is longer than the CPU engine needs to choose a kernel"
     );
+}
+
+#[test]
+fn a_fifth_of_a_sample_runs_before_it_for_at_most_ten_milliseconds() {
+    let cell = |footprint| Cell {
+        engine: "cpu".to_owned(),
+        op: Op::Copy,
+        size: 64,
+        depth: 4,
+        batch: 1,
+        queues: 1,
+        segments: 1,
+        footprint,
+        direction: Direction::Local,
+    };
+    for (per_op, cold, hot) in [(1e-6, 10, 10), (2e-3, 5, 5), (4e-3, 2, 4), (1.0, 1, 4)] {
+        assert_eq!(warm_ops(&cell(Footprint::Cold), 50, per_op, 4), cold, "{per_op}");
+        assert_eq!(warm_ops(&cell(Footprint::Hot), 50, per_op, 4), hot, "{per_op}: each buffer is used once");
+    }
 }
 
 #[test]
