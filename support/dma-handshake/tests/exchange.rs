@@ -7,11 +7,13 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{TryRecvError, channel};
 use std::thread;
 use std::time::Instant;
 
 use dma_handshake::{
-    Answering, Keys, MAX_PENDING, PENDING_TIMEOUT, Protocol, Receiving, Secret, Sending, Step, answer, call, request,
+    Answering, Keys, MAX_PENDING, PENDING_TIMEOUT, Protocol, Receiving, Secret, Sending, Step, answer, call,
+    request,
 };
 use proptest::prelude::*;
 
@@ -416,8 +418,8 @@ proptest! {
     }
 }
 
-/// Returns what `attempt` returns. Repeats an attempt that failed if it took so long that the listener may have
-/// closed its connection because of its age: on a machine without time, the listener reads it too late.
+/// Returns the value of `attempt`. Repeats an attempt that failed if it took so long that the listener may
+/// have closed its connection because of its age.
 fn unless_expired<T>(attempt: impl Fn() -> io::Result<T>) -> T {
     for _ in 0..10 {
         let begun = Instant::now();
@@ -427,7 +429,7 @@ fn unless_expired<T>(attempt: impl Fn() -> io::Result<T>) -> T {
             Ok(value) => return value,
         }
     }
-    panic!("each of ten connections grew too old");
+    panic!("each of ten attempts failed after this time");
 }
 
 /// A connection that is closed for newer connections of its host receives the busy response, and the
@@ -437,9 +439,14 @@ fn a_full_listener_says_that_it_is_busy_and_serves_newcomers() {
     let secret = secret("sixteen or more bytes");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
+    // If an attempt fails, the listener ends when the sender is dropped.
+    let (running, over) = channel::<()>();
     std::thread::scope(|scope| {
-        let listening =
-            scope.spawn(|| answer(&listener, &secret, &PROTOCOL, || Ok(false), |e: io::Error| e, |_| ()));
+        let _running = running;
+        let listening = scope.spawn(|| {
+            let is_over = move || Ok(over.try_recv() == Err(TryRecvError::Disconnected));
+            answer(&listener, &secret, &PROTOCOL, is_over, |e: io::Error| e, |_| ())
+        });
         let strangers = unless_expired(|| {
             let mut first = TcpStream::connect(address).unwrap();
             let strangers: Vec<_> =

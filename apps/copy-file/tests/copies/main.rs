@@ -243,8 +243,8 @@ fn quiet_is_quiet() {
 fn output_that_cannot_be_written_is_reported() {
     let place = Place::new();
     place.file("src", 10);
-    // A socket that is shut down refuses bytes as a pipe without a reader does, also if a process that another
-    // test starts has a copy of the peer for an instant.
+    // A socket that is shut down refuses bytes as a pipe without a reader does, also while a process that
+    // another test starts has a copy of the peer.
     let closed = || {
         let (stdout, peer) = UnixStream::pair().expect("a pair of sockets");
         peer.shutdown(Shutdown::Both).expect("shut down");

@@ -39,9 +39,9 @@ fn hear(socket: &OwnedFd) -> Option<Reply> {
     }
 }
 
-/// A test that fills the table of pending connections locks this for writing, because the service of this
-/// process, which all tests share, then closes connections of other tests. Those that expect an answer lock it
-/// for reading.
+/// All tests of this process share its service. A test that fills the table of pending connections locks
+/// this for writing, because the service then closes connections of other tests. Strangers who expect an
+/// answer lock it for reading.
 static TABLE: RwLock<()> = RwLock::new(());
 
 fn without_flood() -> RwLockReadGuard<'static, ()> {
@@ -99,7 +99,8 @@ fn exporter_that_answers(blob: Blob, answers: Vec<Option<Reply>>) -> (Blob, impl
 #[test]
 fn a_busy_exporter_is_asked_again() {
     let (export, blob) = exported();
-    let (busy, exporter) = exporter_that_answers(blob, vec![Some(Reply::Busy), Some(Reply::Busy), Some(Reply::Unknown)]);
+    let (busy, exporter) =
+        exporter_that_answers(blob, vec![Some(Reply::Busy), Some(Reply::Busy), Some(Reply::Unknown)]);
     let error = Import::open_within(&busy.encode(), Duration::from_secs(60)).unwrap_err();
     assert!(matches!(error, RemoteError::UnknownExport { .. }), "{error}");
     assert_eq!(exporter(), 3);
