@@ -1,6 +1,7 @@
 //! [`SharedTransfer`]: an operation in flight on a shared queue.
 #![expect(unsafe_code, reason = "follows the slots' protocol")]
 
+use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -265,13 +266,12 @@ impl<T: Send + 'static, R: Answer> SharedTransfer<T, R> {
         let slot = &lane.slots[number as usize];
         match slot.look() {
             Seen::InFlight => {
-                // SAFETY: this transfer holds the operation, and is not used after it is dropped.
-                let parked = unsafe {
-                    match box_or_leak(operands) {
-                        Ok(operands) => slot.park(operands),
-                        Err(leaked) => slot.park(leaked),
-                    }
+                let boxed: Box<dyn Any + Send> = match box_or_leak(operands) {
+                    Ok(operands) => operands,
+                    Err(leaked) => leaked,
                 };
+                // SAFETY: this transfer holds the operation, and is not used after it is dropped.
+                let parked = unsafe { slot.park(boxed) };
                 if let Err(operands) = parked {
                     Self::end(lane, number, operands);
                 }
