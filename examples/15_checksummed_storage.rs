@@ -21,10 +21,12 @@ struct Stored {
 /// Writes a block. Returns an error if a replica differs from the block.
 fn write(engine: &dyn DmaEngine, queue: &Queue, block: &Buffer) -> dma::Result<Stored> {
     let place = || engine.allocate(block.len());
-    // Copies and computes the checksum in one pass, so the block is read once.
-    let ((_, first), crc) = queue.copy_crc32c(block.clone(), place()?, 0)?.wait()?;
-    // Reads the first replica once, and writes the other two.
-    let (first, second, third) = queue.copy_to_both(first, place()?, place()?)?.wait()?;
+    // The first operation copies and computes the checksum in one pass. Both only read the block, so both are
+    // in flight at the same time.
+    let with_crc = queue.copy_crc32c(block.clone(), place()?, 0)?;
+    let to_both = queue.copy_to_both(block.clone(), place()?, place()?)?;
+    let ((_, first), crc) = with_crc.wait()?;
+    let (_, second, third) = to_both.wait()?;
     let replicas = [first, second, third].map(BufferMut::freeze).to_vec();
     for replica in &replicas {
         let (_, differs) = queue.compare(block.clone(), replica.clone())?.wait()?;

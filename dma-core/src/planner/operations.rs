@@ -104,6 +104,10 @@ macro_rules! operations {
             /// destination. If a peer writes a window at the same time, the result may differ from the CRC of
             /// the destination.
             ///
+            /// For more destinations, also submit a [`copy`](Self::copy) or a
+            /// [`copy_to_both`](Self::copy_to_both) of the same [`Buffer`](crate::Buffer): all may be in
+            /// flight at once, because they only read it.
+            ///
             /// # Errors
             ///
             /// The errors of [`copy`](Self::copy), with the operands; `Unsupported` in the cases of

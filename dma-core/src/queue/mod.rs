@@ -30,7 +30,7 @@ use crate::planner::copy_bytes::{Copier, Pair};
 use crate::planner::plan::QueueCaps;
 use crate::planner::retry::{RetryAfter, RetryPolicy};
 use crate::planner::wait;
-use crate::planner::{self, Answer, OpError, Planner};
+use crate::planner::{self, Answer, OpError, Planner, error};
 use crate::{
     BufferMut, Counters, EngineInfo, Error, ErrorKind, InlineExecutor, QueueOptions, RawQueue, Result,
 };
@@ -140,25 +140,52 @@ impl Queue {
             match after {
                 RetryAfter::Nothing => {}
                 RetryAfter::Delay(delay) => std::thread::sleep(delay),
-                // If the device has stalled or is lost, the next attempt fails.
-                RetryAfter::Room if self.wait_for_room() => {}
-                RetryAfter::Room => return Err(OpError::full(operands)),
+                RetryAfter::Room => match self.wait_for_room() {
+                    Err(e) if e.kind() == ErrorKind::QueueFull => return Err(OpError::full(operands)),
+                    // If the device has stalled or is lost, the next attempt fails.
+                    _ => {}
+                },
             }
         }
     }
 
-    /// Polls until the queue has room, or until the device has stalled or is lost. Returns false if only the
-    /// program can make room.
-    fn wait_for_room(&self) -> bool {
+    /// Waits until the queue has room for an operation: flushes, and polls the device. Returns at once if
+    /// there is room.
+    ///
+    /// A transfer that the program holds keeps its slot after its operation has ended. To make room, wait for
+    /// the transfer or drop it.
+    ///
+    /// # Errors
+    ///
+    /// `QueueFull` if all operations have ended, and the program holds their transfers; `TimedOut` if the
+    /// device is stalled, as [`QueueOptions::stall_timeout`] says; `DeviceLost`; `Closed` if the
+    /// engine has panicked; `Unsupported` in a forked child.
+    pub fn wait_for_room(&self) -> Result<()> {
         let mut backoff = wait::Backoff::new();
-        while self.available() == 0 && self.stalled().is_none() {
+        loop {
+            let mut state = self.shared.borrow_mut();
+            let refusal = match state.planner.refusal() {
+                None if state.free.len() > 0 => return Ok(()),
+                None => state.stalled().map(error::stalled),
+                refusal => refusal,
+            };
+            if let Some(error) = refusal {
+                return Err(error.with_operation("wait for room").with_backend(state.planner.backend));
+            }
+            drop(state);
             match self.make_room() {
-                None => return self.shared.borrow().planner.is_closed(),
+                None if self.shared.borrow().planner.refusal().is_none() => {
+                    return Err(Error::new(
+                        ErrorKind::QueueFull,
+                        "the program holds the transfers of ended operations",
+                    )
+                    .with_hint("wait for one of these transfers, or drop it")
+                    .with_operation("wait for room"));
+                }
+                None | Some(1..) => {}
                 Some(0) => backoff.pause(),
-                Some(_) => {}
             }
         }
-        true
     }
 
     /// Delays operations that are submitted after this call until all earlier operations have completed.

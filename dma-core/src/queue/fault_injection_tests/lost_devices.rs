@@ -91,6 +91,7 @@ fn a_retry_ends_when_the_device_is_lost() {
     let retried =
         rig.queue.retry(&crate::RetryPolicy::new(), rig.pair(12), |(src, dst)| rig.queue.copy(src, dst));
     assert_eq!(retried.expect_err("lost").kind(), ErrorKind::DeviceLost);
+    assert_eq!(rig.queue.wait_for_room().expect_err("lost").kind(), ErrorKind::DeviceLost);
     check(held.wait());
 }
 

@@ -200,6 +200,28 @@ fn polls_make_room_in_a_full_queue_after_a_refusal() {
 }
 
 #[test]
+fn a_program_waits_for_room() {
+    let rig = Rig::with(QueueOptions::new().with_depth(2));
+    for len in 1..20 {
+        rig.queue.wait_for_room().expect("the device completes the copies that were dropped");
+        drop(rig.copy(len));
+    }
+    rig.queue.flush();
+    while rig.queue.available() < 2 {
+        rig.queue.poll();
+    }
+    rig.queue.wait_for_room().expect("there is room");
+    let held = [rig.copy(1), rig.copy(2)];
+    let full = rig.queue.wait_for_room().expect_err("the program holds both slots");
+    assert_eq!((full.kind(), full.hint().is_empty()), (ErrorKind::QueueFull, false));
+    held.into_iter().for_each(|held| _ = held.wait().expect("done"));
+    rig.queue.wait_for_room().expect("there is room");
+    assert_eq!(rig.queue.counters().full, 0);
+    let (rig, _last) = hung();
+    assert_eq!(rig.queue.wait_for_room().expect_err("a stall").kind(), ErrorKind::TimedOut);
+}
+
+#[test]
 fn a_lost_result_delays_nothing_else() {
     // The lost operation has one descriptor, then several descriptors.
     for len in [30, 200] {
