@@ -192,7 +192,7 @@ impl SharedExports {
             });
             served.retain_mut(|served| ready.next() != Some(true) || served.is_connected());
             served.extend(new);
-            pending.expire();
+            pending.expire().into_iter().for_each(refuse);
             if is_called {
                 accept(listener, &mut pending, served.len());
             }

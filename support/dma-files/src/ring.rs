@@ -565,12 +565,13 @@ mod tests {
         };
         let zero = std::fs::File::open("/dev/zero").expect("it opens");
         assert_eq!(read(&zero).wait(), Ok(8));
-        test_support::patience::until("the thread waits in io_uring_enter", || {
+        let waits = format!("426 {:#x} ", ring.shared.ring.as_raw_fd());
+        test_support::patience::until("the ring's thread waits in io_uring_enter", || {
             let tasks = std::fs::read_dir("/proc/self/task").expect("the threads");
             let call = |task: io::Result<std::fs::DirEntry>| {
                 std::fs::read_to_string(task.ok()?.path().join("syscall")).ok()
             };
-            tasks.filter_map(call).any(|call| call.starts_with("426 "))
+            tasks.filter_map(call).any(|call| call.starts_with(&waits))
         });
         // SAFETY: the number is that of the ring, which this test owns.
         let number = unsafe { libc::dup2(other, ring.shared.ring.as_raw_fd()) };

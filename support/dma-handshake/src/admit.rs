@@ -47,7 +47,6 @@ pub fn admit<S: AsFd, T, E>(
     let _ = rustix::net::listen(listener, BACKLOG);
     let mut pending = Pending::default();
     while !is_over()? {
-        pending.expire();
         let mut fds = Vec::with_capacity(1 + pending.iter().len());
         fds.push(PollFd::new(listener, PollFlags::IN));
         fds.extend(pending.iter().map(|stream: &S| PollFd::new(stream, PollFlags::IN)));
@@ -75,6 +74,7 @@ pub fn admit<S: AsFd, T, E>(
         if admitted.is_some() {
             return Ok(admitted);
         }
+        pending.expire().into_iter().for_each(&mut busy);
         for _ in 0..if ready[0] { ACCEPTS } else { 0 } {
             let Some((origin, stream)) = accept()? else { break };
             if let Some(evicted) = pending.add(origin, stream) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of pending connections.
 pub const MAX_PENDING: usize = 128;
-/// Time after which a pending connection is closed.
+/// Time after which a pending connection is closed, while more than half of [`MAX_PENDING`] are pending.
 pub const PENDING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The origin of a connection. Connections of one origin compete only with each other.
@@ -76,17 +76,23 @@ impl<C> Pending<C> {
         }
     }
 
-    /// Removes connections that are older than [`PENDING_TIMEOUT`]. Returns their number.
-    pub fn expire(&mut self) -> usize {
+    /// While more than half of [`MAX_PENDING`] connections are pending, removes those that are older than
+    /// [`PENDING_TIMEOUT`], oldest first. Returns them: tell their peers that this side is busy, and close
+    /// them. Fewer connections do no harm, and a slow peer has all the time that it needs.
+    ///
+    /// Call this after the connections were read, because bytes of a peer may have waited for this process.
+    pub fn expire(&mut self) -> Vec<C> {
         let now = Instant::now();
-        let expired = self.connections.iter().take_while(|(_, until, _)| *until <= now).count();
-        self.connections.drain(..expired).count()
+        let excess = self.connections.len().saturating_sub(MAX_PENDING / 2);
+        let expired = self.connections.iter().take(excess).take_while(|(_, until, _)| *until <= now).count();
+        self.connections.drain(..expired).map(|(_, _, connection)| connection).collect()
     }
 
     /// Returns the time when the next connection expires.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.connections.front().map(|(_, until, _)| *until)
+        let excess = self.connections.len() > MAX_PENDING / 2;
+        self.connections.front().filter(|_| excess).map(|(_, until, _)| *until)
     }
 
     /// Returns the connections, oldest first.
@@ -142,7 +148,23 @@ mod tests {
         (0..6).for_each(|number| assert_eq!(pending.add(origin(1), number), None));
         pending.filter_map(|number| (number % 2 == 0).then_some(number + 10));
         assert!(pending.iter().copied().eq([10, 12, 14]));
-        assert!(pending.next_deadline().is_some_and(|until| until > Instant::now()));
-        assert_eq!(pending.expire(), 0);
+    }
+
+    #[test]
+    fn only_a_table_that_is_half_full_closes_slow_connections() {
+        let mut pending = Pending::default();
+        let half = MAX_PENDING / 2;
+        (0..half).for_each(|number| assert_eq!(pending.add(origin(1), number), None));
+        let past = Instant::now();
+        pending.connections.iter_mut().for_each(|(_, until, _)| *until = past);
+        assert!(pending.next_deadline().is_none() && pending.expire().is_empty());
+        (half..half + 3).for_each(|number| assert_eq!(pending.add(origin(1), number), None));
+        assert_eq!(pending.next_deadline(), Some(past));
+        assert_eq!(pending.expire(), [0, 1, 2]);
+        assert!(pending.expire().is_empty());
+        assert_eq!(pending.add(origin(1), 0), None);
+        pending.connections.iter_mut().for_each(|(_, until, _)| *until = past + 2 * PENDING_TIMEOUT);
+        assert_eq!(pending.next_deadline(), Some(past + 2 * PENDING_TIMEOUT));
+        assert!(pending.expire().is_empty(), "it is not old yet");
     }
 }

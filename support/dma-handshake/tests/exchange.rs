@@ -54,6 +54,17 @@ fn a_pipe_is_no_secret_file() {
     assert!(read.unwrap_err().contains("is not a regular file"));
 }
 
+#[test]
+fn keys_are_not_printed() {
+    let secret = Secret::new([3; 16], [171; 32]);
+    assert!(format!("{secret:?}").contains("id"));
+    let (ours, theirs) = session();
+    for shown in [format!("{secret:?}"), format!("{ours:?}{theirs:?}")] {
+        assert!(!shown.contains("171") && !shown.to_lowercase().contains("ab"), "{shown}");
+        assert!(shown.len() < 100, "{shown}");
+    }
+}
+
 /// The results of the listener and the caller.
 type Results = (Result<(Keys, Keys), ErrorKind>, Result<(Keys, Keys), ErrorKind>);
 

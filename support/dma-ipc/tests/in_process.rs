@@ -11,7 +11,7 @@ use dma_core::Access;
 use dma_ipc::{BLOB_LEN, Export, Import, MAX_IMPORTS, Pages, RemoteError, SharedMemory};
 use proptest::prelude::*;
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(300);
 
 fn memory(len: usize) -> SharedMemory {
     SharedMemory::allocate(len, Pages::Normal).unwrap()

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use dma_core::Access;
 use dma_ipc::{Export, Import, Pages, SharedMemory};
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(300);
 
 /// Returns the numbers of file descriptors, threads and mappings of this process.
 fn holdings() -> [usize; 3] {

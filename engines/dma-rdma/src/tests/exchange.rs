@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dma_core::{Access, DmaEngineExt, Error, ErrorKind, Export, ExportDescriptor, Window};
-use dma_handshake::Secret;
+use dma_handshake::{Answering, MAX_PENDING, Secret, Step};
 use proptest::prelude::*;
 
 use super::remote::{SOON, exported};
@@ -213,11 +213,16 @@ fn truncated_and_oversized_requests_get_no_queue_pair() {
 #[test]
 fn a_silent_peer_is_left() {
     let exporter = Exporter::open();
-    let mut silent = exporter.connect();
-    silent.write_all(b"DMAR").unwrap();
+    let silent = || {
+        let mut peer = exporter.connect();
+        peer.write_all(b"DMAR").unwrap();
+        peer
+    };
+    // Fewer silent peers are kept.
+    let mut silent: Vec<_> = (0..=MAX_PENDING / 2).map(|_| silent()).collect();
     exporter.assert_serves();
     // This ends only when the exporter closes the connection.
-    assert_eq!(silent.read_to_end(&mut Vec::new()).unwrap_or(0), 0);
+    let _ = silent[0].read_to_end(&mut Vec::new());
 
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let error = ask(listener.local_addr().unwrap(), &exporter.secret, None, Duration::from_millis(50));
@@ -261,6 +266,28 @@ fn answers_of_imposters_are_errors() {
         assert_eq!(error.kind(), kind, "{bytes:?}: {error}");
         assert!(!error.hint().is_empty(), "{error}");
     }
+}
+
+#[test]
+fn an_exporter_without_queue_pairs_is_told() {
+    let secret = Secret::new([3; 16], [4; 32]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let service = listener.local_addr().unwrap();
+    let exporter = std::thread::spawn(move || {
+        let mut caller = Answering::new(listener.accept().unwrap().0);
+        loop {
+            match caller.step(&PROTOCOL, |_| Some(secret)).unwrap() {
+                Step::Pending(more) => caller = more,
+                Step::Requested(requested) => {
+                    return drop(requested.reply(&Reply::Exhausted.encode()).unwrap());
+                }
+            }
+        }
+    });
+    let error = ask(service, &secret, None, SOON).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfResources, "{error}");
+    assert!(error.hint().contains("close") && error.is_by_peer(), "{error}");
+    exporter.join().unwrap();
 }
 
 proptest! {

@@ -376,9 +376,13 @@ impl ServiceState {
 
     /// Handles deadlines that have passed.
     fn on_time(&mut self, shared: &SharedService) {
-        let expired = self.pending.expire();
-        if expired > 0 {
-            deferred_log!(debug, expired, "closing connections of processes that sent no request");
+        for caller in self.pending.expire() {
+            deferred_log!(
+                debug,
+                pid = caller.peer.pid,
+                "closing the connection of a process that sent no request"
+            );
+            caller.refuse(Reply::Busy);
         }
         if self.accept_again_at.is_some_and(|at| at <= Instant::now()) {
             self.accept_again_at = None;

@@ -19,7 +19,7 @@ use dma_ipc::{Export, Import, Pages, RemoteError, SharedMemory};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Time limit, long enough for any machine. Only a fault exceeds it.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(300);
 
 const ROLE: &str = "DMA_REMOTE_TEST_PEER";
 
