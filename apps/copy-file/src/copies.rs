@@ -86,18 +86,22 @@ impl<T> Copies<T> {
         Ok(None)
     }
 
-    /// Waits for the oldest copy. Fails if the device has completed nothing for [`STALL`].
+    /// Waits for the oldest copy. Fails if the device has completed nothing for [`STALL`], without times in
+    /// which this process did not run.
     pub(crate) fn wait(&mut self) -> Result<(), Failure> {
         let stall = hold::timeout("device", STALL);
-        let mut progress = (self.queue.counters().completed, Instant::now());
+        let mut before = self.queue.counters().completed;
+        let (mut idle, mut looked) = (Duration::ZERO, Instant::now());
         while let Some(oldest) = self.in_flight.front_mut()
             && oldest.transfer.wait_for(POLL_INTERVAL).is_err()
         {
             check_interrupt()?;
-            let completed = self.queue.counters().completed;
-            if completed != progress.0 {
-                progress = (completed, Instant::now());
-            } else if progress.1.elapsed() > stall {
+            let (completed, now) = (self.queue.counters().completed, Instant::now());
+            idle += (now - looked).min(2 * POLL_INTERVAL);
+            looked = now;
+            if completed != before {
+                (before, idle) = (completed, Duration::ZERO);
+            } else if idle > stall {
                 return Err(failure!(
                     "{} has completed nothing for {stall:?} and has {} to do; reset the device, or copy with --engine cpu",
                     self.backend,
