@@ -2,38 +2,43 @@
 //! script does nothing. If the SDK is missing, the script prints a warning, and everything builds except
 //! linked programs.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+#[cfg(any(feature = "linked", feature = "bindgen"))]
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    if std::env::var_os("CARGO_FEATURE_LINKED").is_some() {
-        link();
-    }
+    #[cfg(feature = "linked")]
+    link();
     #[cfg(feature = "bindgen")]
     bind();
 }
 
-/// Returns the output of pkg-config, if pkg-config is installed and knows the packages.
-fn pkg_config(option: &str) -> Option<String> {
+/// Returns the first directory that pkg-config prints for `option` after `flag`, if pkg-config is installed
+/// and knows the packages.
+#[cfg(any(feature = "linked", feature = "bindgen"))]
+fn packaged(option: &str, flag: &str) -> Option<PathBuf> {
     let output = Command::new("pkg-config").args([option, "doca-dma", "doca-common"]).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    output.status.success().then(|| text.trim().to_owned())
+    // A shell's words: a space in a path is quoted.
+    let words = shlex::split(str::from_utf8(&output.stdout).ok()?)?;
+    words.iter().find_map(|word| word.strip_prefix(flag).map(PathBuf::from))
 }
 
 /// Returns the first directory that contains `file`.
+#[cfg(any(feature = "linked", feature = "bindgen"))]
 fn first_with(file: &str, dirs: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
     dirs.into_iter().find(|dir| dir.join(file).exists())
 }
 
+#[cfg(feature = "linked")]
 fn link() {
     println!("cargo::rerun-if-env-changed=DMA_DOCA_LIB_DIR");
     let arch = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let prefix = Path::new("/opt/mellanox/doca");
     let named = std::env::var_os("DMA_DOCA_LIB_DIR").map(PathBuf::from);
-    let packaged = pkg_config("--libs-only-L").and_then(|flags| {
-        flags.split_whitespace().find_map(|flag| flag.strip_prefix("-L").map(PathBuf::from))
-    });
+    let packaged = packaged("--libs-only-L", "-L");
     let standard = [prefix.join(format!("lib/{arch}-linux-gnu")), prefix.join("lib64")];
     let system = ["/usr/local/lib", "/usr/lib64", "/usr/lib"].map(PathBuf::from).into_iter();
     let system = system.chain([PathBuf::from(format!("/usr/lib/{arch}-linux-gnu"))]);
@@ -55,9 +60,7 @@ fn link() {
 fn bind() {
     println!("cargo::rerun-if-env-changed=DOCA_INCLUDE_DIR");
     let named = std::env::var_os("DOCA_INCLUDE_DIR").map(PathBuf::from);
-    let packaged = pkg_config("--cflags-only-I").and_then(|flags| {
-        flags.split_whitespace().find_map(|flag| flag.strip_prefix("-I").map(PathBuf::from))
-    });
+    let packaged = packaged("--cflags-only-I", "-I");
     let standard = PathBuf::from("/opt/mellanox/doca/include");
     let asked = named.is_some();
     let searched = named.into_iter().chain(packaged).chain([standard]);

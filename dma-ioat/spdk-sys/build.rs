@@ -40,7 +40,8 @@ fn pkg_config(arguments: &[&str]) -> Result<Vec<String>, String> {
         ));
     }
     let text = String::from_utf8(output.stdout).map_err(|e| e.to_string())?;
-    Ok(text.split_whitespace().map(str::to_owned).collect())
+    // A shell's words: a space in a path is quoted.
+    shlex::split(&text).ok_or_else(|| format!("{program} {}: an open quote in {text}", arguments.join(" ")))
 }
 
 #[cfg(feature = "linked")]
