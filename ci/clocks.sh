@@ -27,6 +27,8 @@ bindings/c/tests/nixl/host_peers.hpp 3 polls until a condition holds; chooses a 
 bindings/c/tests/nixl/kills.py 1 chooses a moment to kill; every moment is right
 bindings/preload/tests/c/every_case.c 1 gives a wrong device time to write what it must not write
 bindings/python/tests/test_waiting.py 2 lets the other tasks of an event loop run, for 0 s
+dma-core/process/src/fork_lock.rs 1 limits a child that hangs
+dma-core/process/src/process_lock.rs 1 limits a child that hangs
 dma-core/src/queue/fault_injection_tests/mod.rs 1 a device that needs time to stop
 dma-core/src/shared/tests/mod.rs 2 a device that needs time to stop; polls until a condition holds
 standins/doca-emu/tests/c/comch.c 1 polls until a condition holds
@@ -35,7 +37,9 @@ standins/doca-emu/tests/c/tasks25/program.c 1 polls until a condition holds
 dma-doca/tests/comch.rs 2 makes it likely that all threads send; fewer are right, too
 standins/spdk-emu/tests/engine.rs 4 gives a wrong device time to do what it must not do
 standins/spdk-emu/tests/reattach.rs 1 polls until a condition holds
+engines/dma-cpu/src/helpers.rs 1 sleeps until another thread calls
 engines/dma-cpu/src/queue/tests.rs 1 makes two moments differ
+engines/dma-layers/src/auto/cpu_times.rs 1 a time that is shared in proportion, whatever it is
 engines/dma-cpu/tests/fork.rs 1 polls until a condition holds
 engines/dma-cpu/tests/queue/ending.rs 2 gives a wrong engine time to write what it must not write
 engines/dma-cpu/tests/queue/progress.rs 1 gives helper threads time to go to sleep
@@ -46,6 +50,7 @@ standins/dsa-emu/tests/c/faults.c 1 limits the whole program
 standins/dsa-emu/tests/c/program.c 2 polls until a condition holds; limits the whole program
 engines/dma-dsa/tests/on_standin.rs 2 polls until a condition holds; waits longer than the engine caches a file
 engines/dma-layers/tests/record_traces.rs 2 a program that is killed; waits longer than the buffer of a trace
+engines/dma-rdma/src/service.rs 1 limits a child that hangs
 engines/dma-rdma/src/tests/flood.rs 2 polls until a condition holds
 engines/dma-rdma/src/tests/hosts/faults.rs 3 chooses a moment to kill; polls until a link is up; the time that a link is down
 engines/dma-rdma/src/tests/hosts/mod.rs 2 chooses a moment to end; polls until a peer listens
@@ -64,6 +69,8 @@ bindings/c/tests/nixl/kills.py 2 limit against a hang, and the figure that is pr
 bindings/c/tests/nixl/peers.py 4 limits against a hang of two minutes
 bindings/preload/tests/c/ratios.c 1 figures that are printed
 bindings/python/tests/test_device_files.py 2 limit against a hang of a minute
+dma-bench/src/run/cpu_time.rs 1 threads that run for a time
+dma-core/process/src/limited_socket.rs 1 no shorter than the limit
 dma-core/src/shared/tests/closing.rs 1 half a minute against a minute
 dma-core/src/shared/tests/mod.rs 2 repeats what a stop of the machine has disturbed; limit against a hang
 dma-core/src/shared/tests/stalls.rs 1 repeats what a stop of the machine has disturbed
@@ -71,14 +78,16 @@ dma-doca/tests/raw_queue.rs 1 one of 20 tries has to be short
 dma-doca/tests/logs.rs 2 limits against a hang of two minutes
 dma-ioat/tests/raw_queue.rs 1 one of 100 tries has to be short
 dma-sim/tests/sim_faults/clocks.rs 1 no shorter than the time of the model
+engines/dma-cpu/src/pool.rs 1 different pauses; every pause is right
 engines/dma-cpu/tests/fork.rs 1 limit against a hang of a minute
 engines/dma-cuda/tests/hardware.rs 6 figures that are printed, on a GPU
 engines/dma-layers/tests/auto_failover.rs 1 a figure that is printed
-engines/dma-rdma/src/tests/flood.rs 1 a figure that is printed
+engines/dma-rdma/src/tests/flood.rs 2 a figure that is printed; repeats what took too long
 engines/dma-rdma/src/tests/hosts/faults.rs 4 limit against a hang, and figures that are printed
 engines/dma-rdma/src/tests/hosts/mod.rs 1 a figure that is printed
 engines/dma-rdma/src/tests/hosts/rights.rs 1 limit against a hang
 engines/dma-rdma/src/tests/hosts/speed.rs 1 a figure that is printed
+standins/dsa-emu/src/ring.rs 1 limit against a hang of a minute
 standins/doca-emu/tests/c/clock.c 1 time that a thread has run, which grows only while it runs
 standins/doca-emu/tests/faults.rs 1 no shorter than the time of the model
 standins/spdk-emu/tests/reattach.rs 1 no shorter than the pause that it waits for
@@ -88,10 +97,15 @@ tests/guest.rs 1 limit against a hang of a minute
 '
 tests=('*/tests/*' 'tests/*' '*tests.rs' '*_tests/*' '*/src/*/tests/*' ':!tests/fuzz')
 failed=0
+# Prints the lines that match $1 in test files, and in the modules `tests` at the ends of sources.
+matches() {
+    git grep -nE "$1" -- "${tests[@]}"
+    git grep -nE "$1|^(pub\(crate\) )?mod tests \{" -- '*/src/*.rs' ':!*tests.rs' ':!*/tests/*' ':!*_tests/*' | awk -F: '/:(pub\(crate\) )?mod tests \{/ { inside = $1; next } $1 == inside'
+}
 # Compares the lines of the tests that match $2, and not $3, with the list $1. $4 says what these tests do.
 compare() {
     local found expected
-    found=$(git grep -nE "$2" -- "${tests[@]}" | grep -vE "$3" | cut -d: -f1 | LC_ALL=C sort | uniq -c | awk '{ print $2, $1 }')
+    found=$(matches "$2" | grep -vE "$3" | cut -d: -f1 | LC_ALL=C sort | uniq -c | awk '{ print $2, $1 }')
     expected=$(awk 'NF { print $1, $2 }' <<<"$1" | LC_ALL=C sort)
     if [[ "$found" != "$expected" ]]; then
         echo "tests $4 elsewhere than ci/clocks.sh lists (<: listed, >: found); let the program say what it has reached instead:" >&2
@@ -106,6 +120,11 @@ limit="assert!\(.*(elapsed\(\)|Instant::now\(\)) < ($name,|$name\)|Duration::fro
 compare "$reads_listed" '\.elapsed\(\)|Instant::now\(\) [<>]|steady_clock::now|clock_gettime\(|time\.monotonic\(|(^|[^_[:alnum:]])time\((NULL|0)\)' "$limit" 'read a clock'
 short=$(git grep -nE 'const (LONG|HANGS|SOON|PATIENCE): Duration' -- "${tests[@]}" | grep -vE 'from_secs\(([6-9]|[1-9][0-9])[0-9]\)' || true)
 short+=$(git grep -nE 'let (deadline|end) = Instant::now\(\) \+' -- "${tests[@]}" | grep -vE "from_secs\(([6-9]|[1-9][0-9])[0-9]\)|$name;" || true)
+# Waits that must succeed.
+waits='(wait_for|wait_timeout|recv_timeout|get_timeout|accept|connect|recv|send|revoke|open_within)'
+short+=$(matches "$waits\([^;]*from_(secs\([1-5]?[0-9]\)|millis\([0-9_]+\))\)+\.(unwrap|expect)\(" || true)
+number='([1-5][0-9]{4}|[1-9][0-9]{0,3})'
+short+=$(git grep -nE "OK\(dma_queue_wait[a-z_]*\(.*, $number, (&|done)|poll\(.*, [0-9]+, $number\) == 1" -- '*.c' '*.cpp' '*.hpp' || true)
 if [[ -n "$short" ]]; then
     echo "a limit against a hang is at least a minute: $short" >&2
     failed=1

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A command that a page names for a figure works, and its limit holds.
-#   ci/figures.sh       checks that each `cargo bench` and `cargo test` that a page names is in one of the lists below
+#   ci/figures.sh       checks that each command that a page names for a figure is in one of the lists below: benchmarks, tests,
+#                       programs of this repository that print times, and runs of dma-bench whose output a page shows
 #   ci/figures.sh run   runs the commands of the list `weekly`. Benchmarks that count instructions have limits; the times of
 #                       others depend on the machine, so they only have to end with success. Takes an hour.
 set -euo pipefail
@@ -36,6 +37,11 @@ cargo bench -p dma-rdma --bench instructions
 cargo test --release -p dma-cuda --test pieces -- --ignored
 cargo test --release -p dma-cuda --test random -- --ignored
 cargo test -p dma-layers --test auto_failover -- --ignored --nocapture
+cargo run --release -p dma-bench -- run --preset quick --report out.html
+cargo run --release -p dma-bench -- run --preset quick --report out.html --json quick.json --plots plots
+ci/nixl.sh figures
+ci/preload.sh ratios
+dma-bench run -e cpu -o 64K,128K,256K,512K,1M,4M -q 1,8 --preset quick
 '
 # Commands that other steps run, or a part of a command above.
 elsewhere='
@@ -53,6 +59,7 @@ cargo test -p dma-doca --test allocations
 cargo test -p dma-ioat
 cargo test -p dma-sim --test model_published -- --nocapture
 cargo test -p dma-spdk-emu --test ioat doorbell -- --nocapture
+python bindings/python/benches/figures.py
 '
 # Commands that need the hardware, or two machines (ci/kernel.sh has the latter).
 hardware='
@@ -67,7 +74,13 @@ lines() { sed '/^$/d' <<<"$1" | LC_ALL=C sort; }
 
 case "${1:-}" in
 '')
-    named=$(git ls-files '*.md' | xargs grep -ohE 'cargo (bench|test) [^`|#)]*' | sed -E 's/[[:space:]]+$//; s/[,.;:]$//' | LC_ALL=C sort -u)
+    # shellcheck disable=SC2016 # a pattern
+    programs='cargo (bench|test) [^`|#)]*|cargo run --release -p dma-bench [^`#]*|ci/[a-z]+\.sh (figures|ratios)|python [a-z/]+/benches/[a-z]+\.py'
+    # The manual of dma-bench names runs that show its options. Figures of runs are in performance.md.
+    named=$({
+        git ls-files '*.md' | xargs grep -ohE "$programs"
+        grep -ohE 'dma-bench run [^`…]*' docs/performance.md
+    } | sed -E 's/[[:space:]]+$//; s/[,.;:]$//' | LC_ALL=C sort -u)
     listed=$(lines "$weekly$elsewhere$hardware")
     if [[ "$named" != "$listed" ]]; then
         echo "the pages name other commands than ci/figures.sh lists (<: listed, >: named):" >&2
@@ -78,16 +91,28 @@ case "${1:-}" in
     ;;
 run)
     failed=0
+    target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+    files=$(mktemp -d)
+    trap 'rm -rf "$files"' EXIT
     while read -r command; do
         if [[ "$command" == *--fio* ]] && ! command -v fio >/dev/null; then
             echo "skipped: $command, because fio is not installed"
             continue
         fi
         echo "--- $command"
-        bash -c "$command" </dev/null || {
+        status=0
+        case $command in
+        *dma-bench\ *run\ *)
+            cargo build --release --quiet --locked -p dma-bench
+            # shellcheck disable=SC2086 # split into words on purpose
+            (cd "$files" && "$target/release/dma-bench" run ${command#* run }) </dev/null || status=$?
+            ;;
+        *) bash -c "$command" </dev/null || status=$? ;;
+        esac
+        if ((status && status != 77)); then
             echo "FAILED: $command" >&2
             failed=1
-        }
+        fi
     done < <(lines "$weekly")
     exit $failed
     ;;

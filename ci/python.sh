@@ -8,8 +8,8 @@
 #   ci/python.sh            tests a wheel that is built without optimisation
 #   ci/python.sh release    tests the wheel of bindings/python/wheel, which must be below 12 MB and run on glibc 2.28: with the tests above,
 #                           on the stand-ins of all devices, and on each version of Python that this machine has. Two agents of NIXL move bytes by its
-#                           plugin. pyright accepts the types. `pip install ./bindings/python` works. If a free-threaded interpreter is installed (python3.14t,
-#                           python3.13t), its wheel passes the tests in parallel threads. If Rust's standard library for
+#                           plugin. Times beside Python's own are printed. pyright accepts the types. `pip install ./bindings/python` works. If a
+#                           free-threaded interpreter is installed (python3.14t, python3.13t), its wheel passes the tests in parallel threads. If Rust's standard library for
 #                           aarch64 is installed, the wheel for aarch64 is built
 #   ci/python.sh debug      also runs all tests with Python's checks of memory (-X dev, PYTHONMALLOC=debug)
 #
@@ -95,6 +95,7 @@ if command -v valgrind >/dev/null; then
 else
     echo "skipped: the program under valgrind, which is not installed"
 fi
+[[ "$profile" != release ]] || env --chdir "$made" "$bin/python" "$PWD/$crate/benches/figures.py"
 "$bin/mypy" --strict --cache-dir "$made/mypy" --python-executable "$bin/python" "$crate/python/dma" "$crate/tests/typed.py"
 echo "a wheel of $size bytes, profile $profile, $("$bin/python" --version)"
 [[ "$profile" == release ]] || exit 0

@@ -9,6 +9,7 @@
 #   ci/stress.sh --filter dma-ipc        only programs whose `package/name` matches this extended regular expression
 #   ci/stress.sh --starters              only programs that start processes or threads of their own
 #   ci/stress.sh --of COMMIT             the mode that this commit's hash selects
+#   ci/stress.sh --of COMMIT --share 8   one program in 8, which the hash selects, too
 #
 # mode       condition
 # one-cpu    one CPU for all threads
@@ -31,7 +32,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 all=(one-cpu quota neighbors stops threads clock small-tmp hardened offline user locale files twice)
-modes=() rounds=1 filter='' starters=''
+modes=() rounds=1 filter='' starters='' hash=0 share=1
 # The order in which a condition's command starts the next one's. Those that need root come before `user`.
 nesting=(quota one-cpu offline small-tmp hardened threads user files locale clock twice neighbors stops)
 # Prints the conditions of mode $1, in the order of their commands, joined by `+`.
@@ -73,7 +74,16 @@ while (($#)); do
     --starters) starters=yes ;;
     --of)
         hash=$(git rev-parse --short=6 "${2?--of needs a commit}") && shift
-        modes+=("${all[$((16#${hash:0:6} % ${#all[@]}))]}")
+        hash=$((16#${hash:0:6}))
+        modes+=("${all[$((hash % ${#all[@]}))]}")
+        ;;
+    --share)
+        [[ "${2-}" =~ ^[1-9][0-9]*$ ]] || {
+            echo "--share needs a number" >&2
+            exit 2
+        }
+        share=$2
+        shift
         ;;
     -h | --help)
         usage
@@ -117,9 +127,11 @@ starts() { # FOLDER NAME
     fi
     grep -rqE 'Command::new|thread::(spawn|scope|Builder)|fork\(|with_threads\([1-9]|Export::new' "${sources[@]}" 2>/dev/null
 }
+at=0
 while IFS=$'\t' read -r package folder name program; do
     [[ "$package/$name" =~ $filter ]] || continue
     [[ -z "$starters" ]] || starts "$folder" "$name" || continue
+    ((at++ % share == hash / ${#all[@]} % share)) || continue
     printf '%s\t%s\t%s\t%s\n' "$package" "$folder" "$name" "$program"
 done <"$work/programs" >"$work/chosen"
 [[ -s "$work/chosen" ]] || {
@@ -247,13 +259,20 @@ prepare() {
     esac
 }
 
-# Stops all descendants of $1 at random moments, for 20 to 300 ms. A process that the test itself has stopped stays stopped.
-# pgrep lists parents first, unless numbers of processes have wrapped, so a parent cannot stop its child after this looked at the child.
+# Prints the processes of session $1, parents before their children.
+parents_first() {
+    # shellcheck disable=SC2016 # a program for awk
+    ps -o pid=,ppid= -s "$1" 2>/dev/null | awk '{ parent[$1] = $2 }
+        END { for (pid in parent) { depth = 0; for (at = pid; at in parent; at = parent[at]) depth++; print depth, pid } }' | sort -n | cut -d " " -f 2
+}
+
+# Stops all descendants of $1 at random moments, for 20 to 300 ms. A process that the test itself has stopped stays stopped: a parent is
+# stopped first, so it cannot stop its child after this looked at the child.
 stop_at_random() {
     local pid state stopped at
     while kill -0 "$1" 2>/dev/null; do
         stopped=()
-        for pid in $(pgrep -s "$1" 2>/dev/null || true); do
+        for pid in $(parents_first "$1" || true); do
             { read -r state <"/proc/$pid/stat"; } 2>/dev/null || continue
             [[ "${state##*) }" != T* ]] || continue
             kill -STOP "$pid" 2>/dev/null || continue
