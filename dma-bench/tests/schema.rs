@@ -114,6 +114,7 @@ fn results_keep_to_the_schema() {
         errors
     };
     let short = ["run", "--quiet", "--footprint", "1M", "--warm-up", "0.001", "--format", "json"];
+    let cpu = test_support::cpus::first().0.to_string();
     for words in [
         &[
             "-e",
@@ -140,7 +141,7 @@ fn results_keep_to_the_schema() {
             "-d",
             "push,local",
             "--cpus",
-            "0",
+            &cpu,
         ],
         &["-e", "cpu", "-o", "4K", "--rate", "5k", "--samples", "2"],
         &["-e", "cpu", "-o", "4K", "--duration", "0.02", "--series=0.01"],

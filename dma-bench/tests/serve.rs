@@ -16,7 +16,7 @@ use test_support::default_signals;
 use test_support::free_port::free_port;
 
 /// A time limit that no correct test reaches.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(300);
 /// A short run, in which the figures do not matter.
 const SHORT: [&str; 12] = [
     "run",

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use dma_core::{Access, DmaEngineExt, ErrorKind, ExportDescriptor, MemoryRequest, QueueOptions};
 use dma_doca::{DocaEngine, DocaOptions};
+use test_support::patience::Patience;
 
 const LEN: usize = 100_000;
 
@@ -108,7 +109,16 @@ fn a_dpu_copies_a_hosts_memory_until_it_is_revoked_or_the_host_dies() {
         } else {
             host.told("revoke", "revoked");
         }
-        let e = queue.copy(remote, dpu.allocate(LEN).unwrap()).unwrap().wait().unwrap_err();
+        // This process learns with a delay that the host has ended. Until then the bytes are unchanged.
+        let mut patience = Patience::new();
+        let mut operands = (remote, dpu.allocate(LEN).unwrap());
+        let e = loop {
+            match queue.copy(operands.0, operands.1).unwrap().wait() {
+                Ok(copied) if dies => operands = copied,
+                ended => break ended.unwrap_err(),
+            }
+            patience.check("the import notices the end of the host");
+        };
         assert_eq!(e.kind(), ErrorKind::Revoked, "{e}");
         assert_eq!(dpu.import(&descriptor).unwrap_err().kind(), ErrorKind::Revoked);
         let (src, dst) = (dpu.allocate(64).unwrap(), dpu.allocate(64).unwrap());

@@ -75,7 +75,7 @@ fn over_tcp_new_strangers_do_not_keep_a_host_out() {
     drop(connect(|| TcpStream::connect(("127.0.0.1", port))));
     std::thread::scope(|scope| {
         let host = scope.spawn(|| place.start(Side::Host, &format!("-f src {args}")).end());
-        let mut silent = VecDeque::new();
+        let (mut silent, mut pause) = (VecDeque::new(), Duration::from_millis(2));
         while !host.is_finished() {
             // Connections are refused after the copy has started.
             silent.extend(TcpStream::connect(("127.0.0.1", port)));
@@ -83,7 +83,9 @@ fn over_tcp_new_strangers_do_not_keep_a_host_out() {
             if silent.len() > MANY {
                 silent.pop_front();
             }
-            sleep(Duration::from_millis(2));
+            // A slow host needs more time until the strangers have displaced it.
+            pause += pause / 200;
+            sleep(pause);
         }
         host.join().expect("it ends").copied();
     });

@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
       next++;
       in_flight++;
     }
-    check(dma_queue_wait(queue, done, 32, 5000, &count), "wait");
+    check(dma_queue_wait(queue, done, 32, 60000, &count), "wait");
     for (size_t i = 0; i < count; i++) {
       size_t which = (size_t)done[i].token;
       dma_copy again = {{from, which * LEN, LEN}, {to, which * LEN, LEN}, which};

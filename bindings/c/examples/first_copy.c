@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
 
   copy = (dma_copy){.src = {src, 0, LEN}, .dst = {dst, 0, LEN}, .token = 1};
   check(dma_queue_copy(queue, &copy, 1, NULL), "copy");
-  check(dma_queue_wait_for(queue, 1, 5000, &done), "wait");
+  check(dma_queue_wait_for(queue, 1, 60000, &done), "wait");
   check(done.status, "the copy");
 
   check(dma_region_describe(dst, &to), "describe");

@@ -92,7 +92,7 @@ static void run(const char *name) {
     dma_completion done{};
     std::fill(to.bytes.begin(), to.bytes.end(), static_cast<unsigned char>(0));
     check(dma_queue_submit(queue.get(), batch.get(), round));
-    check(dma_queue_wait_for(queue.get(), round, 5000, &done));
+    check(dma_queue_wait_for(queue.get(), round, 60000, &done));
     check(done.status);
     for (std::size_t i = 0; i < pieces; i++) {
       const auto *piece = &to.bytes[(pieces - 1 - i) * len];

@@ -12,7 +12,7 @@ import pytest
 
 import dma
 
-LIMIT = 120  # seconds, against hangs
+LIMIT = 600  # seconds, against hangs
 
 
 def run(program: str, *options: str, status: int = 0) -> str:

@@ -153,10 +153,8 @@ fn ctrl_c_keeps_what_was_measured() {
     has_used(&child, 150);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let asked = Instant::now();
     let output = child.wait_with_output().unwrap();
     assert_eq!(code(&output), 130, "{}", err(&output));
-    assert!(asked.elapsed() < Duration::from_secs(120), "the run was not interrupted");
     assert!(err(&output).contains("interrupted"), "{}", err(&output));
     assert!(out(&output).contains("INTERRUPTED"));
     let value = json(&results);

@@ -8,7 +8,6 @@ mod process;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use process::has_used;
 use serde_json::Value;
@@ -287,6 +286,8 @@ fn a_run_writes_everything_it_is_asked_for() {
 
 #[test]
 fn every_operation_and_direction_is_measured_and_verified() {
+    let number = test_support::cpus::first().1.to_string();
+    let node = format!("node{number}");
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json").display().to_string();
     for words in [
@@ -334,7 +335,7 @@ fn every_operation_and_direction_is_measured_and_verified() {
         &["-e", "sim:profile=bluefield3", "-o", "5M", "-y", "-q", "2", "-n", "8"],
         &["-e", "cpu", "--rate", "20k"],
         &["-e", "cpu", "-e", "sim:profile=bluefield3", "-d", "push,pull", "--peer", "process", "-y"],
-        &["-e", "cpu", "--cpus", "node0", "--numa", "0", "-T", "1,2"],
+        &["-e", "cpu", "--cpus", &node, "--numa", &number, "-T", "1,2"],
     ] {
         let sizes = if words.contains(&"-o") { "" } else { "1000,64K" };
         let sizes = if sizes.is_empty() { vec![] } else { vec!["-o", sizes] };

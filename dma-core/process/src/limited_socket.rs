@@ -116,8 +116,8 @@ mod tests {
                 (&theirs).write_all(&[1]).expect("the other side reads");
             }
         });
-        let limit = ExchangeLimit::new(LIMIT);
         let began = Instant::now();
+        let limit = ExchangeLimit::new(LIMIT);
         let mut socket = LimitedSocket::new(&ours, limit);
         let error = socket.read_exact(&mut [0; 4000]).expect_err("the peer is too slow");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

@@ -46,6 +46,11 @@ impl Channel {
         Ok(Self { carrier, timeout })
     }
 
+    /// Maximum time to wait for the other side.
+    pub(crate) const fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     pub(crate) fn send(&mut self, message: &[u8]) -> Result<(), Error> {
         match &mut self.carrier {
             Carrier::Comch(channel, _) => channel.send(message, self.timeout)?,

@@ -1,5 +1,7 @@
 //! The side that copies: tests of memory that the other side exports.
 
+use std::time::Instant;
+
 use dma_core::{
     Access, Capabilities, DmaEngine, DmaEngineExt, ErrorKind, ExportDescriptor, Queue, QueueOptions, Window,
 };
@@ -219,6 +221,15 @@ impl Importer<'_> {
             return Err("the bytes read before are wrong".into());
         }
         self.ask(Request::KillChild)?;
+        // This side learns with a delay that the child has ended.
+        let (limit, began) = (self.channel.timeout(), Instant::now());
+        let mut operands = (window.clone(), got);
+        while let Ok(copied) = queue.copy(operands.0, operands.1)?.wait() {
+            operands = copied;
+            if began.elapsed() > limit {
+                return Err("the memory of a process that has ended can be read".into());
+            }
+        }
         self.is_out_of_reach(&queue, window, CHILD_LEN)?;
         self.works(&queue)
     }

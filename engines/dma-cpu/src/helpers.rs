@@ -306,17 +306,17 @@ mod tests {
     fn a_call_for_all_reaches_all() {
         let shared = Arc::new((Helpers { size: 2, ..Helpers::default() }, AtomicBool::new(false)));
         let (helpers, quit) = &*shared;
-        let sleep = || {
+        let start = || {
             let shared = Arc::clone(&shared);
             std::thread::spawn(move || shared.0.sleep(|| shared.1.load(Ordering::SeqCst)))
         };
-        let sleeper = sleep();
+        let sleeper = start();
         wait_until("asleep", || helpers.any_asleep());
         // Calls like `call(true)`, but holds the lock until the other thread waits for it.
         let last_call = lock(&helpers.last_call);
         quit.store(true, Ordering::SeqCst);
         helpers.called.fetch_add(helpers.sleepers.swap(0, Ordering::SeqCst), Ordering::Relaxed);
-        let thief = sleep();
+        let thief = start();
         wait_until("about to sleep", || helpers.any_asleep());
         drop(last_call);
         wait_until("one answers", || sleeper.is_finished() || thief.is_finished());

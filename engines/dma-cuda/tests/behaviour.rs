@@ -15,6 +15,7 @@ use dma_core::{
 use dma_cuda::{CUmemcpyAttributes, CudaDevice, CudaEngine, CudaOptions, Pieces};
 use proptest::prelude::*;
 use support::{HEALTHY, driver, open, open_with, options};
+use test_support::patience::until;
 
 /// Returns bytes that differ from their neighbours.
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
@@ -67,7 +68,8 @@ fn allocations_use_pinned_memory_again() {
             drop(second);
             let freed = idle.release();
             assert!(freed >= 5000 || freed == 0, "{freed}");
-            assert_eq!(pinned(), before + 1, "released memory is freed");
+            // Another test that has released it may be about to free it.
+            until("released memory is freed", || pinned() == before + 1);
             // Device memory is freed at once.
             drop(engine.allocate_device(5000).unwrap());
             assert_eq!(idle.report().regions, 0);
@@ -75,7 +77,7 @@ fn allocations_use_pinned_memory_again() {
         }
     }
     drop(engine);
-    assert_eq!(pinned(), 0, "the engine frees idle memory");
+    until("the engine frees idle memory", || pinned() == 0);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 pub mod beside_c;
 pub mod built;
 pub mod counting;
+pub mod cpus;
 pub mod default_signals;
 pub mod free_port;
 pub mod hold;

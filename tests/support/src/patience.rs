@@ -3,11 +3,12 @@
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-/// Maximum time between two calls that counts. If more time passes, the thread, the process or the whole
-/// machine was stopped, or the thread had no CPU.
-const LONGEST_GAP: Duration = Duration::from_millis(100);
+/// Maximum time between two calls that counts. If more time passes, the thread sleeps, or the thread, the
+/// process or the whole machine was stopped or had no CPU. A quota stops a process for less than 100 ms.
+const LONGEST_GAP: Duration = Duration::from_millis(1);
 
-/// A limit of one minute. Time in which the test could not look does not count.
+/// A limit of one minute in which the test looked. Time in which it could not look does not count, and of a
+/// pause between two looks only a millisecond counts.
 #[derive(Debug)]
 pub struct Patience {
     left: Duration,
@@ -56,7 +57,7 @@ mod tests {
         patience.count(Duration::from_secs(3600));
         assert_eq!(patience.left, Duration::from_secs(60) - LONGEST_GAP);
         patience.check("an hour's stop ends no test");
-        (0..600).for_each(|_| patience.count(LONGEST_GAP));
+        (0..60_000).for_each(|_| patience.count(LONGEST_GAP));
         assert_eq!(patience.left, Duration::ZERO);
         let checked = std::panic::catch_unwind(move || patience.check("the end"));
         assert!(checked.is_err(), "it is over");

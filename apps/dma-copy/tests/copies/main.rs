@@ -150,7 +150,7 @@ fn the_default_channel_is_this_users_own() {
         let mut command = place.command(side, "");
         command = {
             let mut bare = std::process::Command::new(command.get_program());
-            bare.args(["--role", side.name(), "-f", file]);
+            bare.args(["--role", side.name(), "-f", file, "--timeout", "600"]);
             bare
         };
         command

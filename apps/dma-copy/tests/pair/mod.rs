@@ -17,7 +17,7 @@ use test_support::free_port::free_port;
 use test_support::hold::Hold;
 
 /// Time limit for a process, longer than any copy in these tests takes on a crowded machine.
-pub(crate) const LONG: Duration = Duration::from_secs(240);
+pub(crate) const LONG: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {

@@ -97,7 +97,7 @@ static void failed_copies_of_a_batch_are_known(uint32_t lanes) {
   }
   OK(dma_batch_create(copies, COPIES, &batch));
   OK(dma_queue_submit(queue, batch, 1));
-  OK(dma_queue_wait_for(queue, 1, 10000, &done));
+  OK(dma_queue_wait_for(queue, 1, 120000, &done));
   CHECK(done.status == DMA_DEVICE_FAULT);
   error.size = sizeof error;
   OK(dma_last_error(&error));
@@ -108,7 +108,7 @@ static void failed_copies_of_a_batch_are_known(uint32_t lanes) {
     CHECK(failures[i].status == DMA_DEVICE_FAULT || failures[i].status == DMA_ABORTED);
   /* The batch can be submitted again. */
   OK(dma_queue_submit(queue, batch, 2));
-  OK(dma_queue_wait_for(queue, 2, 10000, &done));
+  OK(dma_queue_wait_for(queue, 2, 120000, &done));
   CHECK(done.status == DMA_OK);
   OK(dma_batch_close(batch));
   OK(dma_queue_close(queue, 1000));

@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LEN = 64 * 1024, TIMEOUT_MS = 20000 };
+enum { LEN = 64 * 1024, TIMEOUT_MS = 120000 };
 
 static dma_range range(dma_region region, size_t offset, size_t len) {
   dma_range r;

@@ -69,7 +69,7 @@ static void interleaved(void) {
       if (choice > 31) {
         OK(dma_queue_cancel(queue, due[at]));
       } else {
-        OK(dma_queue_wait_for(queue, due[at], 1000, done));
+        OK(dma_queue_wait_for(queue, due[at], 120000, done));
         CHECK(done[0].token == due[at] && done[0].status == DMA_OK);
       }
       received(at);
@@ -101,7 +101,7 @@ static void *submits_the_batch(void *unused) {
     dma_status status = dma_queue_submit(queue, shared, i);
     CHECK(status == DMA_OK || status == DMA_IN_USE);
     if (status == DMA_OK) {
-      OK(dma_queue_wait(queue, &done, 1, 1000, &count));
+      OK(dma_queue_wait(queue, &done, 1, 120000, &count));
       CHECK(count == 1 && done.token == i && done.status == DMA_OK);
     }
   }
@@ -124,7 +124,7 @@ static void *closes_regions(void *unused) {
     OK(dma_queue_copy(queue, &copy, 1, NULL));
     closed = dma_region_close(region);
     CHECK(closed == DMA_OK || closed == DMA_IN_USE);
-    OK(dma_queue_wait(queue, &done, 1, 1000, &count));
+    OK(dma_queue_wait(queue, &done, 1, 120000, &count));
     CHECK(count == 1 && done.token == i && done.status == DMA_OK);
     if (closed != DMA_OK)
       OK(dma_region_close(region));

@@ -256,7 +256,7 @@ static void submissions(dma_engine engine, dma_engine other_engine, uint32_t lan
   copies[1] = copy(huge, whole);
   FAILS(DMA_OUT_OF_RANGE, dma_queue_copy(queue, copies, 2, &count));
   CHECK(count == 1);
-  OK(dma_queue_wait_for(queue, 1, 20000, &done));
+  OK(dma_queue_wait_for(queue, 1, 120000, &done));
 
   FAILS(DMA_INVALID_ARGUMENT, dma_queue_copy_list(queue, NULL, 1, &whole, 1, 2));
   FAILS(DMA_LENGTH_MISMATCH, dma_queue_copy_list(queue, NULL, 0, &whole, 1, 2));
@@ -311,7 +311,7 @@ static void submissions(dma_engine engine, dma_engine other_engine, uint32_t lan
   FAILS(DMA_IN_USE, dma_queue_submit(queue, taken, 4));
   FAILS(DMA_IN_USE, dma_batch_close(taken));
   FAILS(DMA_IN_USE, dma_region_close(a));
-  OK(dma_queue_wait_for(queue, 4, 20000, &done));
+  OK(dma_queue_wait_for(queue, 4, 120000, &done));
   OK(dma_batch_close(taken));
 
   OK(dma_queue_stop(queue, 1000));
@@ -358,7 +358,7 @@ static void unreceived(dma_engine engine, uint32_t lanes) {
   CHECK(status == DMA_QUEUE_FULL && accepted == depth);
   OK(dma_queue_depth(queue, &depth, &available));
   CHECK(available == 0);
-  OK(dma_queue_wait(queue, &done, 1, 20000, &count));
+  OK(dma_queue_wait(queue, &done, 1, 120000, &count));
   OK(dma_queue_depth(queue, NULL, &available));
   CHECK(available == 1);
   OK(dma_queue_wait_for_room(queue, &done, 1, 0, &count));
@@ -366,7 +366,7 @@ static void unreceived(dma_engine engine, uint32_t lanes) {
   OK(dma_queue_copy(queue, &one, 1, NULL));
   FAILS(DMA_QUEUE_FULL, dma_queue_copy(queue, &one, 1, NULL));
   FAILS(lanes ? DMA_TIMED_OUT : DMA_INVALID_ARGUMENT, dma_queue_wait_for_room(queue, NULL, 0, 0, &count));
-  OK(dma_queue_wait_for_room(queue, &done, 1, 20000, &count));
+  OK(dma_queue_wait_for_room(queue, &done, 1, 120000, &count));
   CHECK(count == 1 && done.status == DMA_OK);
   OK(dma_queue_copy(queue, &one, 1, NULL));
   OK(dma_queue_close(queue, 20000));

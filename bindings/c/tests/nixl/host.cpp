@@ -18,7 +18,7 @@ int main(int argc, char **argv) {
   if (argc < 4)
     return 2;
   const Text name = argv[3];
-  alarm(300);
+  alarm(1200);
   if (Text(argv[2]) != "none" && !dlopen(argv[2], RTLD_NOW)) {
     std::printf("%s\n", dlerror());
     return 2;

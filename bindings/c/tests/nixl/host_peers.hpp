@@ -154,7 +154,7 @@ static void killed_and_stopped_peers_are_errors(const Options &options) {
 }
 
 // While a transfer waits for a stopped peer, transfers with another peer are done. The engine waits 30 s for the stopped peer. If
-// this machine was stopped for that long, the test is repeated.
+// this machine was stopped for that long, the transfer has failed, and the test is repeated.
 static void a_stopped_peer_delays_no_other_peer() {
   double longest = 60;
   for (int round = 0; round < 3 && longest > 25; round++) {
@@ -172,13 +172,16 @@ static void a_stopped_peer_delays_no_other_peer() {
       CHECK(agent.prepare(WRITE, places(ours.data(), {{0, 4096}}, l), right, name, handles[at]) == DONE);
     }
     kill(stopped.pid, SIGSTOP);
-    CHECK(agent.post(WRITE, {}, {}, "stopped", handles[0]) == IN_PROGRESS);
     const auto start = std::chrono::steady_clock::now();
+    CHECK(agent.post(WRITE, {}, {}, "stopped", handles[0]) == IN_PROGRESS);
     CHECK(started(agent.post(WRITE, {}, {}, "other", handles[1], "note")) && agent.wait(handles[1]) == DONE);
     longest = seconds_since(start);
-    CHECK(agent.state(handles[0]) == IN_PROGRESS && std::equal(ours.begin(), ours.end(), other.bytes));
+    const int waiting = agent.state(handles[0]);
+    const bool in_time = seconds_since(start) <= 25;
+    CHECK(std::equal(ours.begin(), ours.end(), other.bytes) && (waiting == IN_PROGRESS || !in_time));
     kill(stopped.pid, SIGCONT);
-    CHECK(agent.wait(handles[0]) == DONE && std::equal(ours.begin(), ours.end(), stopped.bytes));
+    const int ended = agent.wait(handles[0]);
+    CHECK(!in_time || (ended == DONE && std::equal(ours.begin(), ours.end(), stopped.bytes)));
     for (const int at : {0, 1}) {
       CHECK(agent.free(handles[at]) == DONE);
       agent.unload(memory[at]);

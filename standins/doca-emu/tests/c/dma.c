@@ -127,7 +127,7 @@ int main(void)
 		struct pollfd wait = { handle, POLLIN, 0 };
 
 		OK(doca_pe_request_notification(pe));
-		CHECK(poll(&wait, 1, 10000) == 1);
+		CHECK(poll(&wait, 1, 120000) == 1);
 		OK(doca_pe_clear_notification(pe, handle));
 		while (doca_pe_progress(pe))
 			;

@@ -208,7 +208,7 @@ int main(void)
 	{
 		struct pollfd waits = {handle, POLLIN, 0};
 
-		CHECK(poll(&waits, 1, 10000) == 1);
+		CHECK(poll(&waits, 1, 120000) == 1);
 	}
 	OK(doca_workq_event_handle_clear(workq, handle));
 	/* The destination had data, which the copy replaced. */

@@ -120,7 +120,7 @@ int main(void)
 	for (doca_error_t result = DOCA_ERROR_AGAIN; result != DOCA_SUCCESS;) {
 		struct pollfd waits = {handle, POLLIN, 0};
 
-		CHECK(poll(&waits, 1, 10000) == 1);
+		CHECK(poll(&waits, 1, 120000) == 1);
 		OK(doca_workq_event_handle_clear(workq, handle));
 		result = next(workq, DOCA_SYNC_EVENT_JOB_WAIT_GT);
 		CHECK(result == DOCA_SUCCESS || result == DOCA_ERROR_AGAIN);
