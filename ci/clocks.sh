@@ -100,7 +100,7 @@ failed=0
 # Prints the lines that match $1 in test files, and in the modules `tests` at the ends of sources.
 matches() {
     git grep -nE "$1" -- "${tests[@]}"
-    git grep -nE "$1|^(pub\(crate\) )?mod tests \{" -- '*/src/*.rs' ':!*tests.rs' ':!*/tests/*' ':!*_tests/*' | awk -F: '/:(pub\(crate\) )?mod tests \{/ { inside = $1; next } $1 == inside'
+    git grep -nE "$1|^(pub\(crate\) )?mod tests \{" -- 'src/*.rs' '*/src/*.rs' ':!*tests.rs' ':!*/tests/*' ':!*_tests/*' | awk -F: '/:(pub\(crate\) )?mod tests \{/ { inside = $1; next } $1 == inside'
 }
 # Compares the lines of the tests that match $2, and not $3, with the list $1. $4 says what these tests do.
 compare() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The documentation builds without a warning with all features. `cargo test` runs its examples as tests. A reader can copy each example
-# of the guide as the page shows it: lines that the page hides only run the example, or end it.
+# of the guide as the page shows it: lines that the page hides only start a runtime, or return the result.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -103,9 +103,9 @@ run)
         status=0
         case $command in
         *dma-bench\ *run\ *)
-            cargo build --release --quiet --locked -p dma-bench
             # shellcheck disable=SC2086 # split into words on purpose
-            (cd "$files" && "$target/release/dma-bench" run ${command#* run }) </dev/null || status=$?
+            (cargo build --release --quiet --locked -p dma-bench && cd "$files" &&
+                "$target/release/dma-bench" run ${command##* run }) </dev/null || status=$?
             ;;
         *) bash -c "$command" </dev/null || status=$? ;;
         esac

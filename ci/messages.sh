@@ -44,7 +44,7 @@ EOF
 failed=0
 for at in "${!names[@]}"; do
     name=${names[at]} remedy=${remedies[at]}
-    if said=$(CARGO_TARGET_DIR=$target/messages cargo check --quiet --offline --manifest-path "$crate/Cargo.toml" --bin "$name" 2>&1); then
+    if said=$(CARGO_TARGET_DIR=$target/messages cargo check --quiet --manifest-path "$crate/Cargo.toml" --bin "$name" 2>&1); then
         echo "$name compiles" >&2
         failed=1
     elif ! grep -qF "$remedy" <<<"$said"; then
@@ -52,5 +52,5 @@ for at in "${!names[@]}"; do
         failed=1
     fi
 done
-echo "${#names[@]} messages of the compiler name the remedy"
 ((!failed))
+echo "${#names[@]} messages of the compiler name the remedy"

@@ -6,7 +6,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 arch=$(uname -m)
-prefix=${CARGO_TARGET_DIR:-$PWD/target}/ci-sdk
+# The path has a space.
+prefix="${CARGO_TARGET_DIR:-$PWD/target}/ci sdk"
 mkdir -p "$prefix"
 standins/doca-emu/install "$prefix/doca" --profile dev
 standins/spdk-emu/install "$prefix/spdk" --profile dev

@@ -113,7 +113,7 @@ trap cleanup EXIT
 
 # Writes package, folder and program of each test program.
 cargo test --locked --workspace --no-run --message-format json-render-diagnostics </dev/null |
-    sed -nE 's|.*"package_id":"[^"]*[/#]([a-z-]+)[#@][0-9][^"]*".*"manifest_path":"([^"]*)/Cargo.toml".*"name":"([^"]+)".*"overflow_checks":[a-z]+,"test":true\}.*"executable":"([^"]+)".*|\1\t\2\t\3\t\4|p' >"$work/programs"
+    sed -nE 's|.*"package_id":"[^"]*[/#]([a-z-]+)[#@][0-9][^"]*".*"manifest_path":"([^"]*)/Cargo.toml".*"name":"([^"]+)".*"overflow_checks":[a-z]+,"test":true\}.*"executable":"([^"]+)".*|\1\t\2\t\3\t\4|p' | LC_ALL=C sort >"$work/programs"
 # Returns whether the sources of a test program, with the modules that they share with others, start a process or a thread, or use an
 # engine or an export that does.
 starts() { # FOLDER NAME

@@ -191,10 +191,10 @@ fn a_long_sample_ends_when_asked_and_counts() {
         ("-e cpu:threads=0 -o 4K -n 1000000000 -T 2", false),
         ("-e sim:profile=dsa -o 4K -n 1000000000", false),
         ("-e sim:profile=dsa -o 4K -n 1000000000 -T 2", false),
-        // The first operation is scheduled at once, and the last after five minutes.
-        ("-e cpu:threads=0 -o 4K --rate 1 -n 300", false),
-        // The interrupt comes while memcpy runs, which is measured first.
-        ("-e cpu:threads=0 -o 4K -t 600", true),
+        // The first operation is scheduled at once, and the last after a day.
+        ("-e cpu:threads=0 -o 4K --rate 1 -n 100000", false),
+        // The interrupt comes while memcpy runs, which is measured first, for a day.
+        ("-e cpu:threads=0 -o 4K -t 86400", true),
     ] {
         let child = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
             .args(["run", "--samples", "1", "--warm-up", "0.001", "--footprint", "1M", "--json"])

@@ -372,7 +372,7 @@ fn allocations_use_memory_of_the_environment_again() {
             drop(second);
             let freed = idle.release();
             assert!(freed >= 5000 || freed == 0, "{freed}");
-            // Another test that has released it may be about to free it.
+            // Another test may have released this memory, and not freed it yet.
             until("released memory is freed", || machine::<20>().memory() == before + 1);
             break;
         }

@@ -83,7 +83,7 @@ fn over_tcp_new_strangers_do_not_keep_a_host_out() {
             if silent.len() > MANY {
                 silent.pop_front();
             }
-            // A slow host needs more time until the strangers have displaced it.
+            // The pause grows, so that a slow host can authenticate before it is displaced.
             pause += pause / 200;
             sleep(pause);
         }

@@ -140,7 +140,7 @@ fn ctrl_c_keeps_what_was_measured() {
             "--samples",
             "10000",
             "-t",
-            "600",
+            "86400",
             "--footprint",
             "1M",
             "--json",

@@ -160,6 +160,13 @@ pub(crate) fn stalled(stalled_for: Duration) -> Error {
         .with_hint("close the queue and open another one, or submit again later if the device may recover")
 }
 
+/// Makes the error for a wait for room that only the program can make.
+#[cold]
+pub(crate) fn held() -> Error {
+    Error::new(ErrorKind::QueueFull, "the program holds the transfers of ended operations")
+        .with_hint("wait for one of these transfers, or drop it")
+}
+
 /// Makes the error for a copy of bytes that gets no memory or slot, because a stalled device has them.
 #[cold]
 pub(crate) fn holds_memory(stalled_for: Duration) -> Error {

@@ -163,28 +163,21 @@ impl Queue {
     pub fn wait_for_room(&self) -> Result<()> {
         let mut backoff = wait::Backoff::new();
         loop {
-            let mut state = self.shared.borrow_mut();
-            let refusal = match state.planner.refusal() {
-                None if state.free.len() > 0 => return Ok(()),
-                None => state.stalled().map(error::stalled),
+            let refusal = || self.shared.borrow().planner.refusal();
+            let error = match refusal() {
+                None if self.available() > 0 => return Ok(()),
+                None => match self.make_room() {
+                    Some(0) => self.stalled().map(error::stalled),
+                    Some(_) => continue,
+                    None => Some(refusal().unwrap_or_else(error::held)),
+                },
                 refusal => refusal,
             };
-            if let Some(error) = refusal {
-                return Err(error.with_operation("wait for room").with_backend(state.planner.backend));
+            if let Some(error) = error {
+                let backend = self.shared.borrow().planner.backend;
+                return Err(error.with_operation("wait for room").with_backend(backend));
             }
-            drop(state);
-            match self.make_room() {
-                None if self.shared.borrow().planner.refusal().is_none() => {
-                    return Err(Error::new(
-                        ErrorKind::QueueFull,
-                        "the program holds the transfers of ended operations",
-                    )
-                    .with_hint("wait for one of these transfers, or drop it")
-                    .with_operation("wait for room"));
-                }
-                None | Some(1..) => {}
-                Some(0) => backoff.pause(),
-            }
+            backoff.pause();
         }
     }
 

@@ -85,7 +85,7 @@ fn manual_time_passes_by_hand_only() {
 fn sleepers_are_woken_on_the_manual_clock() {
     let options = SimOptions::new().with_profile(Profile::bluefield3()).with_clock(Clock::Manual);
     let engine = SimEngine::open(&options).unwrap();
-    // The driver wakes a sleeper to look for stalls, too: in this test, not within a minute.
+    // The driver also wakes a sleeper to look for stalls. The long timeout prevents that for a minute.
     let patient = QueueOptions::new().with_stall_timeout(Duration::from_secs(24 * 3600));
     let queue = engine.open_queue(&patient).unwrap();
     if cfg!(not(target_os = "linux")) {

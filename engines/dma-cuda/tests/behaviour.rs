@@ -68,7 +68,7 @@ fn allocations_use_pinned_memory_again() {
             drop(second);
             let freed = idle.release();
             assert!(freed >= 5000 || freed == 0, "{freed}");
-            // Another test that has released it may be about to free it.
+            // Another test may have released this memory, and not freed it yet.
             until("released memory is freed", || pinned() == before + 1);
             // Device memory is freed at once.
             drop(engine.allocate_device(5000).unwrap());

@@ -17,7 +17,7 @@ pub type Authenticated = (TcpStream, (Keys, Keys));
 /// keys of the messages sent and received. Calls `is_over` at least every 50 ms. Returns `None` after
 /// `is_over` has returned true. Makes `listener` non-blocking. `rejected` receives the reason why a
 /// connection was not accepted or was closed: the errors of [`Answering::step`], and `ResourceBusy` if the
-/// connection was closed for a newer one.
+/// connection was closed because too many are pending.
 ///
 /// # Errors
 ///

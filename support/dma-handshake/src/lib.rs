@@ -33,8 +33,8 @@
 //!   that receives them. A status other than "accepted" is not authenticated, so this program can also make
 //!   the caller report a wrong error;
 //! - that replays a caller's messages makes the listener compute one key agreement, and is not admitted;
-//! - that opens many connections uses up to [`MAX_PENDING`] of the listener's connections, those beyond half
-//!   of this number for up to [`PENDING_TIMEOUT`] each.
+//! - that opens many connections uses up to [`MAX_PENDING`] of the listener's connections. While more than
+//!   half of them are pending, the listener closes those older than [`PENDING_TIMEOUT`].
 //!
 //! Every secret can be guessed by trying it on a recorded first message. Therefore secrets must be random, as
 //! `head -c 32 /dev/urandom` makes them. Each program that knows the secret can impersonate both sides.

@@ -4,7 +4,8 @@ use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 /// Maximum time between two calls that counts. If more time passes, the thread sleeps, or the thread, the
-/// process or the whole machine was stopped or had no CPU. A quota stops a process for less than 100 ms.
+/// process or the whole machine was stopped or had no CPU. A quota stops a process for up to 100 ms at a
+/// time.
 const LONGEST_GAP: Duration = Duration::from_millis(1);
 
 /// A limit of one minute in which the test looked. Time in which it could not look does not count, and of a
@@ -29,7 +30,7 @@ impl Patience {
         let now = Instant::now();
         self.count(now - self.last);
         self.last = now;
-        assert!(!self.left.is_zero(), "not within a minute: {never}");
+        assert!(!self.left.is_zero(), "not within a minute of looking: {never}");
     }
 
     fn count(&mut self, gap: Duration) {

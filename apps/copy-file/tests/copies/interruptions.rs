@@ -50,6 +50,21 @@ fn an_interrupted_copy_leaves_nothing() {
     }
 }
 
+#[test]
+fn a_device_that_completes_nothing_is_given_up() {
+    let place = Place::new();
+    place.file("src", 100 * CHUNK);
+    fs::write(place.path("dst"), "old").expect("a file");
+    let (child, mut hold) = start_held(&mut place.command(STUCK), "begun");
+    hold.answer("device=0.5");
+    let output = child.wait_with_output().expect("it ends");
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("has completed nothing for 500ms") && said.contains("--engine cpu"), "{said}");
+    assert_eq!(place.names(), BTreeSet::from(["dst".to_owned(), "src".to_owned()]));
+    assert_eq!(fs::read(place.path("dst")).expect("readable"), b"old");
+}
+
 /// `nohup` starts programs with SIGHUP ignored, and shells start background jobs with SIGINT ignored.
 #[test]
 fn signals_that_are_ignored_at_the_start_stay_ignored() {

@@ -221,8 +221,10 @@ fn a_silent_peer_is_left() {
     // Fewer silent peers are kept.
     let mut silent: Vec<_> = (0..=MAX_PENDING / 2).map(|_| silent()).collect();
     exporter.assert_serves();
-    // This ends only when the exporter closes the connection.
-    let _ = silent[0].read_to_end(&mut Vec::new());
+    // This ends only when the exporter closes the connection, after it has said that it is busy.
+    let mut said = Vec::new();
+    let _ = silent[0].read_to_end(&mut said);
+    assert!(!said.is_empty(), "the oldest peer is told");
 
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let error = ask(listener.local_addr().unwrap(), &exporter.secret, None, Duration::from_millis(50));

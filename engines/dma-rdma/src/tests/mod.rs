@@ -92,7 +92,7 @@ fn allocations_use_registrations_again() {
             drop(second);
             let freed = idle_memory.release();
             assert!(freed >= 5000 || freed == 0, "{freed}");
-            // Another test that has released it may be about to deregister it.
+            // Another test may have released this memory, and not freed it yet.
             until("released memory is deregistered", || nic.state().objects == before + 1);
             break;
         }

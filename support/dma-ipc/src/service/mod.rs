@@ -358,7 +358,10 @@ impl SharedService {
                         key => state.on_event(self, key),
                     }
                 }
-                state.on_time(self);
+                // Otherwise the request of a connection that expires may still be in the kernel.
+                if events.len() < events.capacity() {
+                    state.on_time(self);
+                }
             });
         }
     }
