@@ -17,7 +17,7 @@
 # neighbors  ten busy processes
 # stops      all processes of the program stop at random moments for 20 to 300 ms
 # threads    threads run in slow motion: each stops at random moments for up to 300 ms (ci/hold_threads.py), and 16 tests run at once
-# clock      the wall clock steps by an hour every second (libfaketime)
+# clock      the wall clock steps every second, an hour ahead or behind (ci/step_clock.c)
 # small-tmp  /tmp has 64 MiB
 # hardened   /tmp executes no programs, umask 077, no HOME, a dumb terminal, and full backtraces
 # offline    no network but loopback
@@ -103,11 +103,11 @@ logs=$(realpath -m "${CARGO_TARGET_DIR:-target}")/stress
 mkdir -p "$logs"
 work=$(mktemp -d -p "$logs" run.XXXXXX)
 chmod 755 "$work"
-group=''
+group='' links=''
 cleanup() {
     jobs -pr | xargs -r kill 2>/dev/null || true
     [[ -z "$group" ]] || rmdir "$group" 2>/dev/null || true
-    rm -rf "$work"
+    rm -rf "$work" ${links:+"$links"}
 }
 trap cleanup EXIT
 
@@ -193,19 +193,15 @@ prepare() {
         prefix+=(env RUST_TEST_THREADS=16 python3 "$PWD/ci/hold_threads.py")
         ;;
     clock)
-        lib=$(find /usr/lib -name libfaketime.so.1 2>/dev/null | head -n 1)
-        [[ -n "$lib" ]] || {
-            reason="no libfaketime (apt-get install faketime)"
+        cc -O2 -fPIC -shared ci/step_clock.c -o "$work/step_clock.so" || {
+            reason="no C compiler"
             return 1
         }
-        # Some tests build stand-ins. Compilers hang under the library, and file times do not step with the clock.
-        mkdir -p "$work/tools"
-        for tool in cargo rustc; do
-            printf '#!/bin/sh\nexec env -u LD_PRELOAD "%s" "$@"\n' "$(command -v "$tool")" >"$work/tools/$tool"
-            chmod +x "$work/tools/$tool"
-        done
-        prefix+=(env "PATH=$work/tools:$PATH" NO_FAKE_STAT=1 "LD_PRELOAD=$lib" FAKETIME=+0 FAKETIME_NO_CACHE=1
-            "FAKETIME_TIMESTAMP_FILE=$work/clock" DONT_FAKE_MONOTONIC=1)
+        # A space or a colon ends a name in LD_PRELOAD.
+        links=$(mktemp -d -p /var/tmp)
+        chmod 755 "$links"
+        ln -s "$work/step_clock.so" "$links/"
+        prefix+=(env "STEP_CLOCK=$work/clock" "LD_PRELOAD=$links/step_clock.so")
         ;;
     small-tmp)
         as_root || {
@@ -285,15 +281,6 @@ stop_at_random() {
     done
 }
 
-# Removes what libfaketime has left in shared memory for processes that were killed. A later process of the same number and of another user
-# could not use it, and would end.
-remove_fake_clocks() {
-    local file
-    for file in /dev/shm/{sem.,}faketime_*; do
-        [[ -d "/proc/${file##*_}" ]] || rm -f "$file"
-    done
-}
-
 passed=0 failed=0 skipped=0
 for mode in "${modes[@]}"; do
     prefix=() reason='' limit=900
@@ -312,10 +299,13 @@ for mode in "${modes[@]}"; do
         done
     fi
     if [[ "+$mode+" == *+clock+* ]]; then
-        echo +0 >"$work/clock"
-        (for ((hour = 1; ; hour++)); do
-            sleep 1
-            echo "$((hour % 2 ? 3600 : -3600))" >"$work/clock"
+        printf 0 >"$work/clock"
+        # The file is mapped, so it is not truncated.
+        (while :; do
+            for step in + -; do
+                sleep 1
+                printf '%s' "$step" 1<>"$work/clock"
+            done
         done) &
         helpers+=($!)
     fi
@@ -335,7 +325,6 @@ for mode in "${modes[@]}"; do
             [[ -z "$stopper" ]] || wait "$stopper" || true
             left=$(pgrep -l -s "$test" | tr '\n' ' ' || true)
             pkill -KILL -s "$test" || true
-            [[ "+$mode+" != *+clock+* ]] || remove_fake_clocks
             if ((status)); then
                 mode_failed=$((mode_failed + 1))
                 case $status in

@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use rustix::time::{ClockId, clock_gettime};
-
 use crate::c_abi::{Handle, INVALID, Mark, Out, Outcome, c, c_calls, object, require};
 use crate::dev::{Dev, Info};
 
@@ -47,12 +45,14 @@ impl Time {
     fn of(kind: u64) -> Outcome<Self> {
         let id = match kind {
             HOST_COUNTER_CYCLES => return Ok(Self::Cycles(cycles())),
-            NIC_REAL_TIME | HOST_REAL_TIME => ClockId::Realtime,
-            HOST_MONOTONIC => ClockId::Monotonic,
-            NIC_FREE_RUNNING | HOST_MONOTONIC_RAW => ClockId::MonotonicRaw,
+            NIC_REAL_TIME | HOST_REAL_TIME => libc::CLOCK_REALTIME,
+            HOST_MONOTONIC => libc::CLOCK_MONOTONIC,
+            NIC_FREE_RUNNING | HOST_MONOTONIC_RAW => libc::CLOCK_MONOTONIC_RAW,
             _ => return Err(c::DOCA_ERROR_NOT_SUPPORTED),
         };
-        let time = clock_gettime(id);
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the call writes a timespec. All kernels have these clocks, so it succeeds.
+        unsafe { libc::clock_gettime(id, &raw mut time) };
         Ok(Self::Nanos(time.tv_sec.cast_unsigned() * NANOS + time.tv_nsec.cast_unsigned()))
     }
 
