@@ -269,30 +269,31 @@ mod tests {
     fn a_socket_that_has_its_name_listens() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let (over, refused) = (AtomicBool::new(false), AtomicBool::new(false));
-        let listeners: Vec<_> = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
-                    let connected = connect_now(&path);
-                    if connected.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
-                        refused.store(true, Ordering::Relaxed);
-                    }
-                }
-            });
+        for _ in 0..8 {
+            let (over, refused) = (AtomicBool::new(false), AtomicBool::new(false));
             // The listeners stay open until the thread has ended, because one that closes refuses connections
             // that are being made.
-            let listeners = (0..400)
-                .map(|_| {
-                    let listener = bind(&path).unwrap();
-                    fs::remove_file(&path).unwrap();
-                    listener
-                })
-                .collect();
-            over.store(true, Ordering::Relaxed);
-            listeners
-        });
-        drop(listeners);
-        assert!(!refused.into_inner());
+            let listeners: io::Result<Vec<_>> = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        let connected = connect_now(&path);
+                        if connected.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
+                            refused.store(true, Ordering::Relaxed);
+                        }
+                    }
+                });
+                let listeners = (0..50).map(|_| {
+                    let listener = bind(&path)?;
+                    fs::remove_file(&path)?;
+                    Ok(listener)
+                });
+                let listeners = listeners.collect();
+                over.store(true, Ordering::Relaxed);
+                listeners
+            });
+            listeners.unwrap();
+            assert!(!refused.into_inner());
+        }
     }
 
     #[test]
