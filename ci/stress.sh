@@ -62,12 +62,12 @@ while (($#)); do
         modes+=("$(conditions "${2-}")")
         shift
         ;;
-    --rounds)
+    --rounds | --share)
         [[ "${2-}" =~ ^[1-9][0-9]*$ ]] || {
-            echo "--rounds needs a number" >&2
+            echo "$1 needs a number" >&2
             exit 2
         }
-        rounds=$2
+        declare "${1#--}=$2"
         shift
         ;;
     --filter) filter=${2?--filter needs a regular expression} && shift ;;
@@ -76,14 +76,6 @@ while (($#)); do
         hash=$(git rev-parse --short=6 "${2?--of needs a commit}") && shift
         hash=$((16#${hash:0:6}))
         modes+=("${all[$((hash % ${#all[@]}))]}")
-        ;;
-    --share)
-        [[ "${2-}" =~ ^[1-9][0-9]*$ ]] || {
-            echo "--share needs a number" >&2
-            exit 2
-        }
-        share=$2
-        shift
         ;;
     -h | --help)
         usage
