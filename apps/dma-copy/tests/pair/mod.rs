@@ -8,7 +8,6 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -225,36 +224,20 @@ impl Place {
             let file = if side == from { "src" } else { "dst" };
             self.start(side, &format!("-f {file} -c tcp:{port} --secret-file key {args}"))
         });
-        let flip = |side| change.and_then(|(changed, at)| (side == changed).then_some(at));
-        let over = AtomicBool::new(false);
-        // Passes connections on until both sides have ended. A DPU closes a connection whose host says
-        // nothing for some seconds, because it has no CPU, and the host then connects again.
-        let pass = || {
-            let mut all = Vec::new();
-            loop {
-                let (to_host, _) = listener.accept().expect("it connects");
-                let to_dpu = loop {
-                    if over.load(Ordering::SeqCst) {
-                        return all;
-                    }
-                    if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
-                        break stream;
-                    }
-                };
-                std::thread::scope(|scope| {
-                    let of_host = scope.spawn(|| pass_on(&to_host, &to_dpu, flip(Side::Host)));
-                    let of_dpu = pass_on(&to_dpu, &to_host, flip(Side::Dpu));
-                    all.extend(of_host.join().expect("passed on"));
-                    all.extend(of_dpu);
-                });
+        let (to_host, _) = listener.accept().expect("it connects");
+        let start = Instant::now();
+        let to_dpu = loop {
+            match TcpStream::connect(("127.0.0.1", port)) {
+                Ok(stream) => break stream,
+                Err(e) => assert!(start.elapsed() < LONG, "{e}"),
             }
         };
+        let flip = |side| change.and_then(|(changed, at)| (side == changed).then_some(at));
         std::thread::scope(|scope| {
-            let passing = scope.spawn(pass);
-            let stop = StopProxy { over: &over, proxy };
+            let of_host = scope.spawn(|| pass_on(&to_host, &to_dpu, flip(Side::Host)));
+            let of_dpu = scope.spawn(|| pass_on(&to_dpu, &to_host, flip(Side::Dpu)));
             let ended = [host.end(), dpu.end()];
-            drop(stop);
-            (ended, passing.join().expect("passed on"))
+            (ended, [of_host, of_dpu].map(|passing| passing.join().expect("passed on")).concat())
         })
     }
 
@@ -270,20 +253,6 @@ impl Place {
         assert!(!self.path(PARTIAL).exists(), "{from:?} {args}: nothing else is left");
         assert!(!self.path("socket").exists(), "the socket is gone");
         lines
-    }
-}
-
-/// Ends a proxy when it is dropped, also by a panic.
-struct StopProxy<'a> {
-    over: &'a AtomicBool,
-    proxy: u16,
-}
-
-impl Drop for StopProxy<'_> {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::SeqCst);
-        // Wake the proxy, which waits for a connection.
-        let _ = TcpStream::connect(("127.0.0.1", self.proxy));
     }
 }
 
