@@ -23,7 +23,7 @@
 # offline    no network but loopback
 # user       a user other than root
 # locale     odd TZ and LANG
-# files      1024 file descriptors, the usual limit of a user
+# files      256 file descriptors. A test that fills a table of connections raises the limit.
 # twice      the same program runs twice at once
 #
 # A mode that this machine cannot provide is skipped with its reason. Needs root for quota, small-tmp, hardened, offline and user. Run it
@@ -243,7 +243,7 @@ prepare() {
     esac
     case $1 in
     locale) prefix+=(env TZ=Pacific/Chatham LANG=tr_TR.UTF-8 LC_ALL=tr_TR.UTF-8) ;;
-    files) prefix+=(bash -c 'ulimit -n 1024; exec "$@"' files) ;;
+    files) prefix+=(bash -c 'ulimit -Sn 256; exec "$@"' files) ;;
     esac
 }
 

@@ -228,7 +228,8 @@ fn copy_with(
 fn on_threads<T: Send>(jobs: Vec<T>, job: impl Fn(T) + Sync) {
     let jobs = std::sync::Mutex::new(jobs);
     std::thread::scope(|scope| {
-        for _ in 0..24 {
+        // Each job needs about fifteen descriptors.
+        for _ in 0..10 {
             scope.spawn(|| {
                 while let Some(next) = { jobs.lock().expect("no job panicked").pop() } {
                     job(next);

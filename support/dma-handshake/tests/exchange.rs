@@ -447,6 +447,7 @@ fn unless_expired<T>(attempt: impl Fn() -> io::Result<T>) -> T {
 /// next caller is served.
 #[test]
 fn a_full_listener_says_that_it_is_busy_and_serves_newcomers() {
+    test_support::descriptor_limit::raise_to(1024);
     let secret = secret("sixteen or more bytes");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -93,6 +93,7 @@ fn a_revoked_export_cannot_be_imported_whether_others_are_left_or_not() {
 
 #[test]
 fn the_number_of_imports_is_limited_and_dropping_frees_one() {
+    test_support::descriptor_limit::raise_to(1024);
     let memory = memory(100);
     let export = Export::new(&memory, 0..100, Access::READ).unwrap();
     let mut imports: Vec<_> = (0..MAX_IMPORTS).map(|_| Import::open(export.blob()).unwrap()).collect();

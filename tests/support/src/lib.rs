@@ -6,6 +6,7 @@ pub mod built;
 pub mod counting;
 pub mod cpus;
 pub mod default_signals;
+pub mod descriptor_limit;
 pub mod free_port;
 pub mod hold;
 pub mod in_child;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use dma_core::{DmaEngineExt, ErrorKind};
 use dma_handshake::{Answering, MAX_PENDING, PENDING_TIMEOUT};
+use test_support::descriptor_limit::raise_to;
 
 use super::exchange::{Exporter, pass_on};
 use super::remote::SOON;
@@ -17,6 +18,7 @@ use crate::wire::{PROTOCOL, Reply};
 /// Otherwise it gets the answer that the exporter is busy.
 #[test]
 fn connections_of_one_host_close_the_oldest_of_them() {
+    raise_to(1024);
     let exporter = Exporter::open();
     for (strangers, is_served) in [(MAX_PENDING - 2, true), (MAX_PENDING - 1, false)] {
         let attempt = || {
@@ -63,6 +65,7 @@ fn hold(service: SocketAddr, count: usize, opened: &AtomicUsize, over: &AtomicBo
 #[test]
 fn imports_succeed_while_a_stranger_holds_connections() {
     const HELD: usize = MAX_PENDING + 32;
+    raise_to(1024);
     let exporter = Exporter::open();
     let (opened, over) = (AtomicUsize::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {

@@ -51,6 +51,7 @@ fn without_flood() -> RwLockReadGuard<'static, ()> {
 #[test]
 fn strangers_who_say_nothing_do_not_stall_others() {
     let _table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
+    test_support::descriptor_limit::raise_to(1024);
     let (export, blob) = exported();
     let strangers: Vec<_> = (0..3 * MAX_PENDING).map(|_| stranger(&blob)).collect();
     Import::open(export.blob()).unwrap().check().unwrap();
