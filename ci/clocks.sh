@@ -17,7 +17,6 @@ apps/dma-copy/tests/faults.rs 1 chooses a moment to kill; every moment is right
 apps/dma-copy/tests/pair/mod.rs 1 polls until a condition holds
 apps/dma-copy/tests/protocol.rs 1 repeats a message until the other side gives up
 apps/dma-copy/tests/stream.rs 1 makes it likely that a sender blocks; a sender that does not block yet ends the same way
-dma-bench/tests/process/mod.rs 1 polls until a condition holds
 dma-bench/tests/serve.rs 1 polls until a condition holds
 bindings/c/tests/c/every_call.c 1 polls until a condition holds
 bindings/c/tests/c/forked.c 2 limit against a hang of two minutes

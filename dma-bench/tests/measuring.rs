@@ -1,7 +1,5 @@
 //! Tests from outside: which operations are measured, and what observers are told.
 
-mod process;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -9,7 +7,6 @@ use std::process::{Command, Output, Stdio};
 use dma_bench::plan::{Campaign, Cell, Sweep, Values};
 use dma_bench::results::{Measured, Status};
 use dma_bench::run::{self, Observer};
-use process::has_used;
 use serde_json::Value;
 
 /// Runs `dma-bench run` with little memory. Returns the cells and the output.
@@ -182,8 +179,12 @@ fn cells_not_measured_or_not_paired_are_mentioned() {
     assert!(long.contains("note: samples of 600 ms") && !long.contains("no sweep"), "{long}");
 }
 
+// Release builds have no hold points.
+#[cfg(debug_assertions)]
 #[test]
 fn a_long_sample_ends_when_asked_and_counts() {
+    use test_support::hold::Hold;
+
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json");
     for (words, baseline) in [
@@ -196,7 +197,10 @@ fn a_long_sample_ends_when_asked_and_counts() {
         // The interrupt comes while memcpy runs, which is measured first, for a day.
         ("-e cpu:threads=0 -o 4K -t 86400", true),
     ] {
-        let child = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dma-bench"));
+        let sample = if baseline { "baseline's sample" } else { "sample" };
+        let mut hold = Hold::at(&mut command, &format!("{sample},operations"));
+        let child = command
             .args(["run", "--samples", "1", "--warm-up", "0.001", "--footprint", "1M", "--json"])
             .arg(&results)
             .args(words.split(' '))
@@ -204,7 +208,10 @@ fn a_long_sample_ends_when_asked_and_counts() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        has_used(&child, 60);
+        drop(command);
+        hold.until(sample);
+        hold.answer("");
+        hold.until("operations");
         let pid = rustix::process::Pid::from_child(&child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         let output = child.wait_with_output().unwrap();

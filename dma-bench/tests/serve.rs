@@ -1,7 +1,5 @@
 //! `dma-bench serve` and `run --peer HOST:PORT`.
 
-mod process;
-
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +7,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use process::has_used;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use test_support::default_signals;
@@ -232,8 +229,12 @@ fn serve_is_bounded_in_memory_peers_and_time() {
     ended(&place.serve("-e cpu --for 0.2").end(), 0, &["served 0 connections"]);
 }
 
+// Release builds have no hold points.
+#[cfg(debug_assertions)]
 #[test]
 fn a_peer_that_dies_ends_its_cells_and_nothing_else() {
+    use test_support::hold::Hold;
+
     let place = Place::new();
     let served = place.serve("-e cpu");
     let (key, json) = (place.path("key"), place.path("results.json"));
@@ -250,12 +251,20 @@ fn a_peer_that_dies_ends_its_cells_and_nothing_else() {
         "--footprint",
         "1M",
         "-t",
-        "0.6",
+        "0.004",
     ];
     let peer = ["--peer", &served.at, "--secret-file", &key, "--json", &json];
-    let run = command(&[&words[..], &peer].concat()).spawn().expect("it starts");
-    has_used(&run, 50);
-    served.signal(Signal::KILL);
+    let mut command = command(&[&words[..], &peer].concat());
+    let mut hold = Hold::at(&mut command, "sample");
+    let run = command.spawn().expect("it starts");
+    drop(command);
+    // One sample is over, and the next begins.
+    hold.wait("sample");
+    hold.answer("");
+    hold.wait("sample");
+    // This waits until the peer has ended.
+    drop(served);
+    drop(hold);
     let output = run.wait_with_output().expect("it ends");
     ended(&output, 1, &["cells that failed: 1"]);
     let results: Value = serde_json::from_slice(&fs::read(&json).expect("results")).expect("JSON");

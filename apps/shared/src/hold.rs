@@ -32,16 +32,18 @@ mod debug {
     use std::io::{BufRead, BufReader, ErrorKind, Write};
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
-    use std::sync::{Mutex, PoisonError};
+    use std::sync::{LazyLock, Mutex, PoisonError};
     use std::time::Duration;
 
     /// The timeouts that the test has replaced.
     static TIMEOUTS: Mutex<Vec<(String, Duration)>> = Mutex::new(Vec::new());
+    /// The points to hold at.
+    static POINTS: LazyLock<Option<String>> = LazyLock::new(|| std::env::var("DMA_TEST_HOLD").ok());
     /// One thread at a time speaks with the test.
     static HOLDING: Mutex<()> = Mutex::new(());
 
     pub(super) fn reached(point: &str, interrupted: impl Fn() -> bool) {
-        let Ok(points) = std::env::var("DMA_TEST_HOLD") else { return };
+        let Some(points) = &*POINTS else { return };
         if !points.split(',').any(|named| named == point) {
             return;
         }

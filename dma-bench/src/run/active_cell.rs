@@ -1,5 +1,6 @@
 //! [`ActiveCell`]: a cell that is being measured, with its open queues and its samples so far.
 
+use apps_shared::hold;
 use hdrhistogram::Histogram;
 
 use super::drive::{COMPARE_LITTLE, CellError, Counts, Extent, Rate, Worker, histogram};
@@ -77,6 +78,7 @@ impl ActiveCell {
         if self.error.is_some() {
             return None;
         }
+        hold::reached("sample", interrupt::stopped);
         match queues::run(&mut self.workers, extent, rate) {
             Ok(run) => {
                 self.count(&run.counts);

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use apps_shared::hold;
 use dma::DmaEngine;
 
 use super::active_cell::ActiveCell;
@@ -93,6 +94,7 @@ impl Baseline {
         std::thread::yield_now();
         let (before, begun) = (cpu_time::run_delay(), Instant::now());
         let extent = Extent { compare, ..base.extent };
+        hold::reached("baseline's sample", interrupt::stopped);
         match memcpy.run(&base.cell, layout, extent, &mut self.next, &mut base.latency) {
             Ok((counts, _)) if counts.ops == 0 => {
                 base.interrupted |= counts.interrupted;

@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
+use apps_shared::hold;
 use dma::{BufferMut, DmaEngine, DmaEngineExt, MemoryRequest};
 use hdrhistogram::Histogram;
 
@@ -101,6 +102,7 @@ impl Memcpy {
             let _ = latency.record((now(&self.epoch) - begun).max(1));
             self.several(run - 1, cell, layout, index);
             ops += run;
+            hold::reached("operations", interrupt::stopped);
             if interrupt::stopped() {
                 break;
             }

@@ -6,7 +6,6 @@ use std::time::Instant;
 use super::cpu_time;
 use super::drive::{CellError, Counts, Extent, Rate, Worker};
 use super::sample::Sample;
-use crate::interrupt;
 
 /// The result of one sample of a cell, on all its queues.
 pub(crate) struct QueuesRun {
@@ -107,7 +106,7 @@ fn run_in_turns(workers: &mut [Worker]) -> Result<(), CellError> {
     workers.iter_mut().for_each(Worker::start);
     let mut running: Vec<&mut Worker> = workers.iter_mut().collect();
     while !running.is_empty() {
-        if interrupt::stopped() {
+        if running.iter().any(|worker| worker.is_stopped()) {
             return running.into_iter().try_for_each(Worker::interrupt);
         }
         let mut still = Vec::with_capacity(running.len());

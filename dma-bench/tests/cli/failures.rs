@@ -117,8 +117,12 @@ fn a_full_disk_costs_the_file_alone() {
     assert!(out(&output).contains("copy cold"), "the figures are still printed");
 }
 
+// Release builds have no hold points.
+#[cfg(debug_assertions)]
 #[test]
 fn ctrl_c_keeps_what_was_measured() {
+    use test_support::hold::Hold;
+
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("r.json");
     let mut child = Command::new(env!("CARGO_BIN_EXE_dma-bench"))
@@ -130,6 +134,7 @@ fn ctrl_c_keeps_what_was_measured() {
         .unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(2), "the number of samples is refused");
     let mut command = Command::new(env!("CARGO_BIN_EXE_dma-bench"));
+    let mut hold = Hold::at(&mut command, "sample,operations");
     let child = default_signals::default_signals(&mut command)
         .args([
             "run",
@@ -141,6 +146,8 @@ fn ctrl_c_keeps_what_was_measured() {
             "10000",
             "-t",
             "86400",
+            "--warm-up",
+            "0.001",
             "--footprint",
             "1M",
             "--json",
@@ -150,7 +157,10 @@ fn ctrl_c_keeps_what_was_measured() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    has_used(&child, 150);
+    drop(command);
+    hold.until("sample");
+    hold.answer("");
+    hold.until("operations");
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();

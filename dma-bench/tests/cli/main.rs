@@ -2,14 +2,11 @@
 
 mod failures;
 mod printed;
-#[path = "../process/mod.rs"]
-mod process;
 
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use process::has_used;
 use serde_json::Value;
 use test_support::default_signals;
 

@@ -35,6 +35,19 @@ impl Hold {
         !reached.is_empty()
     }
 
+    /// Lets the program go on at other points until it holds at `point`.
+    pub fn until(&mut self, point: &str) {
+        loop {
+            let mut reached = String::new();
+            self.0.read_line(&mut reached).expect("read");
+            assert!(!reached.is_empty(), "the program ends before {point}");
+            if reached.trim_end() == point {
+                return;
+            }
+            self.answer("");
+        }
+    }
+
     /// Lets the program go on until it reaches a point again, with another timeout unless `answer` is empty.
     pub fn answer(&mut self, answer: &str) {
         writeln!(self.0.get_mut(), "{answer}").expect("the program holds");

@@ -77,6 +77,11 @@ impl Progress {
         (self.ended, self.completed_at_end) = (now, self.completed);
     }
 
+    /// Returns the number of operations that have completed since the timed operations began.
+    pub(super) fn counted(&self) -> u64 {
+        self.first_timed.map_or(0, |(_, before)| self.completed - before)
+    }
+
     /// Returns the number of operations of the whole sample.
     #[inline]
     pub(super) fn total(&self) -> u64 {

@@ -5,6 +5,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use apps_shared::hold;
 use dma::contract::{Completion, Descriptor, Outcome, Segment};
 use dma::{ErrorKind, QueueOptions};
 use hdrhistogram::Histogram;
@@ -126,7 +127,7 @@ impl Worker {
             return self.run_at(rate);
         }
         while !self.burst(self.polls_at_once)? {
-            if interrupt::stopped() {
+            if self.is_stopped() {
                 return self.interrupt();
             }
         }
@@ -187,11 +188,19 @@ impl Worker {
                 }
                 sample_end = (sample_end + rate.ops_per_sample).min(ops);
             }
-            if polls.is_multiple_of(64) && interrupt::stopped() {
+            if polls.is_multiple_of(64) && self.is_stopped() {
                 return self.interrupt();
             }
         }
         Ok(())
+    }
+
+    /// Returns true if the user stopped the run. A test may hold it here as soon as operations count.
+    pub(crate) fn is_stopped(&self) -> bool {
+        if self.progress.counted() > 0 {
+            hold::reached("operations", interrupt::stopped);
+        }
+        interrupt::stopped()
     }
 
     /// Ends a sample that the user stopped. Completed operations count. Waits for operations in flight for up
