@@ -84,7 +84,7 @@ tests() {
 }
 CARGO_TARGET_DIR=$target standins/doca-emu/install "$made/doca" --profile dev >/dev/null
 CARGO_TARGET_DIR=$target standins/cuda-emu/install "$made/cuda" --profile dev >/dev/null
-engines="doca:lib=$made/doca cuda:lib=$made/cuda/lib" tests "$bin/python" -m pytest --quiet -p no:cacheprovider
+engines=$'doca:lib='"$made/doca"$'\ncuda:lib='"$made/cuda/lib" tests "$bin/python" -m pytest --quiet -p no:cacheprovider
 if [[ "${1:-}" == debug ]]; then
     PYTHONMALLOC=debug tests "$bin/python" -X dev -m pytest --quiet -p no:cacheprovider
 fi

@@ -5,12 +5,13 @@
 //! and up to `--depth` in the last two.
 
 use std::collections::VecDeque;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use dma::files::{DmaFile, FileQueue, FileQueueOptions, FileTransfer};
 use dma::{BufferMut, BufferPool, DmaEngine, PoolOptions, QueueOptions};
 use indicatif::ProgressBar;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, Mode};
 use rustix::io::Errno;
 use twox_hash::XxHash3_128;
 
@@ -49,11 +50,24 @@ pub(crate) fn copy(
         let file = file.try_clone().map_err(dma::Error::from).map(DmaFile::from);
         file.and_then(DmaFile::with_direct).map_err(|e| failure!("{name}: {e}; copy without --direct"))
     };
+    // DST is opened again, which its permissions must allow. They may be those of a read-only SRC.
+    let set = |mode| {
+        rustix::fs::fchmod(target.file(), Mode::from_raw_mode(mode)).map_err(|e| target.explain(&e.into()))
+    };
+    let mode = target.file().metadata().map_err(|e| target.explain(&e))?.mode() & 0o7777;
+    let is_closed = mode & 0o600 != 0o600;
+    if is_closed {
+        set(mode | 0o600)?;
+    }
+    let dst = direct(target.file(), "DST")?;
+    if is_closed {
+        set(mode)?;
+    }
     // At most `depth` reads and `depth` writes are in flight.
     let file_queue = FileQueueOptions::new().with_depth(2 * depth);
     let mut copying = Copying {
         src: direct(&source.file, "SRC")?,
-        dst: direct(target.file(), "DST")?,
+        dst,
         files: FileQueue::with_pools(&file_queue, &[&pool])?,
         pool,
         depth,

@@ -80,12 +80,19 @@ impl Target {
         self.file().sync_all().map_err(|e| self.explain(&e))
     }
 
-    /// Renames the complete copy atomically. Replaces an existing file.
-    pub(crate) fn publish(self) -> Result<(), Failure> {
+    /// Renames the complete copy atomically. Replaces an existing file. With `sync`, the new name is on the
+    /// disk, too.
+    pub(crate) fn publish(self, sync: bool) -> Result<(), Failure> {
+        // A network file system may report a full disk only here.
+        dma::process::check_close(self.file()).map_err(|e| self.explain(&e))?;
         let (path, directory) = (self.path, self.directory);
         self.partial.publish(&path, &directory.path).map_err(|e| {
             Failure::from(directory.explain(&format!("rename a file to {}", path.display()), &e))
-        })
+        })?;
+        if sync {
+            directory.sync();
+        }
+        Ok(())
     }
 }
 

@@ -90,7 +90,7 @@ fn copy(
     }
     source.check_unchanged()?;
     check_interrupt()?;
-    target.publish()?;
+    target.publish(options.sync)?;
 
     let info = engine.info();
     let mut summary = format!(

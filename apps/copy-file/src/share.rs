@@ -34,7 +34,7 @@ pub(crate) fn copy(
     }
     source.check_unchanged()?;
     check_interrupt()?;
-    target.publish()?;
+    target.publish(options.sync)?;
     let seconds = started.elapsed().as_secs_f64();
     let bytes = count(source.len(), "byte", "bytes");
     Ok(if shared {

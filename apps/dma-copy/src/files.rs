@@ -248,6 +248,9 @@ impl Target {
             self.file.sync_all().map_err(|e| self.explain(&e))?;
             made_progress();
         }
+        // A network file system may report a full disk only here.
+        dma::process::check_close(&self.file).map_err(|e| self.explain(&e))?;
+        made_progress();
         let renamed =
             match rustix::fs::renameat_with(CWD, &self.partial, CWD, &self.path, RenameFlags::NOREPLACE) {
                 // The file system lacks RENAME_NOREPLACE, so create a link, which never replaces a file.
@@ -263,12 +266,8 @@ impl Target {
             ),
             _ => failure!(Finishing, "cannot rename {partial} to {path}: {e}"),
         })?;
-        if self.sync
-            && let Ok(dir) = File::open(&self.directory.path)
-        {
-            // Some file systems cannot sync a directory. The error is ignored, because the bytes are already
-            // on the disk.
-            let _ = dir.sync_all();
+        if self.sync {
+            self.directory.sync();
         }
         Ok(())
     }
@@ -326,7 +325,6 @@ fn open_partial(partial: &Path, directory: &Directory) -> Result<File, Failure> 
             "{shown} exists and is not a file that only you can access; remove it"
         ));
     }
-    rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(|e| explain(e.into()))?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
@@ -338,5 +336,6 @@ fn open_partial(partial: &Path, directory: &Directory) -> Result<File, Failure> 
         // The file system has no locks, so continue although other processes are not excluded.
         Err(e) => tracing::warn!("cannot lock {shown}: {e}"),
     }
+    rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(|e| explain(e.into()))?;
     Ok(file)
 }

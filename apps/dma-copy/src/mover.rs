@@ -163,6 +163,10 @@ impl Mover {
 
     /// Submits copies until the queue is full or every block is submitted.
     pub(crate) fn pump(&mut self) -> Result<(), Failure> {
+        // While the device had nothing to do, it could complete nothing.
+        if self.in_flight.is_empty() {
+            self.progress.1 = Instant::now();
+        }
         let mut any = false;
         while self.in_flight.len() < self.queue.depth()
             && let Some(moving) = self.blocks.get_mut(self.submitted)

@@ -198,14 +198,20 @@ impl Options {
         // both.
         let mut all = args;
         let mut files_of_json = 0;
-        if let Some(path) = json_of(&all) {
-            let from_file = read_json(&path).map_err(fail)?;
+        let json = json_of(&all);
+        if let Some(path) = &json {
+            let from_file = read_json(path).map_err(fail)?;
             let is_file = |arg: &&OsString| arg.to_string_lossy().starts_with("--file=");
             files_of_json = from_file.iter().filter(is_file).count();
             let at = all.len().min(1);
             all.splice(at..at, from_file);
         }
         let mut options = Self::from_arg_matches(&Self::command().try_get_matches_from(all)?)?;
+        if options.json.is_some() && json.is_none() {
+            return Err(fail(
+                "-j among other short options is not read; give it as an option of its own".to_owned(),
+            ));
+        }
         if options.files.len() > files_of_json {
             options.files.drain(..files_of_json);
         }
@@ -383,6 +389,15 @@ mod tests {
             assert!(error.contains(says), "{engine}: {error}");
             assert_eq!(error.contains("the role of this side"), engine != "nosuch", "{error}");
         }
+    }
+
+    #[test]
+    fn a_json_file_that_is_not_read_is_refused() {
+        let parse = |words: &str| Options::from_args(words.split(' ').map(OsString::from).collect());
+        let error = parse("dma-copy -qj some.json --role dpu -f x").expect_err("it is refused").to_string();
+        assert!(error.contains("-j among other short options"), "{error}");
+        let error = parse("dma-copy -q -j missing.json --role dpu -f x").expect_err("no file").to_string();
+        assert!(error.contains("missing.json"), "{error}");
     }
 
     #[test]

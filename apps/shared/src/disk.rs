@@ -171,6 +171,14 @@ impl Directory {
         Ok(Self { path, needed, free, argument })
     }
 
+    /// Writes the directory to its disk, so that the name of a new file is not lost. Ignores errors, because
+    /// some file systems cannot sync a directory, and the file's bytes are on the disk already.
+    pub fn sync(&self) {
+        if let Ok(dir) = File::open(&self.path) {
+            let _ = dir.sync_all();
+        }
+    }
+
     /// Describes a failure to `act` in this directory.
     pub fn explain(&self, act: &str, e: &io::Error) -> String {
         let Self { path, needed, free, argument } = self;

@@ -15,7 +15,10 @@ use crate::error::{in_use, raise};
 use crate::interpreter::{detached, interpreter_ends};
 use crate::operation::Tracked;
 
-/// Time that the interpreter's end waits for blocks of a file in flight.
+/// Time that the end of a queue of files waits for the operations of dropped transfers. A read of a pipe may
+/// never end; its memory then stays in use.
+const FILES_DROP: Duration = Duration::from_secs(1);
+/// Time that the end of `DeviceFiles`, or of the interpreter, waits for blocks of a file in flight.
 const DEVICE_FILES_DROP: Duration = Duration::from_secs(5);
 
 /// A queue for one thread at a time.
@@ -89,7 +92,7 @@ impl Core {
     }
 
     pub(crate) fn files(queue: FileQueue) -> Arc<Self> {
-        Self::new(AnyQueue::Files(queue), Duration::MAX)
+        Self::new(AnyQueue::Files(queue), FILES_DROP)
     }
 
     pub(crate) fn device_files(queue: DeviceQueue) -> Arc<Self> {
@@ -224,7 +227,12 @@ impl Core {
                 local.counters
             }
             AnyQueue::Shared(queue) => queue.close(timeout),
-            AnyQueue::Files(_) => Counters::default(),
+            AnyQueue::Files(_) => {
+                let deadline = Instant::now().checked_add(timeout);
+                let orphans = self.orphans.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                orphans.iter().for_each(|operation| operation.end_until(deadline));
+                Counters::default()
+            }
             AnyQueue::Device(queue) => {
                 queue.close(Instant::now().checked_add(timeout));
                 Counters::default()

@@ -22,6 +22,7 @@ use crate::operand::claim;
 use crate::operation::{Ended, Operation, Outcome};
 use crate::pool::Pool;
 use crate::queue::SharedQueue;
+use crate::submission::Opened;
 use crate::transfer::{InFlight, PyTransfer};
 
 /// Reads ranges of files into memory that the processor may not reach, such as a GPU's, and writes files from
@@ -44,7 +45,7 @@ use crate::transfer::{InFlight, PyTransfer};
 ///     dma.Unsupported, dma.PermissionDenied: the system forbids "io_uring".
 #[pyclass(name = "DeviceFiles", module = "dma.files", frozen, weakref)]
 pub(crate) struct DeviceFiles {
-    core: Arc<Core>,
+    opened: Opened,
     /// Is closed when its object ends.
     _queue: Py<SharedQueue>,
 }
@@ -63,8 +64,8 @@ impl DeviceFiles {
         let options = FileQueueOptions::new().with_method(method_of(py, method)?).with_threads(threads);
         let (shared, pool) = (queue.get().shared(), &pool.get().0);
         let files = detached(py, || Files::new(shared, pool, &options)).map_err(|e| raise(py, &e))?;
-        let core = Core::device_files(DeviceQueue::new(files));
-        Ok(Self { core, _queue: queue })
+        let opened = Opened { core: Core::device_files(DeviceQueue::new(files)) };
+        Ok(Self { opened, _queue: queue })
     }
 
     /// The maximum length of a block in bytes.
@@ -118,12 +119,14 @@ impl DeviceFiles {
     /// Makes completed writes of the file durable (fsync). Does not wait for writes in flight.
     fn sync(slf: &Bound<'_, Self>, file: &Bound<'_, File>) -> PyResult<Py<PyTransfer>> {
         let this = slf.get();
-        in_flight(slf.as_any(), &this.core, Vec::new(), || this.files().file_queue().sync(&file.get().0))
+        in_flight(slf.as_any(), &this.opened.core, Vec::new(), || {
+            this.files().file_queue().sync(&file.get().0)
+        })
     }
 
     /// Makes what an event loop needs. Internal.
     fn _notifier(&self, py: Python<'_>) -> PyResult<Notifier> {
-        Notifier::new(py, Arc::clone(&self.core))
+        Notifier::new(py, Arc::clone(&self.opened.core))
     }
 
     fn __repr__(&self) -> String {
@@ -133,7 +136,9 @@ impl DeviceFiles {
 
 impl DeviceFiles {
     fn queue(&self) -> &DeviceQueue {
-        let AnyQueue::Device(queue) = &self.core.queue else { unreachable!("the queue of `DeviceFiles`") };
+        let AnyQueue::Device(queue) = &self.opened.core.queue else {
+            unreachable!("the queue of `DeviceFiles`")
+        };
         queue
     }
 
@@ -158,8 +163,8 @@ impl DeviceFiles {
             };
             list.push(FilePiece::new(offset..end, window));
         }
-        this.core.reap(py);
-        let operation = InFlight::new(py, Arc::clone(&this.core), claims)?;
+        this.opened.core.reap(py);
+        let operation = InFlight::new(py, Arc::clone(&this.opened.core), claims)?;
         match detached(py, || submit(this.files(), list)) {
             Ok(transfer) => operation.start(Err(Box::new(Pending::new(transfer)))),
             Err(e) => {

@@ -17,6 +17,7 @@ use crate::notifier::Notifier;
 use crate::operand::claim;
 use crate::operation::FileOperand;
 use crate::pool::Pool;
+use crate::submission::Opened;
 use crate::transfer::{Claim, InFlight, PyTransfer};
 
 /// A file that file queues read and write. dma.files.open() opens one.
@@ -97,7 +98,7 @@ fn duplicate(fd: i32) -> std::io::Result<StdFile> {
 ///     dma.OutOfRange, dma.InvalidArgument (ValueErrors): an option.
 ///     dma.Unsupported, dma.PermissionDenied: the system forbids "io_uring".
 #[pyclass(name = "Queue", module = "dma.files", frozen, weakref)]
-pub(crate) struct FileQueue(Arc<Core>);
+pub(crate) struct FileQueue(Opened);
 
 #[pymethods]
 impl FileQueue {
@@ -114,7 +115,7 @@ impl FileQueue {
         let options = FileQueueOptions::new().with_depth(depth).with_method(method).with_threads(threads);
         let pools: Vec<_> = pools.iter().map(|pool| &pool.0).collect();
         let queue = Files::with_pools(&options, &pools).map_err(|e| raise(py, &e))?;
-        Ok(Self(Core::files(queue)))
+        Ok(Self(Opened { core: Core::files(queue) }))
     }
 
     /// The method in use: "io_uring" or "threads".
@@ -158,12 +159,12 @@ impl FileQueue {
     /// Makes completed writes of the file durable (fsync). Does not wait for writes in flight.
     fn sync(slf: &Bound<'_, Self>, file: &Bound<'_, File>) -> PyResult<Py<PyTransfer>> {
         let this = slf.get();
-        in_flight(slf.as_any(), &this.0, Vec::new(), || this.files().sync(&file.get().0))
+        in_flight(slf.as_any(), &this.0.core, Vec::new(), || this.files().sync(&file.get().0))
     }
 
     /// Makes what an event loop needs. Internal.
     fn _notifier(&self, py: Python<'_>) -> PyResult<Notifier> {
-        Notifier::new(py, Arc::clone(&self.0))
+        Notifier::new(py, Arc::clone(&self.0.core))
     }
 
     fn __repr__(&self) -> String {
@@ -182,12 +183,12 @@ impl FileQueue {
         let (py, this) = (slf.py(), slf.get());
         let mut claims = Vec::new();
         let window = claim(py, view_of(buffer)?, reads, &mut claims)?;
-        this.0.reap(py);
-        in_flight(slf.as_any(), &this.0, claims, || submit(this.files(), window))
+        this.0.core.reap(py);
+        in_flight(slf.as_any(), &this.0.core, claims, || submit(this.files(), window))
     }
 
     fn files(&self) -> &Files {
-        let AnyQueue::Files(queue) = &self.0.queue else { unreachable!("the queue of a `FileQueue`") };
+        let AnyQueue::Files(queue) = &self.0.core.queue else { unreachable!("the queue of a `FileQueue`") };
         queue
     }
 }

@@ -310,18 +310,20 @@ impl PyTransfer {
 impl Drop for PyTransfer {
     fn drop(&mut self) {
         if let Inner::InFlight(operation, _) = &self.inner {
-            if matches!(operation.core.queue, AnyQueue::Device(_)) {
-                // It would go on only while it is polled. Its end frees the pool's buffers and removes a
-                // partial file.
-                let _ = Python::try_attach(|py| {
+            let has_ended = Python::try_attach(|py| {
+                if matches!(operation.core.queue, AnyQueue::Device(_)) {
+                    // It would go on only while it is polled. Its end frees the pool's buffers and removes a
+                    // partial file.
                     detached(py, || {
                         operation.cancel();
                         operation.end_until(Some(Instant::now() + CANCEL_WAIT));
                     });
-                    operation.settle(py)
-                });
+                }
+                operation.settle(py)
+            });
+            if has_ended != Some(true) {
+                operation.core.adopt(Arc::<InFlight>::clone(operation));
             }
-            operation.core.adopt(Arc::<InFlight>::clone(operation));
         }
     }
 }

@@ -1,4 +1,4 @@
-"""Engines of the tests. `DMA_PYTHON_ENGINES` of ci/python.sh adds engines on stand-ins."""
+"""Engines of the tests. `DMA_PYTHON_ENGINES` of ci/python.sh adds engines on stand-ins, one in a line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import dma
 pytest_plugins = ["pytester"]
 
 ENGINES = ["cpu", "auto", "verify+cpu", "meter+cpu", "cpu:inline=0", "sim", "sim:profile=bluefield3", "verify+sim"]
-ENGINES += os.environ.get("DMA_PYTHON_ENGINES", "").split()
+ENGINES += os.environ.get("DMA_PYTHON_ENGINES", "").splitlines()
 
 
 @pytest.fixture(params=ENGINES)

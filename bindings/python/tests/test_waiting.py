@@ -277,6 +277,42 @@ def test_closed_queues_refuse(engine, queue):
     gc.collect()
 
 
+def test_queues_of_files_leave_no_descriptors(tmp_path):
+    (tmp_path / "in").write_bytes(bytes(1000))
+    engine = dma.open("sim:device_memory=1M")
+    queue, pool = engine.shared_queue(), engine.pool({4096: 2})
+    source, buffer, other = dma.files.open(tmp_path / "in"), engine.allocate(1000), engine.allocate(1000)
+
+    def use() -> int:
+        for method in ("threads", None):
+            files = dma.files.Queue(method=method)
+            assert files.read(source, 0, buffer).wait() == 1000
+            # This transfer is dropped.
+            files.read(source, 0, other)
+            assert dma.files.DeviceFiles(queue, pool, method=method).read(source, [(0, buffer)]).wait() == 1000
+        del files
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    assert use() == use()
+
+
+def test_operations_that_have_ended_leave_no_memory():
+    engine = dma.open("sim:profile=dsa")
+    src, dst = engine.allocate(64), engine.allocate(64)
+    queue, shared = engine.queue(), engine.shared_queue()
+
+    def use(count: int) -> int:
+        for _ in range(count):
+            queue.copy(src, dst).wait()
+            shared.copy(src, dst).wait()
+        with open("/proc/self/statm") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    before = use(5000)
+    assert use(100_000) - before < 5_000_000
+
+
 def test_files(engine, tmp_path):
     data = os.urandom(100_000)
     (tmp_path / "in").write_bytes(data)

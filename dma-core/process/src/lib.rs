@@ -5,6 +5,7 @@
 
 mod above_stdio;
 mod available;
+mod check_close;
 mod count;
 mod file_limit;
 mod fork;
@@ -22,6 +23,7 @@ mod wake_pipe;
 
 pub use above_stdio::above_stdio;
 pub use available::{available_memory, check_available};
+pub use check_close::check_close;
 pub use count::count;
 pub use file_limit::check_file_size;
 pub use fork::ForkMark;

@@ -7,6 +7,7 @@ pub mod counting;
 pub mod cpus;
 pub mod default_signals;
 pub mod descriptor_limit;
+pub mod failing_close;
 pub mod free_port;
 pub mod hold;
 pub mod in_child;

@@ -17,6 +17,7 @@ use std::process::{Child, Command, Output, Stdio};
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use tempfile::TempDir;
 use test_support::default_signals;
+use test_support::failing_close::failing_close;
 use test_support::hold::Hold;
 use twox_hash::XxHash3_128;
 
@@ -293,6 +294,24 @@ fn permission_bits_are_those_of_cp() {
     // An existing destination keeps its permission bits.
     fs::set_permissions(place.file("dst", 5), Permissions::from_mode(0o640)).expect("permissions");
     assert_eq!(copied(0o022), 0o640);
+}
+
+/// A file system may report lost bytes only at `close`.
+#[test]
+fn an_error_at_the_end_leaves_the_destination() {
+    let place = Place::new();
+    place.file("src", 10_000);
+    fs::write(place.path("dst"), "the old bytes").expect("a file");
+    for option in ["", "--direct", "--share", "--verify"] {
+        let mut command = place.command(&format!("src dst {option}"));
+        failing_close(&mut command, "copy-file");
+        let output = command.output().expect("it runs");
+        if !stderr(&output).contains("copy without --direct") {
+            assert_refused(&output, option, &["quota", "make room"]);
+        }
+        assert_eq!(place.names(), ["dst", "src"].map(String::from).into());
+        assert_eq!(fs::read(place.path("dst")).expect("readable"), b"the old bytes");
+    }
 }
 
 #[test]

@@ -202,6 +202,25 @@ fn a_direct_copy_needs_no_threads_of_the_kernel() {
     }
 }
 
+/// The copy has the permissions of a read-only file from its begin, and is opened a second time.
+#[test]
+fn a_read_only_file_is_copied_directly() {
+    let place = Place::new();
+    let src = place.file("src", 100_000);
+    fs::set_permissions(&src, Permissions::from_mode(0o444)).expect("permissions");
+    fs::create_dir(place.path("out")).expect("a directory");
+    fs::set_permissions(place.path("out"), Permissions::from_mode(0o777)).expect("permissions");
+    let output = as_user(&place, "umask 022; exec /proc/self/fd/0 --direct src out/dst");
+    let said = stderr(&output);
+    if !output.status.success() {
+        // A file system in memory.
+        assert!(said.contains("copy without --direct") && !said.contains("ermission"), "{said}");
+        return;
+    }
+    assert_same(&src, &place.path("out/dst"));
+    assert_eq!(fs::metadata(place.path("out/dst")).expect("a copy").mode() & 0o7777, 0o444);
+}
+
 #[test]
 fn a_limit_on_open_files_is_named() {
     let place = Place::new();
