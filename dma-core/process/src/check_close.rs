@@ -22,8 +22,8 @@ use std::os::fd::{AsFd, IntoRawFd};
 pub fn check_close(file: impl AsFd) -> io::Result<()> {
     // A file system does this work whenever one of a file's descriptors is closed.
     let duplicate = file.as_fd().try_clone_to_owned()?;
-    // SAFETY: the descriptor was owned by a value that does not exist any more. It is closed once, also if the
-    // call fails.
+    // SAFETY: the value that owned the descriptor does not exist any more. The descriptor is closed once,
+    // also if the call fails.
     if unsafe { libc::close(duplicate.into_raw_fd()) } == 0 {
         Ok(())
     } else {
