@@ -9,8 +9,8 @@ use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
 use dma_core::{
-    Access, BufferMut, Completion, Descriptor, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, Queue,
-    QueueOptions,
+    Access, BufferMut, Completion, Descriptor, DmaEngine, DmaEngineExt, ErrorKind, MemoryRequest, Outcome,
+    Queue, QueueOptions,
 };
 use dma_doca::{DocaEngine, DocaOptions};
 use doca_sys::bindings::*;
@@ -190,12 +190,72 @@ fn without_a_call_to_flush_a_refusal_aborts_what_went_before() {
         open("", &["doca_ctx_flush_tasks"], |common, _| common.doca_task_submit_ex = Some(submit_ex));
     let queue = queue(&engine);
     assert_eq!(five(&engine, &queue), [Ok(()); 5]);
-    REFUSE.set(Some((4, DOCA_ERROR_INVALID_VALUE)));
-    let ends = five(&engine, &queue);
-    assert!(ends[..4].iter().all(|end| matches!(end, Err((ErrorKind::Aborted, _)))), "{ends:?}");
-    assert_eq!(ends[4], Err((ErrorKind::DeviceFault, DOCA_ERROR_INVALID_VALUE.cast_signed())));
-    assert_eq!(five(&engine, &queue), [Ok(()); 5]);
-    assert_eq!(queue.counters().resets, 1);
+    for nth in 0..5 {
+        REFUSE.set(Some((nth, DOCA_ERROR_INVALID_VALUE)));
+        let ends = five(&engine, &queue);
+        let (before, rest) = ends.split_at(nth as usize);
+        assert!(before.iter().all(|end| matches!(end, Err((ErrorKind::Aborted, _)))), "{ends:?}");
+        assert_eq!(rest[0], Err((ErrorKind::DeviceFault, DOCA_ERROR_INVALID_VALUE.cast_signed())));
+        // Later descriptors wait until the context runs again.
+        assert!(rest[1..].iter().all(Result::is_ok), "{ends:?}");
+        assert_eq!(five(&engine, &queue), [Ok(()); 5]);
+    }
+    assert_eq!(queue.counters().resets, 4, "nothing went before the first task");
+}
+
+/// A refused task's operands explain its failure, and not those of the next task in its slot.
+#[test]
+fn a_refused_copy_is_not_blamed_on_the_memory_of_a_later_one() {
+    let dpu = open("", &[], |common, _| common.doca_task_submit_ex = Some(submit_ex));
+    let host = DocaEngine::open(
+        &DocaOptions::new().with_address("3b:00.0".parse().unwrap()).with_library(calls::library()),
+    )
+    .unwrap();
+    let window = host.allocate_window(&MemoryRequest::new(256).exportable(Access::READ)).unwrap();
+    window.write_at(0, &[7; 256]).unwrap();
+    let export = window.export(Access::READ).unwrap();
+    let (remote, queue) = (dpu.import(export.descriptor()).unwrap(), queue(&dpu));
+    let local = [1, 2].map(|n| pair(&dpu, n));
+    REFUSE.set(Some((0, DOCA_ERROR_INVALID_VALUE)));
+    let local = local.map(|(src, dst)| queue.copy(src, dst).unwrap());
+    let imported = queue.copy(remote, dpu.allocate(256).unwrap()).unwrap();
+    queue.flush();
+    let [first, second] = local.map(dma_core::Transfer::wait);
+    let e = dma_core::Error::from(first.unwrap_err());
+    assert_eq!(e.native().unwrap().code, DOCA_ERROR_INVALID_VALUE.cast_signed());
+    assert!(!e.native().unwrap().description.contains("imported"), "{e}");
+    assert_eq!(second.unwrap().1[..], [2; 256]);
+    assert_eq!(imported.wait().unwrap().1[..], [7; 256]);
+}
+
+/// A refused task's lists are released, and not those of the next task in its slot.
+#[test]
+fn a_refused_list_releases_only_its_own_buffers() {
+    let engine = open("max_list_len = 4\n", &[], |common, _| common.doca_task_submit_ex = Some(submit_ex));
+    let region = engine.allocate_raw(&MemoryRequest::new(8 * 64)).unwrap();
+    let bytes = region.info().addr.as_ptr();
+    // SAFETY: the memory is mapped and has `8 * 64` bytes, and only this test uses it.
+    unsafe { bytes.write_bytes(7, 2 * 64) };
+    let mut queue = engine.open_queue_raw(&QueueOptions::new().with_depth(4)).unwrap();
+    let two = |at: usize| [at, at + 1].map(|at| region.info().segment(at * 64, 64));
+    let (src, dst) = (two(0), [2, 4, 6].map(two));
+    let batch = [0, 1, 2].map(|token| Descriptor::copy_lists(token, &src, &dst[token as usize]));
+    REFUSE.set(Some((0, DOCA_ERROR_INVALID_VALUE)));
+    let (mut taken, mut ends) = (0, [None; 3]);
+    until("all copies are reported", || {
+        // SAFETY: the region outlives the copies in flight, and the test does not access its bytes meanwhile.
+        taken += unsafe { queue.submit(&batch[taken..]) }.unwrap();
+        // This poll comes before the doorbell, so the last list is held back.
+        let mut out = [Completion::done(9); 4];
+        let n = queue.poll(&mut out);
+        out[..n].iter().for_each(|end| ends[end.token as usize] = Some(end.outcome));
+        queue.flush();
+        ends.iter().all(Option::is_some)
+    });
+    assert_eq!(ends, [Outcome::Failed(ErrorKind::DeviceFault), Outcome::Done, Outcome::Done].map(Some));
+    // SAFETY: the memory has `8 * 64` bytes, and no copy is in flight.
+    let bytes = unsafe { std::slice::from_raw_parts(bytes, 8 * 64) };
+    assert_eq!(bytes[4 * 64..], [7; 4 * 64]);
 }
 
 #[test]

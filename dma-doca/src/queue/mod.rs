@@ -171,7 +171,7 @@ impl DocaQueue {
     fn stopped_at(&mut self, before: (*mut doca_task, u32), code: doca_error_t) -> bool {
         let next = (self.held, self.held_slot);
         (self.held, self.held_slot) = before;
-        let go_on = self.not_taken(before.1, code, 1);
+        let go_on = self.not_taken(before.1, code, 1) && matches!(self.state, ContextState::Running);
         if go_on {
             (self.held, self.held_slot) = next;
         }
@@ -185,7 +185,7 @@ impl DocaQueue {
     }
 
     /// Handles the refusal of the task in `slot`, which was held back, while `ready` more tasks are prepared.
-    /// Returns true if further tasks can still be submitted.
+    /// Returns true if the task has ended and its context has not stopped by itself.
     #[cold]
     fn not_taken(&mut self, slot: u32, code: doca_error_t, ready: usize) -> bool {
         if is_full(code) {
@@ -288,8 +288,13 @@ unsafe impl RawQueue for DocaQueue {
                     DOCA_TASK_SUBMIT_FLAG_NONE
                 };
                 let code = self.context.submit(before.0, flags);
-                if code != DOCA_SUCCESS && !self.stopped_at(before, code) {
-                    self.put_back(&mut buffers, slot);
+                if code != DOCA_SUCCESS {
+                    if self.stopped_at(before, code) {
+                        taken += 1;
+                    } else {
+                        self.put_back(&mut buffers, slot);
+                    }
+                    // The next poll needs the refused task's buffers, so no task may take its slot before.
                     break;
                 }
             }
@@ -346,10 +351,6 @@ unsafe impl RawQueue for DocaQueue {
         ) {
             return;
         }
-        if let Some(slot) = self.take_held() {
-            self.context.done.end_late(slot, 0, Outcome::Aborted);
-        }
-        self.ring = false;
         self.context.done.all_aborted();
         self.context.stop();
         self.quiesce(false);

@@ -14,8 +14,12 @@ use crate::mmap::Mmap;
 
 impl DocaQueue {
     /// Starts to wait for the context to become idle. A context that is to run again may take longer than one
-    /// of a queue that is stopped.
+    /// of a queue that is stopped. The task that is held back is aborted, because all tasks will be freed.
     pub(super) fn quiesce(&mut self, restart: bool) {
+        if let Some(slot) = self.take_held() {
+            self.context.done.end_late(slot, 0, Outcome::Aborted);
+        }
+        self.ring = false;
         let limit = if restart { RESTART_TIMEOUT } else { STOP_GRACE };
         self.state = ContextState::Quiescing { until: Instant::now() + limit, restart };
     }
@@ -30,11 +34,6 @@ impl DocaQueue {
                 self.context.done.settled();
                 return;
             }
-            // The context has stopped, so the task that is held back can no longer be submitted.
-            if let Some(slot) = self.take_held() {
-                self.context.done.end_late(slot, 0, Outcome::Aborted);
-            }
-            self.ring = false;
             let (device, in_flight) = (self.engine.device.address.clone(), self.in_flight());
             dma_core::deferred_log!(warn, target: "doca", device, in_flight, "the device stopped a queue after an error");
             self.quiesce(true);

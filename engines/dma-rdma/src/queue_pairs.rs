@@ -102,7 +102,8 @@ impl QueuePairs {
     }
 
     /// Switches to the queue pair of an import. Makes the queue pair, for `depth` requests, if the queue pair
-    /// does not exist. Returns true if the queue pair is connected. No request may be in flight.
+    /// does not exist. Returns true if the queue pair is connected. No request may be in flight. After an
+    /// error, no link is in use.
     pub(crate) fn use_link(&mut self, import: &Arc<Import>, depth: usize) -> Result<bool> {
         let found = self.links.iter().position(|link| link.import.id == import.id);
         let at = match found {

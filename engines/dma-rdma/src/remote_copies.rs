@@ -57,12 +57,7 @@ impl RdmaQueue {
             return Ok(());
         }
         if id == 0 {
-            self.link = None;
-            self.state = if self.pair.use_own() {
-                PairState::Runs
-            } else {
-                PairState::Down(error(ErrorKind::DeviceFault, "the queue pair is not connected"))
-            };
+            self.switch_to_own();
             return Ok(());
         }
         let import = self.inner.import(id)?;
@@ -73,7 +68,7 @@ impl RdmaQueue {
                 .with_hint("the device's max_qp_wr and max_cqe limit their number (`ibv_devinfo -v`)"));
         }
         let bounce = self.bounce()?.info().segment(PIECE, PROOF);
-        let is_connected = self.pair.use_link(&import, slots)?;
+        let is_connected = self.pair.use_link(&import, slots).inspect_err(|_| self.switch_to_own())?;
         self.link = Some(Target::of(&import, slots));
         self.state = if is_connected { PairState::Runs } else { PairState::Unconnected };
         // SAFETY: this is the only request of its ring, and providers copied it when it was posted.
@@ -84,6 +79,15 @@ impl RdmaQueue {
         proof.wr.send_flags = SEND_SIGNALED;
         (proof.wr.remote_addr, proof.wr.rkey) = (grant.proof_addr, grant.proof_rkey);
         Ok(())
+    }
+
+    fn switch_to_own(&mut self) {
+        self.link = None;
+        self.state = if self.pair.use_own() {
+            PairState::Runs
+        } else {
+            PairState::Down(error(ErrorKind::DeviceFault, "the queue pair is not connected"))
+        };
     }
 
     /// Returns the queue's own memory: the bounce buffer for copies between two imports, and after it the
@@ -122,8 +126,9 @@ impl RdmaQueue {
     fn not_connected(&mut self, why: &Error) {
         let (device, error) = (self.pair.device().name.clone(), why.to_string());
         dma_core::deferred_log!(warn, device, why = error, "a queue pair cannot be connected to an exporter");
-        // The queue pair must be reset, because one side may have been connected.
-        if self.abort_link() {
+        // The link must be reset, because one side may have been connected. There is no link if its queue
+        // pair could not be made.
+        if self.link.is_none() || self.abort_link() {
             self.end_all(error::connecting(why.kind()));
         }
     }

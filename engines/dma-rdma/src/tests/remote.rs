@@ -92,6 +92,41 @@ fn writes_are_proven_by_a_read() {
     assert_eq!(bytes_of(&near)[..64], filled(&here, 64, 1)[..]);
 }
 
+/// If the queue pair for an import cannot be made, copies of other memory continue.
+#[test]
+fn a_link_that_cannot_be_made_leaves_the_others() {
+    let (nic, here, there) = hosts();
+    let (a_near, a_export) = exported(&there, 64, Access::all());
+    let (b_near, b_export) = exported(&there, 64, Access::all());
+    let (a, b) = (here.import(a_export.descriptor()).unwrap(), here.import(b_export.descriptor()).unwrap());
+    let queue = open_queue(&here);
+    let read = |from: &Window| {
+        queue.copy(from.clone(), here.allocate(64).unwrap()).unwrap().wait().map(|(_, got)| got[0])
+    };
+    a_near.write_at(0, &[1; 64]).unwrap();
+    b_near.write_at(0, &[2; 64]).unwrap();
+    for relays in [false, true] {
+        assert_eq!(read(&a).unwrap(), 1);
+        nic.state().errors.insert("create_qp", libc::ENOMEM);
+        let kind = if relays {
+            queue.copy(a.clone(), b.clone()).unwrap().wait().unwrap_err().kind()
+        } else {
+            read(&b).unwrap_err().kind()
+        };
+        assert_eq!(kind, ErrorKind::OutOfResources);
+        let (_, local) =
+            queue.copy(filled(&here, 64, 3), here.allocate(64).unwrap()).unwrap().wait().unwrap();
+        assert_eq!(local[..], filled(&here, 64, 3)[..]);
+        assert_eq!(read(&a).unwrap(), 1);
+        assert_eq!(read(&b).unwrap_err().kind(), ErrorKind::OutOfResources);
+        assert_eq!(read(&a).unwrap(), 1);
+        nic.state().errors.clear();
+    }
+    assert_eq!(read(&b).unwrap(), 2);
+    queue.copy(a, b).unwrap().wait().unwrap();
+    assert_eq!(bytes_of(&b_near), [1; 64]);
+}
+
 #[test]
 fn revoked_memory_is_reported_and_the_exporter_keeps_its_bytes() {
     let (_nic, here, there) = hosts();
