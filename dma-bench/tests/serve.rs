@@ -283,6 +283,7 @@ fn wrong_command_lines_are_named() {
         (&["run", "--secret-file", &key], 2, "--secret-file is for --peer"),
         (&["run", "--peer", "process", "--secret-file", &key], 2, "--secret-file is for --peer"),
         (&["run", "--peer", "nowhere"], 2, "thread, process and HOST:PORT"),
+        (&["run", "--peer", "HOST:PORT", "--secret-file", &key], 2, "thread, process and HOST:PORT"),
         (&["run", "--peer", "nowhere:0"], 2, "thread, process and HOST:PORT"),
         (&["run", "--peer", "127.0.0.1:1", "--secret-file", "/missing"], 2, "cannot open --secret-file"),
         (&["serve", "-e", "cpu", "--listen", "127.0.0.1:0"], 2, "--secret-file"),

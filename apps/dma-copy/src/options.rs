@@ -143,7 +143,7 @@ pub(crate) struct Options {
     json: Option<PathBuf>,
 
     /// Print version
-    #[arg(short, long, action = ArgAction::Version)]
+    #[arg(short, long, visible_short_alias = 'V', action = ArgAction::Version)]
     version: (),
 }
 

@@ -201,10 +201,12 @@ impl RunArguments {
                     campaign.sweeps.iter_mut().for_each(|sweep| sweep.directions.clone_from(&both));
                 }
             }
-            (Some(other), None) => {
+            (None | Some("thread" | "process"), Some(_)) => {
+                return Err("--secret-file is for --peer HOST:PORT; leave it out".to_owned());
+            }
+            (Some(other), _) => {
                 return Err(format!("--peer {other}: choose one of thread, process and HOST:PORT"));
             }
-            (_, Some(_)) => return Err("--secret-file is for --peer HOST:PORT; leave it out".to_owned()),
         }
         Ok(())
     }

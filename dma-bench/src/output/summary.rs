@@ -113,7 +113,7 @@ fn choice(verdicts: &[&Verdict]) -> String {
     let open: Vec<_> = choices.iter().map(|(size, choice)| (*size, choice == NOT_DECIDED)).collect();
     let decided: Vec<_> = choices.into_iter().filter(|c| c.1 != NOT_DECIDED).collect();
     if decided.is_empty() {
-        return format!("{NOT_DECIDED}, the machine was too busy or the run too short");
+        return format!("{NOT_DECIDED}, the figures varied too much or the run was too short");
     }
     let parts: Vec<String> = decided
         .chunk_by(|a, b| a.1 == b.1)

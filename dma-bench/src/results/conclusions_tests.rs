@@ -25,7 +25,7 @@ fn the_remedy_for_too_few_passes_is_about_what_limited_them() {
         (&(|c: &mut Campaign| c.samples = 3) as &dyn Fn(&mut Campaign), "give more (--samples or -t)"),
         (&|c| c.passes = 5, "give more --passes"),
         (&|c| c.limit = Some(3.0), "give a greater --limit"),
-        (&|_| (), "the machine was too busy"),
+        (&|_| (), "the figures varied too much"),
     ] {
         let said = says(change, false);
         assert!(said.starts_with("not decided: ") && said.contains(says_so), "{said}");

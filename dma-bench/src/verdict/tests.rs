@@ -251,7 +251,7 @@ fn ranges_are_said_as_people_say_them() {
     }
     let mut busy = points(&[N, N]);
     busy.iter_mut().for_each(|p| (p.low, p.high) = (Some(0.5), Some(2.0)));
-    assert_eq!(text(&busy, "too few"), "not decided: the machine was too busy");
+    assert_eq!(text(&busy, "too few"), "not decided: the figures varied too much");
 }
 
 #[test]

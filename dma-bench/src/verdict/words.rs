@@ -92,7 +92,7 @@ fn reason<'a>(points: &[Point], too_few: &'a str) -> &'a str {
 }
 
 /// The reason for too wide intervals.
-pub(crate) const BUSY: &str = "the machine was too busy";
+pub(crate) const BUSY: &str = "the figures varied too much";
 
 /// Returns the ranges of undecided sizes in words. `sizes` contains every measured size.
 pub(crate) fn not_decided(sizes: &[(u64, bool)]) -> String {

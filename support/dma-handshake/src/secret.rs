@@ -71,11 +71,10 @@ impl Secret {
         let shown = path.display();
         // A pipe without a writer would block.
         const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        let file = File::options()
-            .read(true)
-            .custom_flags(NONBLOCK)
-            .open(path)
-            .map_err(|e| format!("cannot open --secret-file {shown}: {e}"))?;
+        let file =
+            File::options().read(true).custom_flags(NONBLOCK).open(path).map_err(|e| {
+                format!("cannot open --secret-file {shown}: {e}; check its name and permissions")
+            })?;
         let metadata = file.metadata().map_err(|e| format!("cannot stat --secret-file {shown}: {e}"))?;
         if !metadata.is_file() {
             return Err(format!("--secret-file {shown} is not a regular file"));
