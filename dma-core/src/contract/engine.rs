@@ -373,10 +373,10 @@ pub unsafe trait RawQueue: fmt::Debug + Send {
     /// cannot recover. The default is `None`, for a queue that always reports its descriptors or cannot
     /// detect the loss.
     ///
-    /// The safe API calls this after a poll that reported nothing while descriptors are in flight. After
-    /// `Some`, it calls [`abandoned`](Self::abandoned) and no other method: the operations in flight end with
-    /// this error as [`ErrorKind::DeviceLost`], their memory is leaked, and submissions fail. Without this
-    /// method, waits for these operations last for the
+    /// The safe API calls this after a poll that reported nothing while descriptors are in flight, or whose
+    /// queue could not be [armed](QueueEvents::arm). After `Some`, it calls [`abandoned`](Self::abandoned)
+    /// and no other method: the operations in flight end with this error as [`ErrorKind::DeviceLost`], their
+    /// memory is leaked, and submissions fail. Without this method, waits for these operations last for the
     /// [`stall_timeout`](crate::QueueOptions::stall_timeout). An engine made of engines passes the call on,
     /// unless another engine can go on: then it may [`stop`](Self::stop) and poll the lost device's queue.
     fn lost(&self) -> Option<Error> {
@@ -530,8 +530,8 @@ pub trait QueueEvents {
     fn fd(&self) -> Result<BorrowedFd<'_>>;
 
     /// Makes the next completion signal the file descriptor. Returns `false` if completions may already be
-    /// waiting; then poll instead of sleeping. A completion between the last poll and this call is never
-    /// missed.
+    /// waiting, or if the device cannot signal them; then poll instead of sleeping. A completion between the
+    /// last poll and this call is never missed.
     ///
     /// # Errors
     ///

@@ -30,6 +30,13 @@ impl Planner {
         self.device.lost.is_some()
     }
 
+    /// Asks the engine whether its device is lost. Call this after a poll that reported nothing.
+    pub(crate) fn check_lost(&mut self) {
+        if !self.is_poisoned() {
+            self.device.check_lost(&mut self.outcomes.log_events);
+        }
+    }
+
     /// Returns the error of a lost device.
     pub(crate) fn lost(&self) -> Option<Error> {
         self.device.lost.as_ref().map(error::lost)

@@ -5,10 +5,11 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
+use std::time::Duration;
 
 use super::OneThread;
 use super::stall_timer::StallTimer;
-use super::state::{QueueState, flush, poll};
+use super::state::{QueueState, flush, poll, run};
 use crate::Result;
 
 /// Wakes the tasks of a queue's awaited transfers from an event loop. Wait until the driver's file descriptor
@@ -23,7 +24,8 @@ pub struct Driver {
 
 impl Driver {
     /// Polls the device until it has nothing to report, and arms the file descriptor. Call this before the
-    /// first sleep and after every wake-up. Does not block.
+    /// first sleep and after every wake-up. Does not block: the number of polls is limited. If the device has
+    /// more to report, or its event cannot be armed, the file descriptor soon becomes readable again.
     ///
     /// While operations are in flight, the file descriptor also becomes readable from time to time (64 times
     /// in [`QueueOptions::stall_timeout`]), so that awaited transfers fail if the device has stalled.
@@ -35,16 +37,36 @@ impl Driver {
     ///
     /// [`QueueOptions::stall_timeout`]: crate::QueueOptions::stall_timeout
     pub fn run(&self) -> Result<()> {
-        loop {
-            self.shared.borrow_mut().planner.events(|events| events.disarm());
+        /// Maximum number of polls of one call.
+        const POLLS: u32 = 16;
+        /// Time until the next call, if there are completions or work of the CPU.
+        const AT_ONCE: Duration = Duration::from_nanos(1);
+        /// Time until the next call, if the device cannot signal its completions, for example because it
+        /// restarts.
+        const SOON: Duration = Duration::from_millis(1);
+
+        let (mut armed, mut reported) = (false, 0);
+        self.shared.borrow_mut().planner.events(|events| events.disarm());
+        for _ in 0..POLLS {
             flush(&self.shared);
-            while poll(&self.shared) > 0 {}
-            if self.shared.borrow_mut().events(|events| events.arm())? {
+            reported = poll(&self.shared);
+            if reported > 0 {
+                continue;
+            }
+            armed = self.shared.borrow_mut().events(|events| events.arm())?;
+            if armed {
                 break;
             }
+            // A poll asks this only while descriptors are in flight. The queue may be idle.
+            let callbacks = self.shared.borrow_mut().check_lost();
+            run(callbacks, &self.shared);
         }
         let mut state = self.shared.borrow_mut();
-        self.timer.set(state.planner.open_operations() > 0)?;
+        match (armed, reported) {
+            (true, _) => self.timer.set(state.planner.open_operations() > 0)?,
+            (false, 1..) => self.timer.restart(AT_ONCE)?,
+            (false, 0) => self.timer.restart(SOON)?,
+        }
         if state.stalled().is_some() {
             // Wake the tasks that await operations, so that those that have waited long enough fail.
             let callbacks = state.wake_all();

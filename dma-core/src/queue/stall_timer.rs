@@ -47,11 +47,14 @@ impl StallTimer {
             Some(next) if Instant::now() < next => return Ok(()),
             _ => {}
         }
-        // A time of 0 stops the timer. Setting the timer also makes its file descriptor unreadable.
-        let interval = if in_flight { self.interval } else { Duration::ZERO };
-        self.next.set(in_flight.then(|| Instant::now() + interval));
-        // The interval is at most a minute.
-        let value = Timespec { tv_sec: interval.as_secs() as i64, tv_nsec: interval.subsec_nanos().into() };
+        self.restart(if in_flight { self.interval } else { Duration::ZERO })
+    }
+
+    /// Sets the timer to expire `after` this time, which is at most a minute. 0 stops the timer. Also makes
+    /// the timer's file descriptor unreadable.
+    pub(super) fn restart(&self, after: Duration) -> Result<()> {
+        self.next.set((!after.is_zero()).then(|| Instant::now() + after));
+        let value = Timespec { tv_sec: after.as_secs() as i64, tv_nsec: after.subsec_nanos().into() };
         let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
         let set = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
         set.map(drop).map_err(|e| Error::of_system_call("timerfd_settime", e.into()))

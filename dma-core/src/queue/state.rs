@@ -235,6 +235,12 @@ impl QueueState {
         self.drain()
     }
 
+    /// Asks the engine whether its device is lost. The caller must run the callbacks.
+    pub(super) fn check_lost(&mut self) -> Option<DeferredCallbacks> {
+        self.planner.check_lost();
+        self.drain()
+    }
+
     /// Returns the time for which the device has had operations and completed none of them, if this time
     /// exceeds the stall timeout.
     pub(super) fn stalled(&mut self) -> Option<Duration> {

@@ -155,10 +155,10 @@ impl Hub {
         }
     }
 
-    /// If every lane has stalled, returns the shortest stall.
+    /// If every lane that accepts operations has stalled, returns the shortest stall.
     #[cold]
     pub(super) fn hangs(&self) -> Option<Duration> {
-        self.lanes.iter().map(|lane| lane.stalled()).min().flatten()
+        self.lanes.iter().filter(|lane| !lane.refuses()).map(|lane| lane.stalled()).min().flatten()
     }
 
     pub(super) fn counters(&self) -> Counters {

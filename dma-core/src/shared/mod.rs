@@ -342,7 +342,8 @@ impl SharedQueue {
         WhenReady::new(&self.handle, operands, submit)
     }
 
-    /// Submits to the lane that this clone uses first, or to the next lane with room. An error of `fill`
+    /// Submits to the lane that this clone uses first, or to the next lane with room. If the first lane
+    /// refuses the operation, fails with its error; leaves out other lanes that refuse it. An error of `fill`
     /// refuses the operation.
     #[inline]
     fn submit_to<T: Send + 'static, R: Answer>(
@@ -361,6 +362,9 @@ impl SharedQueue {
             // The number of a lane fits into 16 bits.
             let at = at as u16;
             let lane = self.handle.lane(at);
+            if lane.refuses() {
+                continue;
+            }
             let submitted = lane.submit(self.handle.submitter_id, |request| fill(lane, &operands, request));
             if let Some(filled) = submitted {
                 let slot = match filled {
@@ -411,8 +415,9 @@ impl SharedQueue {
         SharedReady::new(Arc::clone(&self.handle))
     }
 
-    /// Returns the number of operations that can be submitted before all lanes are full. Use it for metrics
-    /// and load shedding. The number may be outdated, because other threads submit and complete operations.
+    /// Returns the number of operations that can be submitted before all lanes are full. Lanes that are
+    /// closed or whose device is lost have no room. Use it for metrics and load shedding. The number may be
+    /// outdated, because other threads submit and complete operations.
     #[must_use]
     pub fn available(&self) -> usize {
         self.handle.hub.lanes.iter().map(|lane| lane.available()).sum()

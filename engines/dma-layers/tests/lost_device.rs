@@ -1,13 +1,19 @@
 //! Tests that a wait through each wrapper ends when the device is lost, and that `auto` goes on with the CPU.
 //! The stall timeout is longer than any test.
+#![expect(unsafe_code, reason = "counts the calls of a raw queue")]
 
 mod engines;
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dma_core::{DmaEngine, DmaEngineExt, ErrorKind, QueueOptions};
+use dma_core::{
+    Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind, NativeError, Queue,
+    QueueEvents, QueueOptions, QueueStats, RawQueue, Result,
+};
 use engines::{auto, meter, record, sim, verify};
+use test_support::with_queues::WithQueues;
 
 #[test]
 fn every_wrapper_passes_the_loss_on() {
@@ -54,5 +60,116 @@ fn auto_loses_no_copy_and_goes_on() {
         }
         let counters = queue.close(Duration::from_secs(60));
         assert_eq!((counters.completed, counters.abandoned), (1200, 0));
+    }
+}
+
+/// A queue that fails the test if its event is armed in an endless loop.
+#[derive(Debug)]
+struct CountsArms {
+    inner: Box<dyn RawQueue>,
+    event: OwnedFd,
+    arms: u32,
+}
+
+fn counts_arms(engine: Arc<dyn DmaEngine>) -> Arc<dyn DmaEngine> {
+    Arc::new(WithQueues::new(engine, |mut inner| {
+        let event = inner.events().unwrap().fd().unwrap().try_clone_to_owned().unwrap();
+        Box::new(CountsArms { inner, event, arms: 0 })
+    }))
+}
+
+// SAFETY: every call goes to the inner queue.
+unsafe impl RawQueue for CountsArms {
+    fn engine_id(&self) -> EngineId {
+        self.inner.engine_id()
+    }
+    fn depth(&self) -> usize {
+        self.inner.depth()
+    }
+    unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
+        // SAFETY: this method and the inner one have the same requirements, and the caller meets them.
+        unsafe { self.inner.submit(batch) }
+    }
+    fn flush(&mut self) {
+        self.inner.flush();
+    }
+    fn poll(&mut self, completions: &mut [Completion]) -> usize {
+        self.inner.poll(completions)
+    }
+    fn explain(&self, native: i32) -> NativeError {
+        self.inner.explain(native)
+    }
+    fn stop(&mut self) {
+        self.inner.stop();
+    }
+    fn stats(&self) -> QueueStats {
+        self.inner.stats()
+    }
+    fn events(&mut self) -> Option<&mut dyn QueueEvents> {
+        self.inner.events().is_some().then_some(self)
+    }
+    fn lost(&self) -> Option<Error> {
+        self.inner.lost()
+    }
+    fn abandoned(&mut self) {
+        self.inner.abandoned();
+    }
+}
+
+impl QueueEvents for CountsArms {
+    fn fd(&self) -> Result<BorrowedFd<'_>> {
+        Ok(self.event.as_fd())
+    }
+    fn arm(&mut self) -> Result<bool> {
+        self.arms += 1;
+        assert!(self.arms < 100_000, "a caller arms the event without an end");
+        self.inner.events().expect("there are events").arm()
+    }
+    fn disarm(&mut self) {
+        self.inner.events().expect("there are events").disarm();
+    }
+}
+
+/// The loss is met on another queue of the device.
+#[test]
+fn a_driver_tells_the_loss_of_an_idle_queues_device() {
+    let engine = counts_arms(sim("sim:profile=bluefield3,faults=dead@1:ch=0"));
+    let options = QueueOptions::new().with_stall_timeout(Duration::from_secs(100 * 3600));
+    let (first, idle) = (engine.open_queue(&options).unwrap(), engine.open_queue(&options).unwrap());
+    let driver = idle.driver().unwrap();
+    driver.run().unwrap();
+    let copy = first.copy(engine.allocate(4096).unwrap(), engine.allocate(4096).unwrap()).unwrap();
+    assert_eq!(copy.wait().unwrap_err().kind(), ErrorKind::DeviceLost);
+    assert_eq!(driver.run().unwrap_err().kind(), ErrorKind::DeviceLost);
+}
+
+/// The lost device's event can no longer be armed. The queue meets the loss by its own copies, or another
+/// queue does.
+#[test]
+fn the_driver_of_auto_goes_on_after_a_loss() {
+    for meets_loss in [true, false] {
+        let engine = auto(counts_arms(sim("sim:profile=bluefield3,faults=dead@3")));
+        let options = QueueOptions::new().with_stall_timeout(Duration::from_secs(100 * 3600));
+        let (other, queue) = (engine.open_queue(&options).unwrap(), engine.open_queue(&options).unwrap());
+        let mut idle = engine.open_queue_raw(&options).unwrap();
+        assert!(idle.events().unwrap().arm().unwrap());
+        let driver = queue.driver().unwrap();
+        driver.run().unwrap();
+        let copies = |queue: &Queue| {
+            let pair = || (engine.allocate(4096).unwrap(), engine.allocate(4096).unwrap());
+            (0..8).map(|_| pair()).map(|(src, dst)| queue.copy(src, dst).unwrap()).collect::<Vec<_>>()
+        };
+        if !meets_loss {
+            copies(&other).into_iter().for_each(|copy| drop(copy.wait().unwrap()));
+        }
+        let own = copies(&queue);
+        let runs = (0..1000).take_while(|_| own.iter().any(|copy| !copy.is_done()));
+        runs.for_each(|_| driver.run().unwrap());
+        assert!(own.iter().all(|copy| copy.is_done()));
+        driver.run().unwrap();
+        assert!(queue.lost().is_none(), "the CPU copies");
+        // Nothing wakes the owner of an idle queue.
+        let mut arm = || idle.events().unwrap().arm().unwrap();
+        assert!(arm() || arm(), "an idle queue needs no more polls");
     }
 }

@@ -105,3 +105,19 @@ fn reported_copies_are_not_lost() {
     let [first, second, third] = copies.map(|copy| copy.wait().map(drop).map_err(|e| e.kind()));
     assert_eq!((first, second, third), (Ok(()), Err(ErrorKind::DeviceLost), Ok(())));
 }
+
+/// An idle queue has nothing in flight whose wait would meet the loss.
+#[test]
+fn a_driver_meets_the_loss_of_an_idle_device() {
+    let rig = mute(8);
+    let driver = rig.queue.driver().expect("the device has an event");
+    lock(&rig.script).unarmed = true;
+    driver.run().expect("the device is not lost");
+    die(&rig);
+    assert_eq!(driver.run().expect_err("lost").kind(), ErrorKind::DeviceLost);
+    assert_eq!(rig.queue.lost().map(|e| e.kind()), Some(ErrorKind::DeviceLost));
+    assert_eq!(driver.run().expect_err("lost").kind(), ErrorKind::DeviceLost);
+    let (src, dst) = rig.pair(11);
+    assert_eq!(rig.queue.copy(src, dst).expect_err("lost").kind(), ErrorKind::DeviceLost);
+    assert_eq!(rig.queue.close(HANGS).abandoned, 0);
+}

@@ -68,6 +68,8 @@ struct Script {
     armed: bool,
     /// Number of calls of `arm`.
     arms: u64,
+    /// True if the event cannot be armed, as that of a lost device, or of one that is restarting.
+    unarmed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -215,12 +217,15 @@ impl QueueEvents for Odd {
     }
     fn arm(&mut self) -> Result<bool> {
         let mut script = lock(&self.script);
-        script.armed = true;
+        script.armed = !script.unarmed;
         script.arms += 1;
         if script.logs {
             crate::deferred_log!(info, "the engine arms its event");
         }
-        Ok(true)
+        let (armed, arms) = (script.armed, script.arms);
+        drop(script);
+        assert!(arms < 100_000, "a caller arms the event without an end");
+        Ok(armed)
     }
     fn disarm(&mut self) {
         lock(&self.script).armed = false;

@@ -331,3 +331,82 @@ fn a_driver_wakes_the_tasks_of_a_device_that_stalls() {
     }
     assert!(!readable(at_once), "an idle queue has no timer");
 }
+
+/// The event of a device that restarts or connects cannot be armed. The event loop goes on, and meets the
+/// completions.
+#[test]
+fn a_driver_does_not_wait_for_an_event_that_cannot_be_armed() {
+    let rig = Rig::with(QueueOptions::new().with_stall_timeout(Duration::MAX));
+    let driver = rig.queue.driver().expect("the device has an event");
+    lock(&rig.script).unarmed = true;
+    // Nothing is in flight, so the driver does not look for a stall. Only this run sets its timer.
+    driver.run().expect("it returns");
+    assert!(driver.timer.is_set(), "the driver is to be run again");
+    let minute = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
+    let readable = || {
+        let mut fds = [rustix::event::PollFd::new(&driver, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut fds, Some(&minute)).expect("polled") > 0
+    };
+    assert!(readable(), "the driver's timer expires");
+    lock(&rig.script).mute = true;
+    let mut awaited = rig.copy(10);
+    let flag = Arc::<Flag>::default();
+    let waker = Waker::from(Arc::clone(&flag));
+    assert!(poll(&mut awaited, &waker).is_pending());
+    driver.run().expect("it returns");
+    assert!(readable() && !flag.0.load(Ordering::Relaxed));
+    lock(&rig.script).mute = false;
+    driver.run().expect("it returns");
+    assert!(flag.0.load(Ordering::Relaxed), "the task is woken");
+    assert_eq!(poll(&mut awaited, &waker), Poll::Ready(Ok(())));
+    assert!(readable(), "the event is still not armed");
+    lock(&rig.script).unarmed = false;
+    driver.run().expect("armed");
+    assert!(lock(&rig.script).armed && !driver.timer.is_set());
+}
+
+/// A device whose event cannot be armed may hang.
+#[test]
+fn a_driver_finds_a_stall_without_an_armed_event() {
+    let rig = Rig::with(QueueOptions::new().with_stall_timeout(Duration::ZERO));
+    let driver = rig.queue.driver().expect("the device has an event");
+    lock(&rig.script).unarmed = true;
+    lock(&rig.script).mute = true;
+    let mut awaited = rig.copy(10);
+    let flag = Arc::<Flag>::default();
+    let waker = Waker::from(Arc::clone(&flag));
+    assert!(poll(&mut awaited, &waker).is_pending());
+    let end = (0..1000).find_map(|_| {
+        driver.run().expect("it returns");
+        let woken = flag.0.swap(false, Ordering::Relaxed);
+        match woken.then(|| poll(&mut awaited, &waker)) {
+            Some(Poll::Ready(end)) => Some(end),
+            _ => None,
+        }
+    });
+    assert_eq!(end, Some(Err(ErrorKind::TimedOut)));
+    lock(&rig.script).unarmed = false;
+    lock(&rig.script).mute = false;
+}
+
+/// The event loop runs between the polls of a device that reports for a long time.
+#[test]
+fn a_driver_limits_its_polls() {
+    let rig = Rig::new();
+    let driver = rig.queue.driver().expect("the device has an event");
+    lock(&rig.script).silent = Some(0);
+    let copies: Vec<_> = (1..=64).map(|len| rig.copy(len)).collect();
+    driver.run().expect("it returns");
+    let done = copies.iter().filter(|copy| copy.is_done()).count();
+    assert!((1..64).contains(&done), "{done}");
+    let minute = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
+    for _ in 0..64 {
+        if copies.iter().all(Pair::is_done) {
+            break;
+        }
+        let mut fds = [rustix::event::PollFd::new(&driver, rustix::event::PollFlags::IN)];
+        assert_eq!(rustix::event::poll(&mut fds, Some(&minute)).expect("polled"), 1, "the timer expires");
+        driver.run().expect("it returns");
+    }
+    copies.into_iter().for_each(|copy| drop(copy.wait().expect("done")));
+}

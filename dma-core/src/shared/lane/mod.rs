@@ -231,14 +231,14 @@ impl Lane {
         }
     }
 
-    /// Returns whether a slot is free.
+    /// Returns whether the lane accepts an operation: it does not refuse operations, and a slot is free.
     pub(in crate::shared) fn has_room(&self) -> bool {
-        self.free.any()
+        !self.refuses() && self.free.any()
     }
 
-    /// Returns the number of free slots.
+    /// Returns the number of operations that the lane accepts.
     pub(in crate::shared) fn available(&self) -> usize {
-        self.free.count()
+        if self.refuses() { 0 } else { self.free.count() }
     }
 
     /// Locks the core for reading, even if the engine has panicked under the lock.

@@ -8,6 +8,7 @@ mod doorbell_delay;
 mod engine_logs;
 mod panics;
 mod ready;
+mod refusing_lanes;
 mod stalls;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -204,11 +205,20 @@ fn lane_of(engine: &ReferenceEngine, script: &Arc<Script>) -> Arc<Lane> {
 }
 
 fn lane_with(engine: &ReferenceEngine, script: &Arc<Script>, options: &QueueOptions) -> Arc<Lane> {
+    Arc::new(lane_on(engine, script, options, Arc::new(WaitQueue::new())))
+}
+
+fn lane_on(
+    engine: &ReferenceEngine,
+    script: &Arc<Script>,
+    options: &QueueOptions,
+    wait_queue: Arc<WaitQueue>,
+) -> Lane {
     let inner = engine.open_queue_raw(options).expect("it opens");
     let raw = Odd { inner, script: Arc::clone(script), stopped: false };
     let depth = raw.depth();
     let planner = Planner::new(Box::new(raw), engine.info(), depth, None);
-    Arc::new(Lane::new(planner, options, Arc::new(WaitQueue::new())))
+    Lane::new(planner, options, wait_queue)
 }
 
 struct Rig {

@@ -264,9 +264,11 @@ impl AutoQueue {
     }
 
     fn poll_device(&mut self, completions: &mut [Completion]) -> usize {
-        if self.device.in_flight() == 0 {
-            return 0;
-        }
+        if self.device.in_flight() == 0 { 0 } else { self.poll_any_device(completions) }
+    }
+
+    /// Polls the device, also if it is idle.
+    fn poll_any_device(&mut self, completions: &mut [Completion]) -> usize {
         let (stopped, counts) = (self.stopped, &self.counts);
         self.device.poll(completions, stopped, &mut self.repeats, &mut self.learner, counts)
     }
@@ -387,6 +389,10 @@ impl QueueEvents for AutoQueue {
             && let Some(cpu) = self.cpu.events()
         {
             cpu.disarm();
+        }
+        if matches!(armed, Ok(false)) && self.device.in_flight() == 0 {
+            // The owner's polls leave out an idle device. It may need polls to restart, or be lost.
+            self.poll_any_device(&mut [Completion::done(0)]);
         }
         armed
     }

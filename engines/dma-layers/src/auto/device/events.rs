@@ -24,9 +24,12 @@ impl DeviceQueue {
     }
 
     /// Arms the device's events, and the timer for the next check for a stall. Returns false if the device
-    /// has completions to poll.
+    /// has completions to poll, or cannot signal them.
     pub(in crate::auto) fn arm(&mut self) -> Result<bool> {
-        if let Some(own) = self.own_events()
+        // A queue that is over and idle reports nothing. The queue that replaces it wakes the owner.
+        let is_silent = self.is_over && self.in_flight() == 0;
+        if !is_silent
+            && let Some(own) = self.own_events()
             && !own.arm()?
         {
             return Ok(false);

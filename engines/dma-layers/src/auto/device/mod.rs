@@ -531,9 +531,7 @@ impl DeviceQueue {
         if self.is_over {
             return;
         }
-        if self.in_flight() > 0
-            && let Some(error) = self.queue.as_ref().and_then(|queue| queue.lost())
-        {
+        if let Some(error) = self.queue.as_ref().and_then(|queue| queue.lost()) {
             self.is_over = true;
             self.leave(error.message(), learner, counts);
             self.stop();
