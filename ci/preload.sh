@@ -26,7 +26,12 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 dir=$target/ci-preload
 mkdir -p "$dir"
 bindings/preload/install "$dir"
-library=$dir/libdma_memcpy.so
+work=$(mktemp -d)
+servers=()
+trap 'kill "${servers[@]}" 2>/dev/null || true; rm -rf "$work"' EXIT
+# LD_PRELOAD cannot have a path with spaces.
+ln -s "$dir/libdma_memcpy.so" "$work/"
+library=$work/libdma_memcpy.so
 here=bindings/preload/tests/c
 
 if [[ "${1:-}" == ratios ]]; then
@@ -38,9 +43,6 @@ if [[ "${1:-}" == ratios ]]; then
     exit
 fi
 
-work=$(mktemp -d)
-servers=()
-trap 'kill "${servers[@]}" 2>/dev/null || true; rm -rf "$work"' EXIT
 stats=$work/stats
 ran=0
 

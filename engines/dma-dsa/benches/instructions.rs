@@ -71,7 +71,10 @@ mod compared {
         let me = std::env::current_exe().expect("a program");
         let callgrind = |program: &Path| {
             let mut command = callgrind::command(program);
-            command.env("LD_PRELOAD", &library).env("DSA_DEV_PATH", &dev).env("DSA_SYSFS_PATH", &sysfs);
+            // LD_PRELOAD cannot have a path with spaces.
+            command.env("LD_PRELOAD", library.file_name().expect("a name"));
+            command.env("LD_LIBRARY_PATH", library.parent().expect("a folder"));
+            command.env("DSA_DEV_PATH", &dev).env("DSA_SYSFS_PATH", &sysfs);
             command
         };
         let theirs = |records: &'static str| {
