@@ -198,8 +198,9 @@ fn a_long_sample_ends_when_asked_and_counts() {
         ("-e cpu:threads=0 -o 4K -t 86400", true),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dma-bench"));
-        let sample = if baseline { "baseline's sample" } else { "sample" };
-        let mut hold = Hold::at(&mut command, &format!("{sample},operations"));
+        let (sample, operations) =
+            if baseline { ("baseline's sample", "baseline's operations") } else { ("sample", "operations") };
+        let mut hold = Hold::at(&mut command, &format!("{sample},{operations}"));
         let child = command
             .args(["run", "--samples", "1", "--warm-up", "0.001", "--footprint", "1M", "--json"])
             .arg(&results)
@@ -211,7 +212,7 @@ fn a_long_sample_ends_when_asked_and_counts() {
         drop(command);
         hold.until(sample);
         hold.answer("");
-        hold.until("operations");
+        hold.until(operations);
         let pid = rustix::process::Pid::from_child(&child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         let output = child.wait_with_output().unwrap();

@@ -102,7 +102,7 @@ impl Memcpy {
             let _ = latency.record((now(&self.epoch) - begun).max(1));
             self.several(run - 1, cell, layout, index);
             ops += run;
-            hold::reached("operations", interrupt::stopped);
+            hold::reached("baseline's operations", interrupt::stopped);
             if interrupt::stopped() {
                 break;
             }

@@ -145,7 +145,7 @@ fn ctrl_c_keeps_what_was_measured() {
             "--samples",
             "10000",
             "-t",
-            "86400",
+            "100",
             "--warm-up",
             "0.001",
             "--footprint",
