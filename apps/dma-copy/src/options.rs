@@ -198,20 +198,14 @@ impl Options {
         // both.
         let mut all = args;
         let mut files_of_json = 0;
-        let json = json_of(&all);
-        if let Some(path) = &json {
-            let from_file = read_json(path).map_err(fail)?;
+        if let Some(path) = json_of(&all) {
+            let from_file = read_json(&path).map_err(fail)?;
             let is_file = |arg: &&OsString| arg.to_string_lossy().starts_with("--file=");
             files_of_json = from_file.iter().filter(is_file).count();
             let at = all.len().min(1);
             all.splice(at..at, from_file);
         }
         let mut options = Self::from_arg_matches(&Self::command().try_get_matches_from(all)?)?;
-        if options.json.is_some() && json.is_none() {
-            return Err(fail(
-                "-j among other short options is not read; give it as an option of its own".to_owned(),
-            ));
-        }
         if options.files.len() > files_of_json {
             options.files.drain(..files_of_json);
         }
@@ -269,21 +263,10 @@ impl Options {
     }
 }
 
-/// Returns the value of `--json` or `-j`, which is needed before clap parses the arguments.
+/// Returns the value of `--json`, which is needed before the other options are complete.
 fn json_of(args: &[OsString]) -> Option<PathBuf> {
-    let mut found = None;
-    let mut args = args.iter().skip(1);
-    while let Some(arg) = args.next() {
-        let text = arg.to_string_lossy();
-        if text == "-j" || text == "--json" {
-            found = args.next().map(PathBuf::from);
-        } else if let Some(path) = text.strip_prefix("--json=").or_else(|| text.strip_prefix("-j=")) {
-            found = Some(PathBuf::from(path));
-        } else if let Some(path) = text.strip_prefix("-j").filter(|_| !text.starts_with("--")) {
-            found = Some(PathBuf::from(path));
-        }
-    }
-    found
+    let mut command = Options::command().ignore_errors(true);
+    command.try_get_matches_from_mut(args).ok()?.get_one("json").cloned()
 }
 
 /// Reads a JSON file, and returns its options as command line arguments.
@@ -392,12 +375,21 @@ mod tests {
     }
 
     #[test]
-    fn a_json_file_that_is_not_read_is_refused() {
-        let parse = |words: &str| Options::from_args(words.split(' ').map(OsString::from).collect());
-        let error = parse("dma-copy -qj some.json --role dpu -f x").expect_err("it is refused").to_string();
-        assert!(error.contains("-j among other short options"), "{error}");
-        let error = parse("dma-copy -q -j missing.json --role dpu -f x").expect_err("no file").to_string();
-        assert!(error.contains("missing.json"), "{error}");
+    fn a_json_file_is_found_in_each_notation() {
+        for words in [
+            "--json none",
+            "--json=none",
+            "-j none",
+            "-jnone",
+            "-j=none",
+            "-qj none",
+            "-qjnone",
+            "-r 3b:00.0 -j none",
+        ] {
+            let all = ["dma-copy"].into_iter().chain(words.split(' ')).map(OsString::from).collect();
+            let error = Options::from_args(all).expect_err("no file").to_string();
+            assert!(error.contains("cannot read --json none"), "{words}: {error}");
+        }
     }
 
     #[test]

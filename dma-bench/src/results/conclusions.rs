@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Knee, Measured, Results, published};
 use crate::plan::{Campaign, Cell, Direction, Footprint, Op, grouped};
-use crate::verdict::{BUSY, Class, Curve, MEMCPY_HERE, Point, RISK, Verdict, point};
+use crate::verdict::{Class, Curve, MEMCPY_HERE, Point, RISK, VARIED, Verdict, point};
 
 #[derive(Debug)]
 /// Published `memcpy` figures of a CPU, with which a modelled device is compared.
@@ -100,7 +100,7 @@ fn too_few(campaign: &Campaign, interrupted: bool, risk: f64) -> &'static str {
         () if campaign.passes < needed => "too few passes; give more --passes",
         () if interrupted => "too few passes; the run was interrupted",
         () if campaign.limit.is_some() => "too few passes; give a greater --limit",
-        () => BUSY,
+        () => VARIED,
     }
 }
 

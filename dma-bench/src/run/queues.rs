@@ -106,7 +106,7 @@ fn run_in_turns(workers: &mut [Worker]) -> Result<(), CellError> {
     workers.iter_mut().for_each(Worker::start);
     let mut running: Vec<&mut Worker> = workers.iter_mut().collect();
     while !running.is_empty() {
-        if running.iter().any(|worker| worker.is_stopped()) {
+        if running[0].is_stopped() {
             return running.into_iter().try_for_each(Worker::interrupt);
         }
         let mut still = Vec::with_capacity(running.len());

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use self::stats::{blocks, interval_in_order};
 pub(crate) use self::words::text;
-pub(crate) use self::words::{BUSY, class, not_decided, range};
+pub(crate) use self::words::{VARIED, class, not_decided, range};
 use crate::plan::{Cell, Direction, Footprint, Op};
 
 /// Name of the baseline that was measured on this machine.

@@ -88,11 +88,11 @@ fn segment(s: &Range, first: u64, last: u64) -> String {
 }
 
 fn reason<'a>(points: &[Point], too_few: &'a str) -> &'a str {
-    if points.iter().all(|p| p.low.is_none()) { too_few } else { BUSY }
+    if points.iter().all(|p| p.low.is_none()) { too_few } else { VARIED }
 }
 
 /// The reason for too wide intervals.
-pub(crate) const BUSY: &str = "the figures varied too much";
+pub(crate) const VARIED: &str = "the figures varied too much";
 
 /// Returns the ranges of undecided sizes in words. `sizes` contains every measured size.
 pub(crate) fn not_decided(sizes: &[(u64, bool)]) -> String {

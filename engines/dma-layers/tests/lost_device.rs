@@ -1,19 +1,13 @@
 //! Tests that a wait through each wrapper ends when the device is lost, and that `auto` goes on with the CPU.
 //! The stall timeout is longer than any test.
-#![expect(unsafe_code, reason = "counts the calls of a raw queue")]
 
 mod engines;
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dma_core::{
-    Completion, Descriptor, DmaEngine, DmaEngineExt, EngineId, Error, ErrorKind, NativeError, Queue,
-    QueueEvents, QueueOptions, QueueStats, RawQueue, Result,
-};
+use dma_core::{DmaEngine, DmaEngineExt, ErrorKind, Queue, QueueOptions};
 use engines::{auto, meter, record, sim, verify};
-use test_support::with_queues::WithQueues;
 
 #[test]
 fn every_wrapper_passes_the_loss_on() {
@@ -63,77 +57,10 @@ fn auto_loses_no_copy_and_goes_on() {
     }
 }
 
-/// A queue that fails the test if its event is armed in an endless loop.
-#[derive(Debug)]
-struct CountsArms {
-    inner: Box<dyn RawQueue>,
-    event: OwnedFd,
-    arms: u32,
-}
-
-fn counts_arms(engine: Arc<dyn DmaEngine>) -> Arc<dyn DmaEngine> {
-    Arc::new(WithQueues::new(engine, |mut inner| {
-        let event = inner.events().unwrap().fd().unwrap().try_clone_to_owned().unwrap();
-        Box::new(CountsArms { inner, event, arms: 0 })
-    }))
-}
-
-// SAFETY: every call goes to the inner queue.
-unsafe impl RawQueue for CountsArms {
-    fn engine_id(&self) -> EngineId {
-        self.inner.engine_id()
-    }
-    fn depth(&self) -> usize {
-        self.inner.depth()
-    }
-    unsafe fn submit(&mut self, batch: &[Descriptor<'_>]) -> Result<usize> {
-        // SAFETY: this method and the inner one have the same requirements, and the caller meets them.
-        unsafe { self.inner.submit(batch) }
-    }
-    fn flush(&mut self) {
-        self.inner.flush();
-    }
-    fn poll(&mut self, completions: &mut [Completion]) -> usize {
-        self.inner.poll(completions)
-    }
-    fn explain(&self, native: i32) -> NativeError {
-        self.inner.explain(native)
-    }
-    fn stop(&mut self) {
-        self.inner.stop();
-    }
-    fn stats(&self) -> QueueStats {
-        self.inner.stats()
-    }
-    fn events(&mut self) -> Option<&mut dyn QueueEvents> {
-        self.inner.events().is_some().then_some(self)
-    }
-    fn lost(&self) -> Option<Error> {
-        self.inner.lost()
-    }
-    fn abandoned(&mut self) {
-        self.inner.abandoned();
-    }
-}
-
-impl QueueEvents for CountsArms {
-    fn fd(&self) -> Result<BorrowedFd<'_>> {
-        Ok(self.event.as_fd())
-    }
-    fn arm(&mut self) -> Result<bool> {
-        self.arms += 1;
-        assert!(self.arms < 100_000, "a caller arms the event without an end");
-        self.inner.events().expect("there are events").arm()
-    }
-    fn disarm(&mut self) {
-        self.inner.events().expect("there are events").disarm();
-    }
-}
-
 /// The loss is met on another queue of the device.
 #[test]
 fn a_driver_tells_the_loss_of_an_idle_queues_device() {
-    let engine = counts_arms(sim("sim:profile=bluefield3,faults=dead@1:ch=0"));
+    let engine = sim("sim:profile=bluefield3,faults=dead@1:ch=0");
     let options = QueueOptions::new().with_stall_timeout(Duration::from_secs(100 * 3600));
     let (first, idle) = (engine.open_queue(&options).unwrap(), engine.open_queue(&options).unwrap());
     let driver = idle.driver().unwrap();
@@ -148,7 +75,7 @@ fn a_driver_tells_the_loss_of_an_idle_queues_device() {
 #[test]
 fn the_driver_of_auto_goes_on_after_a_loss() {
     for meets_loss in [true, false] {
-        let engine = auto(counts_arms(sim("sim:profile=bluefield3,faults=dead@3")));
+        let engine = auto(sim("sim:profile=bluefield3,faults=dead@3"));
         let options = QueueOptions::new().with_stall_timeout(Duration::from_secs(100 * 3600));
         let (other, queue) = (engine.open_queue(&options).unwrap(), engine.open_queue(&options).unwrap());
         let mut idle = engine.open_queue_raw(&options).unwrap();

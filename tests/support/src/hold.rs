@@ -29,23 +29,28 @@ impl Hold {
 
     /// Waits until the program holds at `point`. Returns false if it ends instead.
     pub fn reaches(&mut self, point: &str) -> bool {
-        let mut reached = String::new();
-        self.0.read_line(&mut reached).expect("read");
-        assert!(reached.is_empty() || reached.trim_end() == point, "{reached} instead of {point}");
+        let reached = self.next();
+        assert!(reached.is_empty() || reached == point, "{reached} instead of {point}");
         !reached.is_empty()
     }
 
     /// Lets the program go on at other points until it holds at `point`.
     pub fn until(&mut self, point: &str) {
         loop {
-            let mut reached = String::new();
-            self.0.read_line(&mut reached).expect("read");
+            let reached = self.next();
             assert!(!reached.is_empty(), "the program ends before {point}");
-            if reached.trim_end() == point {
+            if reached == point {
                 return;
             }
             self.answer("");
         }
+    }
+
+    /// Waits until the program holds, and returns the point; an empty text if the program ends.
+    fn next(&mut self) -> String {
+        let mut reached = String::new();
+        self.0.read_line(&mut reached).expect("read");
+        reached.trim_end().to_owned()
     }
 
     /// Lets the program go on until it reaches a point again, with another timeout unless `answer` is empty.

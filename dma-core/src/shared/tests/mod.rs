@@ -328,8 +328,13 @@ fn heard(receiver: &Receiver<()>) {
 /// Waits until the lane refuses operations.
 #[track_caller]
 fn refuses(lane: &Lane) {
+    until(|| lane.refuses());
+}
+
+#[track_caller]
+fn until(condition: impl Fn() -> bool) {
     let deadline = Instant::now() + HANGS;
-    while !lane.refuses() {
+    while !condition() {
         assert!(Instant::now() < deadline, "the test does not reach its condition in time");
         std::thread::yield_now();
     }

@@ -143,18 +143,11 @@ fn an_idle_queue_is_not_stalled_and_a_stalled_one_says_so_before_it_is_full() {
     let rig = Rig::impatient(4);
     rig.try_copy().expect("room");
     // The lane's thread sleeps when nothing is in flight.
-    let deadline = Instant::now() + HANGS;
-    while rig.queue.counters().completed == 0 || !rig.lane().sleeps() {
-        assert!(Instant::now() < deadline, "the test does not reach its condition in time");
-        std::thread::yield_now();
-    }
+    until(|| rig.queue.counters().completed > 0 && rig.lane().sleeps());
     assert_eq!(rig.queue.stalled(), None);
     rig.mute(true);
     rig.try_copy().expect("room");
-    while rig.queue.stalled().is_none() {
-        assert!(Instant::now() < deadline, "it completes nothing");
-        std::thread::yield_now();
-    }
+    until(|| rig.queue.stalled().is_some());
     rig.try_copy().expect("room");
     rig.queue.close(Duration::ZERO);
     assert_eq!(rig.queue.stalled(), None, "a closed queue has no device that could stall");
